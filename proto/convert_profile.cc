@@ -266,6 +266,7 @@ v1::HardwareProfile ToProto(const HardwareProfile& profile, ProfileShapes shapes
   message.set_op_overhead_ns(profile.op_overhead.value);
   *message.mutable_intra_node() = LinkToProto(profile.intra_node);
   *message.mutable_inter_node() = LinkToProto(profile.inter_node);
+  if (profile.adapters > 1) message.set_adapters(profile.adapters);
   message.set_overlap_slowdown_permille(profile.overlap_slowdown_permille);
   message.set_communication_compute_permille(profile.communication_compute_permille);
   DescriptionToProto(profile, message);
@@ -294,6 +295,8 @@ absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, co
   LYNX_ASSIGN_OR_RETURN(profile.op_overhead, NanosFrom(FieldPath(path, "op_overhead_ns"), message.op_overhead_ns()));
   LYNX_ASSIGN_OR_RETURN(profile.intra_node, LinkFromProto(message.intra_node(), FieldPath(path, "intra_node")));
   LYNX_ASSIGN_OR_RETURN(profile.inter_node, LinkFromProto(message.inter_node(), FieldPath(path, "inter_node")));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "adapters"), message.adapters(), 0, kMaxAdapters));
+  profile.adapters = std::max(1, message.adapters());
   LYNX_RETURN_IF_ERROR(
       CheckRange(FieldPath(path, "overlap_slowdown_permille"), message.overlap_slowdown_permille(), 1000, 1'000'000));
   LYNX_RETURN_IF_ERROR(

@@ -32,11 +32,13 @@ absl::StatusOr<NodeGroup> GroupOf(const GroupEntry& entry, const DeviceEntry& de
                                   const YamlReader& reader) {
   NodeGroup group = entry.group;
   const HostLink host = group.profile.host;
+  const int32_t adapters = group.profile.adapters;
   group.profile = device.profile;
   if (group.profile.device_kind.empty()) group.profile.device_kind = device.name.empty() ? group.name : device.name;
   group.profile.host = host;
   group.profile.intra_node = entry.node_link.cost();
   group.profile.inter_node = entry.network_link.cost();
+  group.profile.adapters = adapters;
   for (const LinkEntry& link : entry.inner_links) group.profile.inner_links.push_back({link.devices, link.cost()});
   group.memory_per_device = device.memory - device.reserved_memory;
   if (group.memory_per_device.value <= 0) {

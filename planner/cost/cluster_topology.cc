@@ -245,6 +245,7 @@ HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b) {
   TakeSlower(a.host, b.host);
   TakeSlower(a.intra_node, b.intra_node);
   TakeSlower(a.inter_node, b.inter_node);
+  a.adapters = std::min(a.adapters, b.adapters);
   a.overlap_slowdown_permille = std::max(a.overlap_slowdown_permille, b.overlap_slowdown_permille);
   a.communication_compute_permille = std::max(a.communication_compute_permille, b.communication_compute_permille);
   return a;

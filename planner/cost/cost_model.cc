@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <tuple>
 
 #include "common/check.h"
@@ -150,6 +151,56 @@ int32_t CostModel::RankAt(const RankCoordinates& at) const {
   return ((at.stage * layout_.dp + at.dp) * layout_.cp + at.cp) * layout_.tp + at.tp;
 }
 
+std::vector<int32_t> CostModel::MembersOf(const RankCoordinates& first, RingKind kind) const {
+  std::vector<int32_t> members;
+  const int32_t twin = PipelineOf(layout_).bidirectional() ? layout_.pp - 1 - first.stage : first.stage;
+  for (int32_t t = first.tp; t < (kind == RingKind::kTensor ? layout_.tp : first.tp + 1); ++t) {
+    for (int32_t d = first.dp; d < (kind == RingKind::kGradient ? layout_.dp : first.dp + 1); ++d) {
+      for (int32_t c = first.cp; c < (kind == RingKind::kTensor ? first.cp + 1 : layout_.cp); ++c) {
+        members.push_back(RankAt({t, first.stage, d, c}));
+        if (kind == RingKind::kGradient && twin != first.stage) members.push_back(RankAt({t, twin, d, c}));
+      }
+    }
+  }
+  std::sort(members.begin(), members.end());
+  return members;
+}
+
+int64_t CostModel::RateOfRings(const std::vector<int32_t>& members) const {
+  int64_t rings = profile_.adapters;
+  size_t inside = 0;  // the level of the link that joins the members of a node
+  for (auto begin = members.begin(); begin != members.end();) {
+    const int32_t node = *begin / ranks_per_node_;
+    const auto end = std::find_if(begin, members.end(), [&](int32_t rank) { return rank / ranks_per_node_ != node; });
+    rings = std::min<int64_t>(rings, end - begin);
+    inside = std::max(inside, LinkLevelOf(*begin, *(end - 1)));
+    begin = end;
+  }
+  const int64_t between = profile_.inter_node.bytes_per_second;
+  if (rings == 1) return between;
+  const int64_t within = LinkAt(inside).bytes_per_second;
+  return within / rings > between ? between * rings : std::max(between, within);
+}
+
+LinkCost CostModel::RingLink(size_t level, RingKind kind) const {
+  LinkCost link = LinkAt(level);
+  if (level <= profile_.inner_links.size() || profile_.adapters == 1) return link;
+  int64_t slowest = std::numeric_limits<int64_t>::max();
+  // If a node holds whole tensor-parallel groups, the groups of their members lie alike.
+  const int32_t alike = kind == RingKind::kTensor || ranks_per_node_ % layout_.tp == 0 ? 1 : layout_.tp;
+  for (int32_t stage = 0; stage < layout_.pp; ++stage) {
+    for (int32_t t = 0; t < alike; ++t) {
+      for (int32_t d = 0; d < (kind == RingKind::kGradient ? 1 : layout_.dp); ++d) {
+        for (int32_t c = 0; c < (kind == RingKind::kTensor ? layout_.cp : 1); ++c) {
+          slowest = std::min(slowest, RateOfRings(MembersOf({t, stage, d, c}, kind)));
+        }
+      }
+    }
+  }
+  link.bytes_per_second = slowest;
+  return link;
+}
+
 // The ring of a group passes through all ranks of the group, so it needs the link that joins the group's first and last rank.
 void CostModel::ChooseLinks() {
   const auto [tp, pp, dp, cp] = std::tuple(layout_.tp, layout_.pp, layout_.dp, layout_.cp);
@@ -176,9 +227,9 @@ void CostModel::ChooseLinks() {
       data = std::max(data, LinkLevelOf(RankAt({t, low, 0, 0}), RankAt({t, high, dp - 1, cp - 1})));
     }
   }
-  tensor_link_ = LinkAt(tensor);
-  context_link_ = LinkAt(context);
-  data_link_ = LinkAt(data);
+  tensor_link_ = RingLink(tensor, RingKind::kTensor);
+  context_link_ = RingLink(context, RingKind::kContext);
+  data_link_ = RingLink(data, RingKind::kGradient);
   world_link_ = LinkAt(LinkLevelOf(0, layout_.ranks() - 1));
   for (const size_t level : boundary) boundary_links_.push_back(LinkAt(level));
 }

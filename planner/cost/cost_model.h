@@ -1,7 +1,8 @@
 // CostModel computes how long each action takes, from a HardwareProfile. If this shape, or the shape that differs only in
 // sequence parallelism, was measured, op times are the measured ones. Otherwise they come from the roofline of
-// planner/cost/op_cost.h. Collectives are rings over the slowest link that the group needs. Times are integer nanoseconds.
-// Pure; immutable after construction; thread-safe.
+// planner/cost/op_cost.h. Collectives are rings over the slowest link that the group needs; between nodes, as many rings share
+// the data as the group has members in each node (RateOfRings). Times are integer nanoseconds. Pure; immutable after
+// construction; thread-safe.
 //
 // Model states. With 32-bit weights, the optimizer is that of Lynx's engine: it reads the gradient twice (norm, update), and
 // reads and writes the weight and both moments: 32 bytes per parameter. With 16-bit weights it is Megatron-LM's optimizer. For
@@ -116,6 +117,16 @@ class CostModel {
   // level is the link inside a node, and the last level is the link between nodes.
   size_t LinkLevelOf(int32_t first, int32_t last) const;
   const LinkCost& LinkAt(size_t level) const;
+  // A group whose collectives are rings. kGradient: the ranks that sum the gradients of the same weights.
+  enum class RingKind : uint8_t { kTensor, kContext, kGradient };
+  // The ranks of the group whose first member is given, in ascending order.
+  std::vector<int32_t> MembersOf(const RankCoordinates& first, RingKind kind) const;
+  // The rate at which data pass a group that spans nodes. If the group has at least n members in each of its nodes, n rings
+  // carry a share of the data each, through an adapter of the node each (HardwareProfile::adapters). Inside a node, the data of
+  // all rings pass each member.
+  int64_t RateOfRings(const std::vector<int32_t>& members) const;
+  // The link of the slowest group of this kind, if the groups use links up to `level`.
+  LinkCost RingLink(size_t level, RingKind kind) const;
   int32_t RankAt(const RankCoordinates& at) const;
   void ComputeSegmentTimes();
   void AddContextTransfers();

@@ -136,6 +136,9 @@ absl::Status CheckProfile(const HardwareProfile& profile) {
   if (fault.empty()) fault = LinkLevelsFault(profile.inner_links);
   if (fault.empty()) fault = HostFault(profile.host);
   if (!fault.empty()) return Unusable(profile, fault);
+  if (profile.adapters < 1 || profile.adapters > kMaxAdapters) {
+    return Unusable(profile, absl::StrCat("a node has ", profile.adapters, " network adapters, not 1 to ", kMaxAdapters));
+  }
   if (!IsSlowdown(profile.overlap_slowdown_permille)) {
     return Unusable(profile, absl::StrCat("the overlap slowdown is ", profile.overlap_slowdown_permille,
                                           " permille, not within 1000 and 100000"));

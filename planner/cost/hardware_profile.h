@@ -110,7 +110,10 @@ struct HardwareProfile {
   // the inner links ascend, and each divides the number of a node's devices.
   std::vector<LinkLevel> inner_links;  // at most kMaxLinkLevels; usually empty
   LinkCost intra_node;
-  LinkCost inter_node;
+  LinkCost inter_node;  // as one device of a node reaches it
+  // A ring between nodes that has n members in a node passes through n network adapters of the node, each at the rate of
+  // inter_node, but through at most this many. 1 also stands for an unknown number; at least 1.
+  int32_t adapters = 1;
   HostLink host;
   // Factor, in thousandths, by which an op takes longer while a collective runs at the same time; at least 1000. 1000 = no
   // longer.
@@ -125,6 +128,7 @@ struct HardwareProfile {
   bool operator==(const HardwareProfile&) const = default;
 };
 inline constexpr size_t kMaxLinkLevels = 4;
+inline constexpr int32_t kMaxAdapters = 1 << 20;
 
 // Upper limit for the time of one op or transfer (about three hours), so that sums of times fit into 64 bits.
 inline constexpr Nanos kMaxTime{10'000'000'000'000};

@@ -44,7 +44,7 @@ bool AreBlocks(const std::vector<int32_t>& places, int32_t block) {
 
 bool Alike(const HardwareProfile& a, const HardwareProfile& b) {
   if (a.device_kind != b.device_kind) return false;
-  if (!Close(a.intra_node, b.intra_node) || !Close(a.inter_node, b.inter_node)) return false;
+  if (!Close(a.intra_node, b.intra_node) || !Close(a.inter_node, b.inter_node) || a.adapters != b.adapters) return false;
   bool shared = false;
   for (const ShapeTimes& times : a.measured) {
     for (const ShapeTimes& other : b.measured) {

@@ -157,6 +157,7 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
   profile.op_overhead = nanos();
   profile.intra_node = {nanos(), Pick(random, 1, int64_t{1} << 40)};
   profile.inter_node = {nanos(), Pick(random, 1, int64_t{1} << 40)};
+  profile.adapters = static_cast<int32_t>(Pick(random, 1, 16));
   profile.bfloat16_flops_per_second = Pick(random, 0, int64_t{1} << 50);
   for (EfficiencyCurve& curve : profile.efficiency) {
     const int64_t points = Pick(random, 0, 4);

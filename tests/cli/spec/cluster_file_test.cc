@@ -49,7 +49,7 @@ nodeGroups:
         - {devices: 2, latency: 1us, bandwidth: 600GB/s}
         - {devices: 4, latency: 2us, bandwidth: 300GB/s, share: 0.8}
       node: {latency: 3us, bandwidth: 300GB/s, share: 0.5}
-      network: {latency: 10us, bandwidth: {value: 200Gbit/s, source: "data sheet"}}
+      network: {latency: 10us, bandwidth: {value: 200Gbit/s, source: "data sheet"}, adapters: 8}
   - name: small
     nodes: 1
     devicesPerNode: 4
@@ -86,6 +86,7 @@ TEST(ClusterFile, ReadsGroupsOfNodes) {
   fast.inner_links = {{2, {Nanos(1000), 600'000'000'000}}, {4, {Nanos(2000), 240'000'000'000}}};
   fast.intra_node = {Nanos(3000), 150'000'000'000};
   fast.inter_node = {Nanos(10'000), 25'000'000'000};
+  fast.adapters = 8;
   fast.host = {Nanos(10'000), 20'000'000'000, 22'000'000'000, 30'000'000'000, 1100};
   fast.overlap_slowdown_permille = 1500;
   fast.communication_compute_permille = 100;
@@ -100,6 +101,7 @@ TEST(ClusterFile, ReadsGroupsOfNodes) {
   EXPECT_EQ(small.profile.device_kind, "small");
   EXPECT_EQ(small.profile.host, HostLink());
   EXPECT_EQ(small.profile.inter_node, (LinkCost{Nanos(20'000), 10'000'000'000}));
+  EXPECT_EQ(small.profile.adapters, 1);
 }
 
 TEST(ClusterFile, KeepsTheSources) {
@@ -135,6 +137,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCluster{"Kind", "kind: Cluster", "kind: TrainingJob", "c.yaml:2:7: kind: expected 'Cluster', found 'TrainingJob'"},
         BadCluster{"UnknownField", "hostMemory", "hostMemry",
                    "c.yaml:25:5: nodeGroups[0].hostMemry: unknown field; did you mean 'hostMemory'?"},
+        BadCluster{"NoAdapter", "adapters: 8", "adapters: 0",
+                   "nodeGroups[0].links.network.adapters: expected a whole number above zero"},
         BadCluster{"UnknownLink", "      network: {latency: 20us", "      networks: {latency: 20us",
                    "c.yaml:42:7: nodeGroups[1].links.networks: unknown field; did you mean 'network'?"},
         BadCluster{"NoUnit", "memoryBandwidth: 2TB/s", "memoryBandwidth: 2000",

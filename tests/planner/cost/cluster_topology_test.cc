@@ -80,6 +80,8 @@ TEST(ClusterTopology, SlowerProfileTakesTheWorseOfEveryFigure) {
   a.op_overhead += Nanos(1);
   b.intra_node = {a.intra_node.latency + Nanos(1), a.intra_node.bytes_per_second * 2};
   a.inter_node.bytes_per_second /= 3;
+  a.adapters = 8;
+  b.adapters = 4;
   b.overlap_slowdown_permille += 7;
   a.communication_compute_permille += 5;
   b.device_kind = "other";
@@ -90,6 +92,7 @@ TEST(ClusterTopology, SlowerProfileTakesTheWorseOfEveryFigure) {
   EXPECT_EQ(slower.op_overhead, a.op_overhead);
   EXPECT_EQ(slower.intra_node, (LinkCost{b.intra_node.latency, a.intra_node.bytes_per_second}));
   EXPECT_EQ(slower.inter_node, a.inter_node);
+  EXPECT_EQ(slower.adapters, 4);
   EXPECT_EQ(slower.overlap_slowdown_permille, b.overlap_slowdown_permille);
   EXPECT_EQ(slower.communication_compute_permille, a.communication_compute_permille);
   EXPECT_EQ(slower.device_kind, "mixed");

@@ -60,6 +60,9 @@ TEST(CostModel, UnusableProfilesAreRefused) {
   bad.measured[0].ops[3].weight = kMaxTime + Nanos(1);
   EXPECT_FALSE(CheckProfile(bad).ok());
   bad = good;
+  bad.adapters = 0;
+  EXPECT_FALSE(CheckProfile(bad).ok());
+  bad = good;
   bad.overlap_slowdown_permille = 999;
   EXPECT_FALSE(CheckProfile(bad).ok());
   bad = good;
@@ -161,6 +164,42 @@ TEST(CostModel, ReplicasInsideKeepsThemOnOneNode) {
   EXPECT_EQ(replicas.DataReduceTime(1000), Nanos(4000));
   EXPECT_EQ(stages.BoundaryTime(0, Bytes(1000)), Nanos(1000));
   EXPECT_EQ(replicas.BoundaryTime(0, Bytes(1000)), Nanos(2000));
+}
+
+// A ring of 8 ranks moves 2 x 7/8 of the gradients. With several members in a node, it uses an adapter of each.
+TEST(CostModel, RingsBetweenNodesUseTheAdaptersOfAllTheirMembers) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  profile.intra_node = {Nanos(0), 10'000'000'000};
+  profile.inter_node = {Nanos(0), 1'000'000'000};
+  const auto reduce = [&](const ParallelLayout& layout, int32_t per_node, int32_t adapters,
+                          RankOrder order = RankOrder::kStagesInside) {
+    profile.adapters = adapters;
+    return CostModel(profile, model, layout, 1, per_node, order).DataReduceTime(2000);  // 8000 bytes
+  };
+  EXPECT_EQ(reduce({.dp = 8}, 4, 1), Nanos(14 * 1000)) << "of an unknown number, one counts";
+  EXPECT_EQ(reduce({.dp = 8}, 4, 4), Nanos(14 * 250));
+  EXPECT_EQ(reduce({.dp = 8}, 4, 2), Nanos(14 * 500)) << "a node has no more";
+  EXPECT_EQ(reduce({.tp = 2, .dp = 8}, 4, 4), Nanos(14 * 500)) << "two members of each group in a node";
+  EXPECT_EQ(reduce({.pp = 4, .dp = 8}, 4, 4), Nanos(14 * 1000)) << "stages inside: one member of each group in a node";
+  EXPECT_EQ(reduce({.pp = 4, .dp = 8}, 4, 4, RankOrder::kReplicasInside), Nanos(14 * 250));
+  EXPECT_EQ(reduce({.dp = 4, .cp = 2}, 4, 4), Nanos(14 * 250)) << "context-parallel ranks reduce gradients, too";
+  EXPECT_EQ(reduce({.dp = 5}, 4, 4), Nanos(8 * 1600)) << "the last node has one member";
+  EXPECT_EQ(reduce({.dp = 4}, 4, 4), Nanos(6 * 200)) << "inside a node";
+  profile.intra_node.bytes_per_second = 3'000'000'000;
+  EXPECT_EQ(reduce({.dp = 8}, 4, 4), Nanos(14 * 334)) << "all rings pass each member over the link inside the node";
+  profile.intra_node.bytes_per_second = 500'000'000;
+  EXPECT_EQ(reduce({.dp = 8}, 4, 4), Nanos(14 * 1000)) << "never slower than over one adapter";
+  // A tensor-parallel group over two nodes, and the boundary between stages, which every rank crosses on its own.
+  profile.intra_node.bytes_per_second = 10'000'000'000;
+  profile.adapters = 1;
+  const auto window = [&] {
+    return CostModel(profile, model, {.tp = 4, .pp = 2}, 1, 2).TransferTime(ActionOf("0AR+0:0.attn"));
+  };
+  const Nanos one = window();
+  profile.adapters = 2;
+  EXPECT_EQ(window(), one / 2);
+  EXPECT_EQ(CostModel(profile, model, {.tp = 2, .pp = 2}, 1, 2).BoundaryTime(0, Bytes(1000)), Nanos(1000));
 }
 
 TEST(CostModel, ZeroSharesGradientsAndUpdates) {
