@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status.h"
 #include "tests/validation/korthikanti.h"
+#include "tests/validation/vtrain.h"
 #include "tests/validation/yuan.h"
 
 namespace lynx::validation {
@@ -78,7 +79,8 @@ An op takes max(FLOPs / rate, bytes / bandwidth) and a fixed overhead (`planner/
 units of their last wave of tiles, and for writing what they computed: a weight gradient reads and writes its 32-bit
 sum, which counts when a microbatch is small. Unfused attention, the loss and the optimizer are bound by memory and
 counted kernel by kernel; fused attention follows published curves by sequence length. Collectives are rings over the
-slowest link that they need, at the rate that rings reach. A weight gradient hides its layer's backward collective and
+slowest link that they need, at the rate that rings reach; between nodes they use several adapters, where the file says that
+a node has them. A weight gradient hides its layer's backward collective and
 takes longer beside it. Interleaved schedules come from the generator, their bubbles from the timeline; the embedding,
 the head, transfers, the reduction of tied embeddings and the optimizer are counted where they stand.
 
@@ -150,16 +152,35 @@ std::string YuanText(const Table& table, const HardwareProfile& a100, const Hard
   return text;
 }
 
+std::string VtrainText(const Table& table, const HardwareProfile& a100) {
+  std::string text =
+      "\n## vTrain (Bang et al. 2024): the choice among measured layouts\n\nMeasured steps of Megatron-DeepSpeed on nodes of "
+      "8 A100 (800 Gb/s a node), with full recomputation and 1F1B, in many layouts of one model on the same devices. Which "
+      "layout has the shortest step by the cost model, and how much slower is it, measured, than the layout that was fastest? "
+      "Nothing is fitted to these times. *Adapters* is `links.network.adapters`: with all eight, a ring that has several "
+      "members "
+      "in a node uses the adapter of each, as rings of NCCL do.\n\n| model | layouts | adapters | chosen | measured fastest | "
+      "slower by | median error of all steps |\n| --- | ---: | ---: | --- | --- | ---: | ---: |\n";
+  for (const int32_t adapters : {a100.adapters, 1}) {
+    for (const LayoutChoice& one : LayoutChoices(table, a100, adapters)) {
+      absl::StrAppendFormat(&text, "| %s | %d | %d | %s | %s | %s | %s |\n", one.name, one.layouts, adapters, one.chosen,
+                            one.fastest, Percent(one.regret), Percent(one.error));
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ValidationReport(const std::string& source_dir) {
   const std::string reference = source_dir + "/tests/validation/reference/";
   LYNX_ASSIGN_OR_RETURN(const Table korthikanti, ReadTable(reference + "korthikanti_2022.csv"));
   LYNX_ASSIGN_OR_RETURN(const Table yuan, ReadTable(reference + "yuan_atc24.csv"));
+  LYNX_ASSIGN_OR_RETURN(const Table vtrain, ReadTable(reference + "vtrain_micro24.csv"));
   const HardwareProfile a100 = ProfileOf(source_dir + "/examples/clusters/a100-80gb-nvlink.yaml");
   const HardwareProfile h800 = ProfileOf(source_dir + "/examples/clusters/h800.yaml");
   return absl::StrCat(kIntroduction, kModelText, KorthikantiText(korthikanti, a100), YuanText(yuan, a100, h800),
-                      KorthikantiFormulas(korthikanti));
+                      VtrainText(vtrain, a100), KorthikantiFormulas(korthikanti));
 }
 
 }  // namespace lynx::validation
