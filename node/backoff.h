@@ -17,7 +17,7 @@ struct BackoffOptions {
 class Backoff {
  public:
   Backoff(BackoffOptions options, uint64_t seed) : options_(options), seed_(seed) {}
-  // The time to wait before the next attempt. It lies between half and all of first * 2^attempts, and is never above `most`.
+  // The time to wait before the next attempt. It lies between half and all of min(first * 2^attempts, most).
   Nanos Next();
   // Call after a success.
   void Reset() { attempts_ = 0; }

@@ -64,8 +64,8 @@ absl::Status Start(const std::vector<std::string>& argv, const std::string& inpu
   return absl::OkStatus();
 }
 
-// Appends to `text` what can be read now, up to the limit. If there is more to read, keeps the end of it (standard error), or
-// notes that the limit was exceeded (standard output).
+// Appends to `text` what can be read now. Once `text` is longer than kOutputLimitBytes, drops what it reads. So the length of
+// `text` shows that the limit was exceeded.
 void Drain(UniqueFd& fd, std::string& text) {
   char buffer[16 * 1024];
   while (fd.valid()) {

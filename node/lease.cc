@@ -78,8 +78,9 @@ void Lease::Answered(const std::string& witness, std::optional<Witnessed> answer
   answers_[witness] = {.at = now, .witnessed = answer};
 }
 
-// True if the server has answered a report that a witness sent well after our first unanswered report. If the server were only
-// slow, it would not have answered that report before ours. If the server has restarted, the time counts from its start.
+// True if the server has not answered us for `cut_off`, but has answered a report that a witness sent at least half of
+// `cut_off` after our last answered report. If the server were only slow, it would have answered our next report first. If the
+// server has restarted since, both times count from its start.
 bool Lease::ServerAnswersOthers(Nanos now) const {
   return std::any_of(answers_.begin(), answers_.end(), [&](const auto& entry) {
     const Answer& answer = entry.second;

@@ -18,8 +18,8 @@ absl::StatusOr<int64_t> ParseRate(const std::string& text);
 // Bytes from text such as "8GiB", "512MiB", "64KiB", or a plain number. Empty text and "0" give 0.
 absl::StatusOr<Bytes> ParseBytes(const std::string& text);
 
-// Parses a list of cores: "0-3,6" gives {0, 1, 2, 3, 6}. The list must have at least one core and at most 4096, and no core
-// twice.
+// Parses a list of cores: "0-3,6" gives {0, 1, 2, 3, 6}. The list must have at least one core, and no core twice. Cores have
+// numbers from 0 to 4095.
 absl::StatusOr<std::vector<int32_t>> ParseCores(const std::string& text);
 
 }  // namespace lynx

@@ -21,7 +21,7 @@ absl::Status BadField(const std::string& path, const std::string& value, const s
 absl::Status CheckRange(const std::string& path, int64_t value, int64_t low, int64_t high);
 // The value must be neither NaN nor infinite.
 absl::Status CheckFinite(const std::string& path, double value);
-// For strings and repeated fields; `what` is "characters" or "entries".
+// For strings and repeated fields. `what`: the unit of the size in the error, such as "bytes" or "entries".
 absl::Status CheckSize(const std::string& path, size_t size, size_t low, size_t high, const char* what);
 // The value must have at most `most` bytes and no control characters, because it is shown in one line on terminals.
 absl::Status CheckLine(const std::string& path, const std::string& value, size_t most);

@@ -15,9 +15,10 @@ namespace lynx {
 // The message does not contain what the daemon itself sets. It also does not contain RankAssignment.yield, which is not part of
 // a rank's configuration.
 v1::RankAssignment ToProto(RankConfig config);
-// Fills all fields except `threads` and `pacing_bytes_per_second`, which the daemon itself sets. `peers` may be empty (the rank
-// binds a socket and waits) or complete. If `checkpoint_directory` is empty, the daemon sets its default. The program is
-// parsed, and its actions must belong to the rank's stage; the rank process checks whether the program is valid.
+// Fills all fields that the server sets. The daemon itself sets `threads`, `pacing_bytes_per_second`,
+// `last_checkpoint_patience` and the fields about in-memory copies. `peers` may be empty (the rank binds a socket and waits) or
+// complete. If `checkpoint_directory` is empty, the daemon sets its default. The program is parsed, and its actions must belong
+// to the rank's stage; the rank process checks whether the program is valid.
 absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message, const std::string& path = "assignment");
 
 }  // namespace lynx

@@ -21,7 +21,7 @@ enum class EventKind : uint8_t {
   kCheckpointFailed,  // a checkpoint could not be written
   kStepSkipped,       // the loss or gradient norm of a step was not finite, so no weights were updated in this step
   kCopies,            // copies in memory are not made, or have errors
-  kResumed,           // the ranks continue from a checkpoint or from copies in memory
+  kResumed,           // the ranks continue from copies in memory
   kRankLost,          // a rank ended unexpectedly, or does not respond
   kNodeLost,          // the server has lost a node
   kFault,             // attribution of the last failure: what caused it
@@ -29,7 +29,7 @@ enum class EventKind : uint8_t {
   kNodeKept,          // a node is not excluded although it should be
   kNodeExcluded,      // the job does not use a node any more
   kRestarting,        // the job starts again after a failure
-  kResuming,          // the job starts again after it had given way to another job or plan
+  kResuming,          // the ranks gave way to another plan that cannot be used, so the job starts again without it
   kMoving,            // the job starts on other devices
   kReplan,            // another plan is being looked for
   kReplanForced,      // the job must be planned again
@@ -43,7 +43,7 @@ enum class EventKind : uint8_t {
   kHeld,              // a person holds the job
   kReleased,          // a person released the job
   kDraining,          // a node is drained
-  kLeaving,           // the ranks leave a node, or the job is cancelled, after a checkpoint
+  kLeaving,           // the job is cancelled, and its ranks are asked to write a checkpoint and end
   kTimeLimit,         // the job has used up its time limit
   kServerRestarted,   // the server started again
   kSucceeded,         // all steps are done

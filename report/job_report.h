@@ -1,6 +1,6 @@
 // JobReport is one self-contained page about a job. It shows predictions and measurements, the recomputation with its cost and
 // savings, the contents of memory, the course of the run, and the recoveries from failures. Plots are inline SVG, without
-// scripts or network access. Every plot has a table with its numbers. Pure; thread-safe.
+// scripts or network access. Most plots have a table with their numbers. Pure; thread-safe.
 #ifndef LYNX_REPORT_JOB_REPORT_H_
 #define LYNX_REPORT_JOB_REPORT_H_
 

@@ -18,12 +18,13 @@ struct TracedJob {
   PlanRequest request;  // without a cluster if the server does not know which one the plan was made for
   Plan plan;
   MeasuredStep measured;
-  std::optional<PredictedStep> predicted;  // nullopt: the prediction is no longer known, or another version made the plan
+  std::optional<PredictedStep> predicted;  // nullopt: the server does not know the cluster, or another version made the plan
 
   const Simulation* simulation() const { return predicted.has_value() ? &predicted->simulation : nullptr; }
 };
 
-// Returns DataLoss, or an error of SpansOfTrace, if the server's answer is inconsistent.
+// Fails if the server's answer is invalid. DataLoss: the trace and the plan differ in the number of stages. Other errors are
+// those of FromProto and SpansOfTrace.
 absl::StatusOr<std::unique_ptr<const TracedJob>> ReadTrace(const v1::TraceJobResponse& response);
 
 }  // namespace lynx

@@ -14,9 +14,9 @@ namespace lynx {
 
 class Authority {
  public:
-  // Reads DIRECTORY/ca.key and ca.pem; creates both, and the directory, if neither exists. The certificate is valid for ten
-  // years. FailedPrecondition: one of the files is missing, they do not belong together, others may read the key, or the
-  // certificate has expired; each error says which and what to do.
+  // Reads DIRECTORY/ca.key and ca.pem. If neither exists, creates both and the directory; if only ca.pem is missing, creates it
+  // from the key. The certificate is valid for ten years. FailedPrecondition: only ca.key is missing, the files do not belong
+  // together, others may read the key, or the certificate has expired; each error says which and what to do.
   static absl::StatusOr<Authority> Open(const std::string& directory, Nanos now);
 
   const std::string& certificate() const { return certificate_; }  // in PEM form

@@ -18,7 +18,7 @@ struct CertificateFacts {
   Nanos ends;
   bool authority = false;  // the certificate may sign other certificates
 };
-// Reads the first certificate of the text. InvalidArgument: the text is not one or more certificates in PEM form.
+// Reads the first certificate of the text. InvalidArgument: the text contains no certificate in PEM form.
 absl::StatusOr<CertificateFacts> ReadCertificate(const std::string& pem);
 // SHA-256 of the certificate's DER form.
 absl::StatusOr<std::string> CertificateDigest(const std::string& pem);

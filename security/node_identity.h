@@ -70,7 +70,7 @@ struct PeerCredentials {
   std::shared_ptr<grpc::ServerCredentials> listen = grpc::InsecureServerCredentials();
   CredentialSource dial;  // null: plain text
 };
-// Returns plain text for both directions if there is no identity.
+// If there is no identity, the credentials of both directions use plain text.
 PeerCredentials PeerCredentialsOf(const NodeIdentity* identity);
 
 }  // namespace lynx

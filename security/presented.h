@@ -1,5 +1,6 @@
-// The certificates that a server presents to any client. They are not verified here. A node that knows the digest of the
-// certificate uses them to find it; they also help to explain why a connection failed. Blocks; thread-safe.
+// The certificates that a server presents to any client. They are not verified here. A node that knows only the digest of the
+// authority's certificate finds the certificate among them. They also help to explain why a connection failed. Blocks;
+// thread-safe.
 #ifndef LYNX_SECURITY_PRESENTED_H_
 #define LYNX_SECURITY_PRESENTED_H_
 
@@ -11,8 +12,8 @@
 
 namespace lynx {
 
-// Returns the certificates in PEM form, the server's own certificate first. `server` is HOST:PORT. Unavailable: there was no
-// answer within `limit`. FailedPrecondition: the other end does not use TLS.
+// Returns the certificates in PEM form, the server's own certificate first. `server` is HOST:PORT. Unavailable: no connection
+// within `limit`. FailedPrecondition: no TLS handshake within `limit`, usually because the other end does not use TLS.
 absl::StatusOr<std::vector<std::string>> PresentedCertificates(const std::string& server, Nanos limit);
 
 // Returns the certificate with this digest. PermissionDenied: the server does not present it.

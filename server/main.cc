@@ -81,7 +81,7 @@ bool IsLoopback(const std::string& listen) {
   return address.ok() && address->loopback;
 }
 
-// `value` is the flag's value in calls per second; -1: the default rate. The burst is five seconds of the rate.
+// `value` is the flag's value in calls per second; 0: no limit; -1: the default rate. The burst is five seconds of the rate.
 absl::StatusOr<Rate> RateOf(const std::string& flag, int64_t value, int64_t by_default) {
   if (value < -1 || value > 1'000'000)
     return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, " is not between 0 and 1000000"));
@@ -152,7 +152,7 @@ int Main(int argc, char** argv) {
   if (const absl::Status log = StartLog(flags.log_level); !log.ok()) Fail(kExitUsage, log);
   const absl::StatusOr<ServerOptions> options = OptionsOf(flags);
   if (!options.ok()) Fail(kExitUsage, options.status());
-  // The object must be made before any other thread starts, because threads inherit the signal mask.
+  // StopSignals blocks the signals. It must be made before any other thread starts, because threads inherit the signal mask.
   StopSignals signals;
   StopWatchingLockOrder();
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);

@@ -40,8 +40,8 @@ struct ServerOptions {
 inline constexpr char kAddressFile[] = "server.address";
 inline constexpr char kMetricsAddressFile[] = "metrics.address";
 inline constexpr char kPageAddressFile[] = "page.address";
-// With this value the live page gets the address 127.0.0.1:7472. If that port is in use, or if `listen` uses a free port
-// itself, the page gets a free port. Only a server on loopback without TLS has a page by default.
+// With this value the live page gets the address 127.0.0.1:7472. If that port is in use, or if the port in `listen` is 0, the
+// page gets a free port. Only a server on loopback without TLS has a page by default.
 inline constexpr char kAutoPage[] = "auto";
 inline constexpr int kPagePort = 7472;
 // A folder in the data directory. If the server uses TLS, it contains the authority and all keys.
@@ -72,7 +72,7 @@ class Server {
   absl::Status StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store,
                          const Clock& clock);
   absl::Status Listen(const ServerOptions& options, const ListenAddress& address);
-  // Writes the context file with a new token of kFirstAdmin and this address, if there is no such file or if `always`.
+  // Writes the context file with a new token of kFirstAdmin and this address, if no admin has a valid token or if `always`.
   absl::Status MakeFirstAdmin(bool always, const std::string& address);
   absl::Status ServeMetricsPage(const ServerOptions& options);
   absl::Status ServeLivePage(const ServerOptions& options, const ListenAddress& listen, const Clock& clock);

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Reads and checks fields of one JSON object. Keeps the first error; the fields that are read after the error get defaults.
+// Reads and checks fields of one JSON object. Keeps the first error. A field with an invalid value gets its default.
 class ConfigReader {
  public:
   ConfigReader(const Json& json, const std::string& file) : json_(json), file_(file) {}
@@ -42,7 +42,8 @@ class ConfigReader {
     return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
   }
 
-  // Returns the first of these names that is present. Families use different names for the same thing.
+  // Returns the first of these names that is present, or the first name if none is. Families use different names for
+  // the same thing.
   const char* FirstOf(std::initializer_list<const char*> fields) const {
     for (const char* field : fields) {
       if (Has(field)) return field;

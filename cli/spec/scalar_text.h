@@ -44,11 +44,11 @@ absl::StatusOr<Bytes> ParseByteSize(const std::string& text);
 std::string ByteSizeText(Bytes bytes);
 
 // Reads a rate in bytes per second, above zero, such as "300GB/s", "25GiB/s", "200Gbit/s". Units: those of sizes, and kbit,
-// Mbit, Gbit, Tbit.
+// Mbit, Gbit, Tbit, each with "/s".
 absl::StatusOr<int64_t> ParseByteRate(const std::string& text);
 // Reads a rate in FLOP per second, above zero, such as "312TFLOP/s", "67GFLOP/s". Units: MFLOP, GFLOP, TFLOP, PFLOP.
 absl::StatusOr<int64_t> ParseFlopRate(const std::string& text);
-// Reads a number of FLOP, such as "1GFLOP", "600MFLOP". Units: those of rates without "/s".
+// Reads a number of FLOP, above zero, such as "1GFLOP", "600MFLOP". Units: those of rates without "/s".
 absl::StatusOr<int64_t> ParseFlops(const std::string& text);
 // Reads a duration, such as "5us", "1.5ms", "20ns", "2s", "30min", "12h", "1.5d", "0".
 absl::StatusOr<Nanos> ParseDuration(const std::string& text);

@@ -26,8 +26,8 @@ struct OddCharacter {
   size_t at = 0;  // position of the character, in bytes
   std::string why;
 };
-// Finds a character in an unquoted name or value that looks like one of YAML's own: a no-break space, or a typographic
-// quote at its beginning.
+// Finds a character in an unquoted name or value that looks like one of YAML's own: an unusual space anywhere, or a typographic
+// quote at the beginning of the text or after ": ".
 std::optional<OddCharacter> FindOddCharacter(const std::string& plain);
 
 // True if the quote at `begin` is closed anywhere in the text. A parser may take the end of the text for the end of a quote

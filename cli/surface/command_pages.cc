@@ -40,7 +40,7 @@ std::string HelpText(const CommandOption& option) {
                       option.required ? "; required" : "");
 }
 
-// The line that shows how the verb is called: "lynxctl queue set [OPTIONS] queue".
+// The line that shows how the verb is called: "lynxctl queue set [OPTION]... queue".
 std::string Synopsis(const std::string& path, const CommandTree& command) {
   std::string text = path;
   if (!command.verbs.empty()) return text + " VERB ...";

@@ -44,7 +44,7 @@ struct EventsOptions {
 
 struct CancelOptions {
   std::string job;
-  bool all = false;  // cancel every job that has not ended; prints nothing if there is no such job
+  bool all = false;  // cancel every job that has not ended; it is no error if there is none
   std::string reason;
   bool checkpoint = false;
   std::string grace;  // "2min"; "" = the default

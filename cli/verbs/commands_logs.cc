@@ -61,7 +61,7 @@ Listing LogListing(const v1::GetLogsResponse& response) {
   return listing;
 }
 
-// Puts the lines of the rank that failed first before all others.
+// Puts the lines of the first rank that failed before all other lines.
 void PutFailureFirst(v1::GetLogsResponse& response) {
   if (!response.has_first_failure()) return;
   const v1::FailedRank& failed = response.first_failure();

@@ -140,7 +140,7 @@ class Screen {
     std::fflush(stdout);
   }
 
-  // Waits for a key. False: somebody pressed q, or the program should end.
+  // Waits for a key, at most `seconds`. False: somebody pressed q, or the program should end.
   bool Wait(double seconds) const {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const int ready = poll(&input, 1, static_cast<int>(std::lround(seconds * 1000)));

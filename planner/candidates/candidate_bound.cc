@@ -17,7 +17,7 @@ namespace {
 constexpr LayerType kLayer = LayerType::kTransformer;
 // Bounds are relaxed by a thousandth, which is far more than the rounding errors of the doubles below.
 constexpr double kRoundedDown = 0.999;
-// Twelve days. No step of a job takes this long.
+// 13 days. No step of a job takes this long.
 constexpr Nanos kMaxStep{int64_t{1} << 50};
 
 Nanos WholeCompute(const CostModel& costs, LayerType type) {
@@ -31,7 +31,8 @@ Nanos WholeTransfers(const CostModel& costs, LayerType type) {
 // hide each other completely, also those of different layers. So only the longer of the two counts for a transformer layer.
 Nanos WholeTime(const CostModel& costs, LayerType type) {
   if (costs.woven()) {
-    // Recomputation can make a stage's computation longer than its transfers, so the ends count with the shorter of the two.
+    // Recomputation can make a stage's computation longer than its transfers, so the embedding and the head count with the
+    // shorter of the two.
     if (type != kLayer) return std::min(WholeTransfers(costs, type), WholeCompute(costs, type));
     return std::max(WholeTransfers(costs, type), WholeCompute(costs, type));
   }
@@ -95,7 +96,7 @@ LayerLowerBound::LayerLowerBound(const CostModel& costs, const LayerShape& shape
   const RecomputeProblem problem = MakeStageProblem(costs, shape, {.layers = 1, .in_flight = 2});
   for (const Nanos window : problem.forward) windows_ += window;
   for (const Nanos window : problem.backward) windows_ += window;
-  // What the transfers take longer than the computation hides recomputation, wherever the passes leave it.
+  // If passes run side by side, recomputation can fill all the time in which transfers take longer than the computation.
   if (costs.woven()) windows_ = layer_ - WholeCompute(costs, kLayer);
   const HostLink& host = costs.host_link();
   copied_per_second_ =

@@ -1,10 +1,11 @@
 // Lower bounds for a candidate's step. They are computed only from sums over layers, without policy, program or schedule. The
 // search (plan_search.h) uses them to drop layouts that cannot win. Nearly all layouts are dropped, in microseconds each.
 //
-// Let x_r be the time of one microbatch on pipeline rank r, with the recomputation that is not hidden. Let b_r be the part of
-// x_r that is forward and input gradient. Rank r works for the time M x_r. It can begin only after each rank before it has run
-// one forward, on the first of its v chunks. The step can end only after each of these ranks has run the last backward. (If
-// weight gradients are split off, rank r may end after these backwards, so b_r is the forward alone.)
+// Let M be the number of microbatches. Let x_r be the time of one microbatch on pipeline rank r, with the recomputation that is
+// not hidden. Let b_r be the part of x_r that is forward and input gradient. Rank r works for the time M x_r. It can begin only
+// after each rank before it has run one forward, on the first of its v chunks. The step can end only after each of these ranks
+// has run the last backward. (If weight gradients are split off, rank r may end after these backwards, so b_r is the forward
+// alone.)
 //
 //     step >= M x_r + (b_0 + ... + b_{r-1}) / v                                                            (1)
 //
@@ -14,10 +15,10 @@
 //
 // Recomputation. A layer that stores s bytes of a microbatch recomputes the rest. The least time for this is the value of a
 // fractional knapsack problem over the layer's items, in which the items with the lowest cost per byte are recomputed first.
-// The windows hide at most the sum of their lengths. Memory: each layer holds its bytes for at least as many microbatches as
-// the schedule has in flight. If the planner may offload, a layer holds fewer bytes, because it offloads some. In a step of
-// length T, these are at most the bytes that the device's link can copy in both directions in T. So x_r has a lower bound that
-// is a function of the rank, its number of layers, and T.
+// The windows (the times of transfers) hide recomputation, at most for the sum of their lengths. Memory: each layer holds its
+// bytes for at least as many microbatches as the schedule has in flight. If the planner may offload, a layer holds fewer bytes,
+// because it offloads some. In a step of length T, these are at most the bytes that the device's link can copy in both
+// directions in T. So x_r has a lower bound that is a function of the rank, its number of layers, and T.
 //
 // To decide whether any partition has a step of at most T, the code goes from the last rank to the first. It gives each rank as
 // many layers as (1) allows: the more layers the later ranks have, the fewer layers remain for the earlier ranks. This decision

@@ -92,7 +92,7 @@ class Rules {
                         chunks, rest, instead);
   }
 
-  // Rules for the pipeline that depend only on the schedule.
+  // Rules of the schedules for the number of stages and of virtual stages.
   Reason Pipeline() const {
     if (p_.schedule == kInterleaved && p_.virtual_stages == 1) {
       return "parallel.schedule interleaved needs parallel.virtualStages above 1, but it is 1: use schedule 1f1b or "
@@ -128,7 +128,8 @@ class Rules {
         most_ranks_ < spec_.resources.max_ranks ? absl::StrCat(" and the cluster has ", cluster_.devices(), " devices") : "");
   }
 
-  // Returns a reason if no allowed number of ranks is a multiple of the product of the pinned degrees.
+  // Returns a reason if no allowed number of ranks is a multiple of the product of the pinned degrees. If all degrees are
+  // pinned, the product itself must be an allowed number.
   Reason Ranks() const {
     const int64_t last = most_ranks_ / pinned_ * pinned_;
     if (whole_) {

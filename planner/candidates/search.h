@@ -23,10 +23,10 @@ inline constexpr int32_t kMaxAutoMicroBatch = 8;
 
 // Returns all candidates; the list is never empty. They are ordered by ranks, tp, pp, micro-batch, then by the other degrees
 // and modes; default values come first. All candidates obey these rules. The number of ranks is within the spec's range and the
-// cluster's devices. tp is at most the number of devices of the smallest node, and divides heads, key heads and ffn. The
-// schedule divides the model into at most as many parts as there are layers (pp * virtual stages, or pp * 2 with
-// zero-bubble-v). dp * micro_batch divides the global batch. If cp > 1, 2 * cp divides the sequence. Pinned values are kept.
-// Values that are left open are chosen as follows. A micro-batch is a power of two up to 8. Virtual stages are 1 to 8. A
+// cluster's devices. tp is at most the number of devices of the smallest node and the vocabulary size, and divides heads, key
+// heads and ffn. The schedule divides the model into at most as many parts as there are layers (pp * virtual stages, or pp * 2
+// with zero-bubble-v). dp * micro_batch divides the global batch. If cp > 1, 2 * cp divides the sequence. Pinned values are
+// kept. Values that are left open are chosen as follows. A micro-batch is a power of two up to 8. Virtual stages are 1 to 8. A
 // schedule is 1F1B, zero-bubble or, with virtual stages, interleaved. (GPipe is never faster than 1F1B, and Chimera holds every
 // weight twice, so both are used only if the job asks for them.) Replicas shard nothing or the optimizer states; with
 // PlanTarget::kAnyFramework, also gradients and weights. cp is 1, or with kAnyFramework a power of two up to 8. Returns
@@ -35,12 +35,13 @@ absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const Clu
 // Returns the same candidates. If there is no candidate, the list is empty.
 std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 
-// True if the planner decides whether passes run side by side: the job leaves it open, and Lynx itself runs the plan. (No other
-// framework can be told to.)
+// True if the planner decides whether passes run side by side: the job leaves it open, and Lynx itself runs the plan. (Other
+// frameworks have no option for this.)
 bool MayChooseWeave(const PlanRequest& request);
 
-// The candidates whose passes run side by side in this way (ParallelLayout::weave), from those whose passes do not: each that
-// has enough microbatches. Without tensor parallelism there is nothing to weave.
+// Returns a copy, with this ParallelLayout::weave, of each candidate whose passes do not run side by side. Leaves out
+// candidates without tensor parallelism (they have nothing to weave), with too few microbatches, or whose schedule does not
+// allow it.
 std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates, WeaveMode weave);
 // The ways that the planner tries for every candidate. It tries kNeighbours, which gains little, only if these gain nothing, in
 // the layout of the plan that it found without weaving.

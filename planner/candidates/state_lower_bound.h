@@ -24,7 +24,7 @@ class StateLowerBound {
   // Time from the end of the last backward pass to the end of the step, for a rank with `layers` layers. With more layers, this
   // time never decreases.
   Nanos End(int32_t rank, int32_t layers) const;
-  // Used if reductions run once per step. Time from the begin of the rank's first reduction to the end of the step; it contains
+  // Used if reductions run once per step. Time from the start of the rank's first reduction to the end of the step; it contains
   // all reductions.
   Nanos EndWithReductions(int32_t rank, int32_t layers) const;
   // If transfers run for every microbatch: the time of one microbatch's transfers on the links of a rank whose `chunks` virtual

@@ -34,8 +34,8 @@ struct NodeGroup {
   bool operator==(const NodeGroup&) const = default;
 };
 
-// Cores that more devices share than these cores can run at full speed. For example, a machine (one node or several) has more
-// CPU ranks than cores, or CPU ranks get less processor time than their number of cores would give.
+// A set of cores whose devices cannot all run at full speed at the same time. For example, a machine (one node or several) has
+// more CPU ranks than cores, or CPU ranks get less processor time than their number of cores would give.
 struct SharedCores {
   // Device numbers, ascending. Devices are numbered like ranks: over all groups, in the order of the groups. Numbers beyond the
   // last device of the cluster are ignored.

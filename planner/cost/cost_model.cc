@@ -186,7 +186,8 @@ LinkCost CostModel::RingLink(size_t level, RingKind kind) const {
   LinkCost link = LinkAt(level);
   if (level <= profile_.inner_links.size() || profile_.adapters == 1) return link;
   int64_t slowest = std::numeric_limits<int64_t>::max();
-  // If a node holds whole tensor-parallel groups, the groups of their members lie alike.
+  // If a node holds whole tensor-parallel groups, the rings of all tensor ranks are placed alike on the nodes. Then the first
+  // tensor rank is enough.
   const int32_t alike = kind == RingKind::kTensor || ranks_per_node_ % layout_.tp == 0 ? 1 : layout_.tp;
   for (int32_t stage = 0; stage < layout_.pp; ++stage) {
     for (int32_t t = 0; t < alike; ++t) {

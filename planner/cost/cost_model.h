@@ -1,5 +1,5 @@
 // CostModel computes how long each action takes, from a HardwareProfile. If this shape, or the shape that differs only in
-// sequence parallelism, was measured, op times are the measured ones. Otherwise they come from the roofline of
+// sequence parallelism, was measured, op times come from the measurement. Otherwise they come from the roofline of
 // planner/cost/op_cost.h. Collectives are rings over the slowest link that the group needs; between nodes, as many rings share
 // the data as the group has members in each node (RateOfRings). Times are integer nanoseconds. Pure; immutable after
 // construction; thread-safe.
@@ -57,16 +57,17 @@ class CostModel {
   Nanos WindowTime(LayerType type, Segment segment, Pass pass) const;
   // Time of the forward collective that gathers the tensor from the ranks' shares (sequence parallelism).
   Nanos GatherTime(LayerType type, Tensor gathered) const;
-  // Time on the compute stream of one layer's forward pass, or of its backward pass with the weight gradients. In the windows
-  // of the backward pass run only weight gradients. Tensors that weight gradients read and of which ranks hold shares are
-  // gathered while the input gradients run. kWeight: time of the weight gradients alone, without transfers. `recomputed` are
-  // the ops that are recomputed before the backward pass: their own time is not included, and the gathered tensors that they
-  // read are gathered already.
+  // Time on the compute stream of one layer's forward pass, or of its backward pass with the weight gradients. Only weight
+  // gradients run in the windows of the backward pass. If ranks hold only shares of tensors that weight gradients read, these
+  // tensors are gathered while the input gradients run. kWeight: time of the weight gradients alone, without transfers.
+  // `recomputed` are the ops that are recomputed before the backward pass: their own time is not included, and the gathered
+  // tensors that they read are gathered already.
   Nanos LayerTime(LayerType type, Pass pass, OpSet recomputed = 0) const;
   // Time of one layer's backward pass without the weight gradients. No work runs in its windows.
   Nanos InputGradientTime(LayerType type) const;
-  // Both functions above, if passes run side by side (ParallelLayout::weave): the longer of the layer's computation, slowed by
-  // the transfers, and its transfers, because other passes fill its windows.
+  // True if passes run side by side (ParallelLayout::weave). Then other passes fill a layer's windows. So the two functions
+  // above, except for kWeight, return the longer of two times: the layer's transfers, and its computation, which the transfers
+  // slow down.
   bool woven() const { return layout_.weave != WeaveMode::kOff; }
   // ComputeOfLayer: time of one layer's computation without its collectives; for the backward pass, the weight gradients are
   // included. TransfersOfLayer: time of the layer's collectives in the tensor-parallel group, without the computation. For the
@@ -87,7 +88,7 @@ class CostModel {
   Nanos OffloadTime(Bytes bytes) const;  // time to copy to the host while nothing is copied back; kMaxTime if the device cannot
                                          // offload
   Nanos ReloadTime(Bytes bytes) const;
-  // Time of a copy while another copy runs in the other direction for its first `other_busy` nanoseconds. The copy takes the
+  // Time of a copy if another copy runs in the other direction during the first `other_busy` nanoseconds. The copy takes the
   // time `alone` if no other copy runs. The rates of the two copies add up to the host link's common rate; the copy that began
   // earlier keeps its own rate.
   Nanos CopyTime(Nanos alone, bool to_host, Nanos other_busy) const;
@@ -121,9 +122,9 @@ class CostModel {
   enum class RingKind : uint8_t { kTensor, kContext, kGradient };
   // The ranks of the group whose first member is given, in ascending order.
   std::vector<int32_t> MembersOf(const RankCoordinates& first, RingKind kind) const;
-  // The rate at which data pass a group that spans nodes. If the group has at least n members in each of its nodes, n rings
-  // carry a share of the data each, through an adapter of the node each (HardwareProfile::adapters). Inside a node, the data of
-  // all rings pass each member.
+  // The rate at which data pass a group that spans nodes. If the group has at least n members in each of its nodes, the group
+  // uses n rings, at most as many as a node has adapters (HardwareProfile::adapters). Each ring carries an equal share of the
+  // data through its own adapter of each node. Inside a node, the data of all rings pass each member.
   int64_t RateOfRings(const std::vector<int32_t>& members) const;
   // The link of the slowest group of this kind, if the groups use links up to `level`.
   LinkCost RingLink(size_t level, RingKind kind) const;

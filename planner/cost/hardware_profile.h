@@ -39,8 +39,8 @@ struct LinkCost {
   bool operator==(const LinkCost&) const = default;
 };
 
-// A link that joins fewer devices than a node has, but closely (a switch, a bridged pair). Ranks are divided into blocks of
-// `devices` consecutive ranks; ranks inside the same block reach each other over `link`.
+// A fast link between some devices of a node (a switch, a bridged pair). Ranks are divided into blocks of `devices` consecutive
+// ranks; ranks inside the same block reach each other over `link`.
 struct LinkLevel {
   int32_t devices = 0;  // at least 2
   LinkCost link;
@@ -110,13 +110,12 @@ struct HardwareProfile {
   // the inner links ascend, and each divides the number of a node's devices.
   std::vector<LinkLevel> inner_links;  // at most kMaxLinkLevels; usually empty
   LinkCost intra_node;
-  LinkCost inter_node;  // as one device of a node reaches it
-  // A ring between nodes that has n members in a node passes through n network adapters of the node, each at the rate of
-  // inter_node, but through at most this many. 1 also stands for an unknown number; at least 1.
+  LinkCost inter_node;  // latency and rate for one device of a node
+  // Number of network adapters of a node; at least 1. A ring between nodes that has n members in each node uses n adapters, but
+  // at most this many. Each adapter has the rate of inter_node. 1 also stands for an unknown number.
   int32_t adapters = 1;
   HostLink host;
-  // Factor, in thousandths, by which an op takes longer while a collective runs at the same time; at least 1000. 1000 = no
-  // longer.
+  // Factor, in thousandths, by which an op takes longer while a collective runs at the same time; at least 1000 (no slowdown).
   int32_t overlap_slowdown_permille = 1000;
   // Share of a transfer's time, in thousandths, that the compute core itself spends on the transfer. (The communication thread
   // of a CPU rank shares the rank's core.) A window hides at most window * (1000 - this value) / 1000 of compute.

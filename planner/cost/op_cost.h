@@ -1,5 +1,5 @@
-// The time of one op on a device of which only the rates are known, while nothing else runs. The cost model uses this time for
-// shapes that were not measured. It is a roofline (Williams et al. 2009):
+// The time of one op while nothing else runs, computed from the rates of the device. The cost model uses this time for shapes
+// that were not measured. It is a roofline (Williams et al. 2009):
 //
 //     time = max(FLOPs / (peak * efficiency), traffic / (memory's rate * efficiency)) + overhead
 //
@@ -37,8 +37,7 @@ struct GemmShape {
   bool accumulates = false;  // the product is added to a 32-bit buffer
   bool operator==(const GemmShape&) const = default;
 };
-// The shape of the matrix product of a linear layer; logits are one, too. nullopt for other ops, and for passes that the op
-// does not have.
+// The shape of the matrix product of a linear layer (qkv, proj, fc1, fc2, logits). nullopt for all other ops.
 std::optional<GemmShape> GemmOf(Op op, Pass pass, const LayerShape& shape);
 
 OpClass ClassOf(Op op, Pass pass);

@@ -1,10 +1,11 @@
 // Lowers the slots of one rank, and the transfers between ranks. See lower.h.
 //
-// A receive is posted one slot before it is needed. In a forward slot it is posted at the start of the slot. In a backward slot
-// it is posted before the attention of the bottom layer, when most of the slot's memory is free again. The wait for a sent
-// activation is in a backward slot after the slot's gradient has come, or in a forward slot before the next activation is sent.
-// The wait for a sent gradient is at the end of a slot. Each of these waits is in the first slot in which it cannot block
-// another rank (RankSlot::sent_by). So each transfer has the time of one slot, and no two ranks wait for each other.
+// A receive is posted one slot before it is needed. In a forward or weight slot it is posted at the start of the slot. In a
+// backward slot it is posted before the attention of the bottom layer, when most of the slot's memory is free again. The wait
+// for a sent activation is in a backward slot after the slot's gradient has come, in a forward slot before the next activation
+// is sent, or at the end of a weight slot. The wait for a sent gradient is at the end of a slot. Each of these waits is in the
+// first slot in which it cannot block another rank (RankSlot::sent_by). So each transfer has the time of one slot, and no two
+// ranks wait for each other.
 #include "planner/lower/lower.h"
 
 #include <algorithm>

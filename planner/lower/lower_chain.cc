@@ -60,8 +60,8 @@ class ChainLowering {
   struct Remade {
     std::map<int32_t, Program> made;  // for each layer, the recomputation actions that move into the chain
     bool top_seen = false;            // true once the top layer's recomputation or backward has been seen
-    bool top_moves = false;           // the first recomputation is in the window of another collective, so it also moves
-    bool top_started = false;         // true once the top layer's backward has started
+    bool top_moves = false;    // true if the top layer's recomputation begins in a collective's window; then it moves, too
+    bool top_started = false;  // true once the top layer's backward has started
   };
 
   const Chain* ChainOf(const Action& action) const {

@@ -190,7 +190,8 @@ void SliceLowering::RunBackward(int32_t microbatch, int32_t layer, Segment segme
   if (!gathers.empty()) Emit(gathers.back());
 }
 
-// The head's collective hides the beginning of `top`, up to the first collective that `top` repeats.
+// `top`: the recomputation for the top layer. The window of the head's collective hides its beginning, up to the first
+// collective that `top` repeats.
 void SliceLowering::BackwardHead(const BackwardSlot& slot, const Program& top) {
   RunBackward(slot.microbatch, kHeadLayer, Segment::kHead, 0);
   auto rest = top.begin();

@@ -41,7 +41,7 @@ using RecomputeOps = std::array<OpSet, kRecomputePointCount>;
 int BackwardSegmentIndex(const LayerGraph& graph, Segment segment);
 
 // Finds the point at which each tensor of the policy is recomputed. If the point of a placement does not exist in this
-// situation, the tensor moves to a later point: from a forward window or a window of the layer above to the stall, and from the
+// situation, the tensor moves to another point: from a forward window or a window of the layer above to the stall, and from the
 // stall or an own window to the point just before its use. Without collectives there are no windows, and a tensor in a window
 // moves to the point just before its use. If an input of a tensor moves later, the tensor may move later, too, but never beyond
 // its first reader. A tensor whose recomputation repeats a collective gets the stall or the point just before its use.

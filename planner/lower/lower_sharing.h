@@ -2,8 +2,8 @@
 //
 // ZeRO-3. A *visit* is a sequence of consecutive compute actions that use the weights of one layer. The gather of a layer's
 // weights starts when the previous visit begins, and its wait comes before the layer's own visit. So each gather has the time
-// of one layer. The weights of the last two visits are still in memory. Gathered weights are freed after the last action of the
-// visit that reads them.
+// of one layer. If one of the last two visits was to the same layer, its weights are still in memory and are not gathered
+// again. Gathered weights are freed after the last action that reads them before the layer's next gather.
 //
 // ZeRO-2 and ZeRO-3. The reduction of a layer's gradients of a microbatch starts after the last action that adds to these
 // gradients. Its wait comes before the start of the next reduction. So each reduction has the time of one layer, and the

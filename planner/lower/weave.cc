@@ -17,17 +17,18 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kNone = -1;
-constexpr int64_t kHardlySlower = 200;  // a step that is longer by less than 1 / kHardlySlower
-constexpr int64_t kPromising = 50;      // a rehearsal that takes longer by less than 1 / kPromising
-constexpr int32_t kRehearsed = 4;       // forward and backward passes of each strand in a rehearsal, after the warm-up
-constexpr size_t kMaxInLine = 4;        // collectives of the tensor-parallel group, one under way and the others in line
+constexpr int64_t kHardlySlower = 200;  // an order is hardly slower if its step is longer by at most 1 / kHardlySlower
+constexpr int64_t kPromising = 50;      // a tuning is promising if its rehearsal is longer by at most 1 / kPromising
+constexpr int32_t kRehearsed = 4;  // forward passes, and as many backward passes, per strand in a rehearsal after the warm-up
+constexpr size_t kMaxInLine = 4;   // collectives of the tensor-parallel group, one under way and the others in line
 
 // What the list scheduler prefers where the rules leave a choice.
 struct Tuning {
   // Which strand computes if several can: the one that began first, one that did not compute last, or the one that needs the
   // least time until it can start a collective.
   enum class Turn : uint8_t { kFirst, kOther, kLink } turn = Turn::kFirst;
-  // True: what a window's own strand has to do in it (weight gradients, recomputation) comes before the other strand's steps.
+  // True: in a collective's window, the fillers of the collective's own slot (weight gradients, recomputation) come before the
+  // steps of other strands.
   bool own_window_first = false;
   // True: a forward begins beside the backward before it, as soon as a strand is free. This holds more activations.
   bool forward_beside_backward = false;
@@ -46,15 +47,15 @@ constexpr auto kTunings = [] {
   return tunings;
 }();
 
-// How long each action takes on the compute stream or as a transfer, and for a compute action the time of the compute from its
-// begin until its slot starts the next collective.
+// `compute`, `transfer`: how long each action takes on the compute stream, or as a transfer. `until_start`: the compute time
+// from the begin of each action to the start of the next collective in its slot, or to the end of the slot.
 struct Durations {
   std::vector<Nanos> compute, transfer, until_start;
 };
 
 struct Woven {
-  std::vector<int32_t> order;  // of the actions in the slots that were scheduled
-  Nanos end;                   // estimate
+  std::vector<int32_t> order;  // the actions of the scheduled slots, in the new order
+  Nanos end;                   // estimated end of these slots
   int32_t tuning = 0;          // index in kTunings
 };
 
@@ -79,7 +80,7 @@ class ListScheduler {
     members_.resize(static_cast<size_t>(slots));
     arrival_of_.assign(static_cast<size_t>(size_), kNone);
     for (int32_t i = 0; i < size_; ++i) {
-      // What begins a slot also needs the slot to be a strand.
+      // An action that begins a slot also waits until the slot becomes a strand.
       missing_[i] = static_cast<int32_t>(graph.Before(i).size()) + (graph.BeginsSlot(i) ? 1 : 0);
       if (graph.RoleOf(i) == WeaveRole::kArrival) arrival_of_[static_cast<size_t>(graph.StartOf(i))] = i;
       if (graph.BeginsSlot(i)) members_[static_cast<size_t>(graph.SlotOf(i))].push_back(i);
@@ -164,7 +165,7 @@ class ListScheduler {
     ends_[start] = link_free_ = std::max(link_free_, now_) + durations_.transfer[start];
   }
 
-  // Waits for every collective that a mark started and that is done.
+  // Emits the wait for every collective that a mark started and that is done.
   bool TakeArrivals() {
     std::vector<int32_t> arrived;
     for (const int32_t start : under_way_) {
@@ -185,8 +186,9 @@ class ListScheduler {
 
   bool MayBeginStrand() const { return strands_.size() < most_strands_ && next_slot_ < slots_; }
 
-  // A filler that could run now, of a slot whose steps have all run. Such fillers run before another strand begins. So what
-  // they read is held no longer than the slots that are strands at the same time, however many microbatches follow.
+  // Returns a filler that could run now and belongs to a slot whose steps have all run; kNone if there is no such filler. These
+  // fillers run before another strand begins. So the tensors that they read are not held for longer and longer as more
+  // microbatches follow.
   int32_t Overdue() const {
     const auto overdue = std::find_if(fillers_.begin(), fillers_.end(), [&](int32_t filler) {
       return std::find(strands_.begin(), strands_.end(), graph_.SlotOf(filler)) == strands_.end();
@@ -209,8 +211,8 @@ class ListScheduler {
     return began;
   }
 
-  // True if the strand's next step takes no time now: a start, or a wait for something that is done. (Nothing is known here of
-  // when other pipeline ranks send, so waits for them count as done.)
+  // True if the strand's next step takes no time now: a start, or a wait for something that is done. (A wait for another
+  // pipeline rank counts as done, because the scheduler does not know when that rank sends.)
   bool RunsNow(int32_t head) const {
     if (missing_[head] > 0) return false;
     const ActionInfo& info = InfoOfAction(head);
@@ -332,15 +334,15 @@ class ListScheduler {
   const Tuning& tuning_;
   const size_t most_strands_;
   const int32_t slots_, size_;    // size_: number of actions in these slots
-  std::vector<int32_t> missing_;  // number of actions that must come before and have not come yet
+  std::vector<int32_t> missing_;  // for each action, how many of the actions that must come before it are not emitted
   std::vector<bool> emitted_;
   std::vector<Nanos> ends_;                    // of the transfers that have started
   std::vector<int32_t> next_step_;             // per slot: position in its steps
   std::vector<int32_t> arrival_of_;            // per start of a mark: the wait for it
-  std::vector<std::vector<int32_t>> members_;  // per slot: the actions that only need the slot to be a strand
+  std::vector<std::vector<int32_t>> members_;  // per slot: the actions that begin it (BeginsSlot)
   std::vector<int32_t> strands_;               // slots, in the order in which they began
   int32_t next_slot_ = 0, last_slot_ = kNone;
-  std::set<int32_t> fillers_, marks_;  // that could run now
+  std::set<int32_t> fillers_, marks_;  // actions that could run now
   Nanos now_, data_free_;
   std::array<Nanos, 2> copies_free_;
   std::deque<int32_t> under_way_;  // starts of the tensor-parallel group's collectives that nothing has waited for
@@ -391,8 +393,8 @@ class Tunings {
     std::stable_sort(rehearsed_.begin(), rehearsed_.end(), [](const Woven& a, const Woven& b) { return a.end < b.end; });
   }
 
-  // Returns the orders of the whole program by the tunings that promise the shortest step, the fastest order first; then, call
-  // by call, one more order each. Empty: there are no more.
+  // The first call schedules the whole program with each promising tuning, and returns these orders; the fastest order comes
+  // first. Each further call returns the order of one more tuning. Returns an empty list if no tuning is left.
   std::vector<Woven> Next() {
     std::vector<Woven> orders;
     const Nanos promising = rehearsed_.front().end + rehearsed_.front().end / kPromising;
@@ -415,9 +417,9 @@ class Tunings {
   const Durations& durations_;
   const CostModel& costs_;
   const int32_t strands_;
-  int32_t slots_ = 0;             // of a rehearsal
+  int32_t slots_ = 0;             // number of slots in a rehearsal
   std::vector<Woven> rehearsed_;  // the fastest comes first
-  size_t next_ = 0;               // of rehearsed_
+  size_t next_ = 0;               // index in rehearsed_ of the next tuning to try
 };
 
 }  // namespace

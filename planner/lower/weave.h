@@ -1,5 +1,5 @@
-// The lowering pass that weaves a rank's program: two slots (passes of microbatches) run side by side as *strands*, so that one
-// computes while the other's collective is under way. Nothing but positions changes. Pure.
+// The lowering pass that weaves a rank's program: 2 or 4 slots (passes of microbatches) run side by side as *strands*, so one
+// computes while another's collective is under way. Only the order of actions changes. Pure.
 //
 // A list scheduler builds the new order on a simulated clock, with the costs that the simulation uses. Whenever the compute
 // stream is free, it takes, from the strands that can go on, the action that the tuning prefers. If no strand can go on, it
@@ -31,13 +31,15 @@ struct WovenProgram {
   int32_t tuning = 0;  // number of the tuning that gave this order
 };
 
-// Returns the rank's woven program, with the number of strands of the context's layout (StrandsOf); with one strand, returns
-// the program as it is. `limit`: for the peak of live memory (a lower bound of the arena). If no order keeps the limit, returns
-// the order with the smallest peak. The program must be valid, and the layout must be one that can be woven (CheckWeave).
+// Returns the rank's woven program, with the number of strands of the context's layout (StrandsOf). With one strand, or if tp
+// is 1, returns the program as it is. `limit` is the limit for the peak of live memory (a lower bound of the arena). If no
+// order keeps the limit, returns the order with the smallest peak. The program must be valid, and the layout must be one that
+// can be woven (CheckWeave).
 WovenProgram Weave(const Program& program, const StageContext& context, const CostModel& costs,
                    std::optional<Bytes> limit = {});
 
-// Returns the order that one tuning gives: a tenth of the work, for many programs that are nearly alike.
+// Returns the order that one tuning gives. This is about a tenth of the work of Weave, for callers with many programs that are
+// nearly alike.
 Program WeaveAs(const Program& program, const StageContext& context, const CostModel& costs, int32_t tuning);
 
 }  // namespace lynx

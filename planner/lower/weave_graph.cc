@@ -60,7 +60,7 @@ WeaveGraph::WeaveGraph(const Program& program, const StageContext& context) {
 
 void WeaveGraph::FindSlots(const Program& program, bool splits_weight) {
   using Pass = std::tuple<int32_t, int32_t, StepPart>;  // stage, microbatch, part
-  // The pass that the program is in after each action, as the next action that shows it says.
+  // For each action, the pass of the first action from there on that shows a slot (ShowsSlot).
   std::vector<std::optional<Pass>> next(static_cast<size_t>(size_) + 1);
   for (int32_t i = size_ - 1; i >= 0; --i) {
     const ActionInfo& info = InfoOf(program[i].kind);
@@ -84,8 +84,8 @@ void WeaveGraph::FindSlots(const Program& program, bool splits_weight) {
   }
 }
 
-// Steps come one after another. A filler or a mark comes after the step before it; but the start of a transfer, which may have
-// to wait for the link, does not delay it.
+// Orders the actions of each slot. A step comes after the step before it. A filler or a mark comes after the last step before
+// it that does not start a transfer: a start may have to wait for the link, and must not delay fillers and marks.
 void WeaveGraph::AddStepOrder(const Program& program) {
   begins_slot_.assign(static_cast<size_t>(size_), false);
   int32_t slot = kNone, step = kNone, blocking = kNone;
@@ -124,7 +124,7 @@ void WeaveGraph::AddPassOrder(const Program& program, const StageContext& contex
       case kForward: forward_of_layer[layer] = forward_of_stage[stage] = i; break;
       case kBackward:
         after(forward_of_stage, stage, i);
-        // What the layer recomputes up to here comes before this pass, even if only its weight gradients read it.
+        // The layer's recomputation up to here stays before this action, even if only weight gradients read its results.
         for (const int32_t recomputed : std::exchange(recomputation[layer], {})) AddEdge(recomputed, i);
         backward[{action.layer, action.microbatch, action.segment}] = i;
         break;

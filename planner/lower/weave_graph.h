@@ -11,9 +11,9 @@
 //   - one segment of two microbatches: no microbatch overtakes another, and gradients are added up in the same order. Head and
 //     embedding on one rank with tied weights add to the same gradients, so all that add to these keep their order;
 //   - the transfers of one direction between two virtual stages, and of copies in one direction;
-//   - the start of a transfer between pipeline ranks before every later wait for such a transfer, except within one pass of a
-//     group of microbatches. A rank then waits nowhere before a start that came before this wait in the plain program, so ranks
-//     cannot wait for each other in a cycle. (Within a group: the slots of a group need only slots of earlier groups.)
+//   - transfers between pipeline ranks: a start that comes before a wait stays before this wait, except within one pass of a
+//     group of microbatches. So ranks cannot wait for each other in a cycle. (Within one group they cannot either, because the
+//     slots of a group need only slots of earlier groups.)
 #ifndef LYNX_PLANNER_LOWER_WEAVE_GRAPH_H_
 #define LYNX_PLANNER_LOWER_WEAVE_GRAPH_H_
 
@@ -41,7 +41,8 @@ class WeaveGraph {
  public:
   WeaveGraph(const Program& program, const StageContext& context);
 
-  // The first action of the end of the step (the waits for reduced gradients, the norm, the optimizer), which stays as it is.
+  // Index of the first action of the step's end (the waits for reduced gradients, the norm, the optimizer). Weaving does not
+  // change the step's end.
   int32_t size() const { return size_; }
   int32_t slots() const { return static_cast<int32_t>(steps_.size()); }
   // The first action of the slot; size() if there is no such slot. Slots are consecutive parts of the program.
@@ -51,7 +52,7 @@ class WeaveGraph {
   WeaveRole RoleOf(int32_t action) const { return roles_[static_cast<size_t>(action)]; }
   int32_t SlotOf(int32_t action) const { return slot_of_[static_cast<size_t>(action)]; }
   const std::vector<int32_t>& StepsOf(int32_t slot) const { return steps_[static_cast<size_t>(slot)]; }
-  // True if nothing in the slot has to come before the action: it can run as soon as its slot begins.
+  // True if no step of the slot has to come before the action. Then the action still waits until its slot begins.
   bool BeginsSlot(int32_t action) const { return begins_slot_[static_cast<size_t>(action)]; }
   // The start of the transfer that a wait is for; -1 for other actions.
   int32_t StartOf(int32_t wait) const { return start_of_[static_cast<size_t>(wait)]; }

@@ -119,7 +119,7 @@ struct ModelSpec {
   bool qk_norm = false;          // only for Llama: RMSNorm over each head of queries and keys, before the rotation (Qwen3)
   double norm_epsilon = 1e-5;    // the epsilon of every norm; above 0
   RotarySpec rotary;             // only for Llama; GPT must have the default value
-  int32_t window = 0;            // number of positions that a token attends to, with its own (Mistral); 0 = all earlier
+  int32_t window = 0;            // number of positions that a token attends to, its own included (Mistral); 0 = all earlier
                                  // positions
   PlanOnlyFeatures plan_only = 0;
 
@@ -208,7 +208,7 @@ inline constexpr auto kEnumNames<ZeroStage> = EnumTable("auto", "none", "optimiz
 
 // Which passes of microbatches a rank runs side by side, so that one computes while another's collective is under way
 // (planner/lower/weave.h). kAuto: whatever gives the shortest step. kPairs, kQuads: the passes of 2 or 4 consecutive
-// microbatches; the schedule then moves groups of so many microbatches. kNeighbours: neighbouring passes of the schedule as it
+// microbatches; the schedule then moves groups of 2 or 4 microbatches. kNeighbours: neighbouring passes of the schedule as it
 // is, which are mostly a forward and a backward.
 enum class WeaveMode : uint8_t { kOff, kAuto, kPairs, kQuads, kNeighbours };
 template <>
@@ -250,8 +250,8 @@ struct ParallelSpec {  // 0 = auto in every field
 // (Korthikanti et al. 2022). kUniform and kBlock: Megatron-LM's --recompute-method with N = RecomputeOptions::layers; both
 // repeat collectives. kUniform stores only the input of the first layer in each group of N layers. kBlock recomputes everything
 // in the first N layers of each stage, and stores everything in the other layers. kBalanced: recompute only norms and the
-// activation function, but no matrix product and no attention (Yuan et al. 2024). kNoOverlap: for each stage, the choice with
-// the least exposed time that fits, if windows are not used. kHeu and kOpt: windows are used; the heuristic (kHeu) or the exact
+// activation function, but no matrix product and no attention (Yuan et al. 2024). kNoOverlap: windows are not used; each stage
+// gets the choice with the least exposed time that fits. kHeu and kOpt: windows are used; the heuristic (kHeu) or the exact
 // MILP (kOpt) chooses.
 enum class RecomputeMode : uint8_t {
   kAuto,

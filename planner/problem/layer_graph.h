@@ -33,8 +33,8 @@
 //   head:       forward norm1 = lnf | AG | head = logits | AG of loss statistics | end = loss;  backward head = loss logits |
 //               BRS | end = lnf
 //
-// A gathered tensor (ln1_full, ln2_full, lnf_full) is never stored. The backward pass gathers it again from the ranks' shares:
-// it needs it for the weight gradients, and for what is recomputed from it. Llama's embedding has no op for `end` and `out`. So
+// A gathered tensor (ln1_full, ln2_full, lnf_full) is never stored. The backward pass gathers it again from the ranks' shares,
+// for the weight gradients and for what is recomputed from the tensor. Llama's embedding has no op for `end` and `out`. So
 // it has no segment `end`, and its segment `out` contains only the gather.
 //
 // In-place tensors. proj writes a partial sum into x1; the collective and add1 (residual + dropout + bias) then change x1 in
@@ -309,8 +309,8 @@ class LayerGraph {
   // True if the tensor cannot be recomputed without a collective (when t > 1): x1, and with sequence parallelism every tensor
   // whose producers read a gathered tensor.
   bool RepeatsCollective(Tensor tensor) const;
-  // Recomputable tensors that the B or W action of a backward segment reads. If it reads a gathered tensor, its share is in the
-  // set.
+  // Recomputable tensors that the B or W action of a backward segment reads. For a gathered tensor, the set contains the
+  // share from which the tensor is gathered (ShareOf).
   TensorSet ReadBy(Segment backward_segment) const { return read_by_[static_cast<size_t>(backward_segment)]; }
   // For a gathered tensor: the share from which it is gathered (ShareOf), and the segment whose collective gathers it. For any
   // other tensor: the tensor itself, and kNone.
@@ -355,7 +355,7 @@ Bytes TensorBytes(Tensor tensor, const LayerShape& shape);
 Bytes StoredBytes(Tensor tensor, const LayerShape& shape);
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape);
 // Context parallelism as in Llama 3 (Dubey et al. 2024, section 3.3.2): before the attention core, a rank gathers the keys and
-// values of the whole sequence, (b, s, 2k/t, h/a). This function returns the bytes of these keys and values; 0 if cp is 1. The
+// values of the whole sequence, (b, s, 2k/t, d). This function returns the bytes of these keys and values; 0 if cp is 1. The
 // backward pass gathers them again and reduce-scatters their gradients. In each of these collectives, every rank of the ring
 // sends (c - 1)/c of the bytes.
 Bytes ContextGatherBytes(const LayerShape& shape);

@@ -36,12 +36,13 @@ bool SplitsWeight(const ParallelLayout& layout);
 // run side by side.
 inline bool DelaysWeights(const ParallelLayout& layout) { return SplitsWeight(layout) || layout.weave != WeaveMode::kOff; }
 
-// Returns InvalidArgument, with the field and what to do, if the layout's passes cannot run side by side in the way that it
-// names. Sharded gradients and weights are present only for a pass of one layer. A custom schedule says itself which passes
-// follow one another, so only kNeighbours can weave it. In a bidirectional pipeline groups would send other microbatches
-// through each copy of the model, and if one rank has the tied embedding and the head, groups would add up its gradient in
-// another order; so gradients would have other bits than without weaving. (In the second case they do not if that rank has the
-// whole model as one stage, with weight gradients in the backward.)
+// Returns InvalidArgument, with the field and what to do, if the layout cannot be woven in its WeaveMode:
+// - Sharded gradients or weights cannot be woven in any mode, because they are in memory only for a pass of one layer.
+// - kPairs and kQuads cannot weave a custom schedule, because the schedule itself says which passes follow one another.
+// - kPairs and kQuads must give the same gradients, bit for bit, as without weaving. In a bidirectional pipeline they do not:
+//   groups would send other microbatches through each copy of the model. If one rank has the tied embedding and the head, they
+//   would add up the gradient of this weight in another order, unless the rank has the whole model as one stage and no separate
+//   slots for weight gradients.
 absl::Status CheckWeave(const ModelSpec& model, const ParallelLayout& layout);
 
 // Returns InvalidArgument unless the layout has a schedule for this number of microbatches: one that can be generated

@@ -20,7 +20,8 @@
 //   1SB+3 1SB-3 0RB+3 0RB-3         backward: send the gradient to the previous stage, receive from the next
 //   0DP+:12 0DP-:12        all-reduce of a layer's gradients over data-parallel replicas (a reduce-scatter if they shard
 //                          the optimizer states)
-//   0PG+:12 0PG-:12        all-gather of a layer's weights over data-parallel replicas after the optimizer
+//   0PG+:12 0PG-:12        all-gather of a layer's weights over data-parallel replicas (ZeRO-1 and ZeRO-2: after the optimizer;
+//                          ZeRO-3: before the layer's passes)
 //   0NORM+ 0NORM-          sum over the world of the squared gradient norm and the loss
 //   0OPT                   clip and update all weights of the rank
 //
@@ -100,8 +101,8 @@ enum class Group : uint8_t { kNone, kTensor, kNextStage, kPreviousStage, kData, 
 // What an action lists in parentheses.
 enum class Operands : uint8_t { kNone, kOps, kTensors };
 
-// The part of a microbatch's training to which an action belongs. kOther: copies to and from the host, and the actions at the
-// end of the step.
+// The part of a microbatch's training to which an action belongs. kOther: copies to and from the host, transfers between
+// replicas (DP and PG), and the actions at the end of the step.
 enum class StepPart : uint8_t { kForward, kBackward, kWeight, kRecompute, kOther };
 
 // Direction of a send, a receive or a copy. kOut: the transfer reads buffers of this rank's device. kIn: it writes them.

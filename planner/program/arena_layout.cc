@@ -40,7 +40,7 @@ constexpr int64_t kLittle = 256;
 constexpr int kRoundsPerOrder = 8;
 // After this many visits of neighbours no further round begins. They take about a hundredth of a second on one core.
 constexpr int64_t kMaxLooks = 3'000'000;
-// After this many visits, a result that is a little above the peak is good enough here too.
+// After this many visits, an arena of at most 1/kLittle above the peak is good enough here, too.
 constexpr int64_t kManyLooks = 500'000;
 // Number of actions that share one list of neighbours.
 constexpr int32_t kChunk = 32;
@@ -183,7 +183,7 @@ class PlacedBuffers {
   int64_t looks_ = 0;
 };
 
-// True if the forward pass writes the buffer and the backward pass reads it last.
+// True if the forward pass writes or receives the buffer, and a B, W or R action uses it last.
 bool KeptForBackward(const Program& program, const BufferInstance& buffer) {
   const ActionKind first = program[static_cast<size_t>(buffer.first)].kind;
   const ActionKind last = program[static_cast<size_t>(buffer.last)].kind;
@@ -191,8 +191,8 @@ bool KeptForBackward(const Program& program, const BufferInstance& buffer) {
          (last == ActionKind::kBackward || last == ActionKind::kWeight || last == ActionKind::kRecompute);
 }
 
-// True if the backward pass writes the buffer and a weight gradient reads it last. In some programs weight gradients run much
-// later than the backward pass.
+// True if a B or R action writes the buffer and a W action uses it last. In some programs weight gradients run much later than
+// the backward pass.
 bool KeptForWeights(const Program& program, const BufferInstance& buffer) {
   const ActionKind first = program[static_cast<size_t>(buffer.first)].kind;
   const ActionKind last = program[static_cast<size_t>(buffer.last)].kind;

@@ -153,7 +153,7 @@ void AddCollective(const Action& action, const LayerGraph& graph, AccessList& li
   }
 }
 
-// If ranks shard them, adds the weights that the ops read and the gradients to which the ops add.
+// Adds the weights that the ops read, and the weight gradients to which the ops add, if ranks shard these states.
 void AddSharedStates(const Action& action, const StageContext& context, AccessList& list) {
   if (!ReducesEachMicrobatch(context)) return;
   if (SharesWeights(context) && ReadsWeights(action, context.graph(), list.shape())) {

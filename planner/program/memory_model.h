@@ -1,9 +1,10 @@
 // The memory model: one fold over a rank's action list. The planner's feasibility check, the validator and the worker's arena
 // all use this fold, so the planned peak is exactly the allocated size.
 //
-// A buffer instance begins at an action that writes its tensor without reading it. It lives until the last action that reads or
-// changes the tensor before the next such write. So the program need not state whether a tensor is stored or recomputed: if an
-// R action writes the tensor again before the backward pass reads it, the instance of the forward pass ends early.
+// A buffer instance begins at an action that writes its tensor without reading it, or that starts a new sum. It lives until the
+// last action that reads or changes the tensor before the next such write. So the program need not state whether a tensor is
+// stored or recomputed: if an R action writes the tensor again before the backward pass reads it, the instance of the forward
+// pass ends early.
 //
 // Pure; thread-safe.
 #ifndef LYNX_PLANNER_PROGRAM_MEMORY_MODEL_H_
@@ -45,8 +46,8 @@ struct Access {
 };
 
 // All accesses of one action to arena buffers, in a fixed order; each key occurs once. The engine takes its pointers from the
-// same list. Weights, gradients and optimizer states are not arena buffers. A wait has the accesses of its start. The action's
-// virtual stage must be on the rank.
+// same list. Model states are not arena buffers, except what ZeRO keeps in the arena (StateBytes). A wait accesses the same
+// buffers as its start. The action's virtual stage must be on the rank.
 std::vector<Access> AccessesOf(const Action& action, const StageContext& context);
 
 struct BufferInstance {

@@ -177,7 +177,7 @@ class StageValidator {
     return absl::FailedPreconditionError(absl::StrCat("the step still lacks ", ActionText(action)));
   }
 
-  // Checks that NORM+, NORM- and OPT come in this order, once each, after all other actions.
+  // Checks that NORM+, NORM- and OPT come in this order, once each. Only gathers of updated weights may follow OPT.
   absl::Status CheckEndOfStep(const Action& action) {
     if (action.kind == kWeightGatherStart || action.kind == kWeightGatherWait) return CheckWeightGather(action);
     const bool ends_step = action.kind == kNormStart || action.kind == kNormWait || action.kind == kOptimizer;
@@ -288,8 +288,9 @@ class StageValidator {
                              forward ? "forward" : "backward", " pass of the microbatch"));
   }
 
-  // Checks that the gradients to which the action adds have not been reduced yet. Only a pipeline with two copies of the model
-  // can fail here: it is not known in advance how many microbatches pass through each copy.
+  // Checks that the gradients to which the action adds have not been reduced yet. Other rules exclude most such actions, with
+  // two exceptions: the head adds to a tied embedding, and with two copies of the model it is not known in advance how many
+  // microbatches pass through each copy.
   absl::Status CheckNotReduced(const Action& action) const {
     if (reduced_.contains(action.layer)) return Fail("the layer's gradients have been reduced already");
     const bool adds_to_embedding = action.layer == kHeadLayer && HoldsTiedEmbedding(context_);

@@ -21,7 +21,8 @@ namespace lynx {
 // - Collectives follow the segments that end in them.
 // - A tensor is written before it is read. While a transfer is in flight, no action touches what the transfer writes or changes
 //   what it reads. Recomputed ops do not change gradients.
-// - The reduction of a layer's gradients follows the last weight pass of the layer. NORM and OPT come once, at the end.
+// - The reduction of a layer's gradients follows the last weight pass of the layer (with ZeRO-2 and ZeRO-3: of the layer and
+//   microbatch). NORM and OPT come once, at the end. With ZeRO-1 and ZeRO-2, gathers of updated weights follow OPT.
 // The slots of a schedule may come in any order.
 absl::Status ValidateProgram(const Program& program, const StageContext& context);
 

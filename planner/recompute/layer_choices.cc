@@ -157,7 +157,7 @@ class BackwardParetoSearch {
     }
     return parts;
   }
-  // Returns parts for the set `late`. After each item the search keeps about `beam` states at most.
+  // Returns parts for the set `late`. After each item the search keeps at most `beam` states.
   std::vector<BackwardPart> Of(ItemSet late, size_t beam) {
     std::vector<BackwardPart> parts;
     for (const Node& node : Grow(late, beam)) {
@@ -177,7 +177,8 @@ class BackwardParetoSearch {
     int32_t next;     // index in grown_ of the next state with the same `due`, `last` and `set`; -1: there is no next state
   };
 
-  // Four numbers of a part. If a part dominates another part, none of its numbers is larger than that of the other part.
+  // Three numbers of a part; the fourth is 0. If a part dominates another part, none of its numbers is larger than that of the
+  // other part.
   static PackedNumbers::Numbers NumbersOf(const BackwardPart& part) {
     PackedNumbers::Numbers numbers{};
     for (const Bytes bytes : part.live) numbers[0] += bytes.value;

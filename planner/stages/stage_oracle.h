@@ -39,7 +39,7 @@ namespace lynx {
 // fit; only the exact peak of the stage does.
 inline constexpr int64_t kSeemsNotToFit = int64_t{1} << 52;
 
-// True if HEU makes the policies of the mode, with or without windows.
+// True if HEU, the heuristic solver (planner/recompute/stage_heu.h), makes the policies of the mode, with or without windows.
 constexpr bool IsHeuristic(RecomputeMode mode) { return mode == RecomputeMode::kAuto || mode == RecomputeMode::kNoOverlap; }
 
 class StageOracle {
@@ -89,7 +89,7 @@ class StageOracle {
   // Must be called when a stage's program with these policies has turned out to take `taken` bytes of the host's memory, which
   // is more than `share`. From then on, HEU gets less host memory, so that these policies no longer fit. Forgets all fits.
   void ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken, Bytes share);
-  // Sets N of kUniform and kBlock. At the beginning, N is that of the request.
+  // Sets N, the parameter of kUniform and kBlock (RecomputeOptions::layers). At the beginning, N is the request's value.
   void SetNamedLayers(int32_t layers);
 
   // The program of a stage with these policies: lowered, and woven within the stage's limit if the layout says so. `slots` are
@@ -188,8 +188,8 @@ class StageOracle {
   std::tuple<bool, bool, int32_t> FixedKey(RecomputeMode mode, int32_t stage) const {
     return {mode == RecomputeMode::kNoOverlap, offloading_, stage};
   }
-  // Memory of the inputs of all layers for the microbatches in flight, and of what is held for the W of other microbatches.
-  // This memory does not depend on the policy.
+  // Memory of the inputs of all layers for the microbatches in flight, and of what the pending weight-gradient passes (W) of
+  // other microbatches need. This memory does not depend on the policy.
   Bytes LayerInputs(int32_t stage, int32_t layers) const;
   // The part of the limit that HEU may use. It follows from the present value of Fixed.
   Bytes BudgetOf(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit);
@@ -218,7 +218,7 @@ class StageOracle {
   PlanCaches& caches_;
   StagePeaks& peaks_;
   std::vector<int32_t> in_flight_;  // one entry per rank
-  // for each rank, the number of further microbatches of which only the tensors that W reads are held
+  // for each rank, the number of further microbatches of which only the inputs of the weight-gradient pass (W) are held
   std::vector<int32_t> for_weights_;
   std::vector<std::array<Nanos, kLayerTypeCount>> busy_times_;  // for each stage and layer type, the time of the forward and
                                                                 // backward pass of a layer

@@ -18,7 +18,7 @@ bool IsCrash(int32_t exit_code) {
   return std::any_of(kSignals.begin(), kSignals.end(), [&](int signal) { return exit_code == RankExitOfSignal(signal); });
 }
 
-// True if both failures are of the same kind and happened at the same place.
+// True if both failures are of the same job and step, and the program failed both times in the same way.
 bool Alike(const RankFailureFacts& a, const RankFailureFacts& b) {
   const bool ended = IsCrash(a.exit_code) || (a.own_words && a.cause == FaultCause::kProgram);
   return a.job == b.job && ended && a.exit_code == b.exit_code && a.own_words == b.own_words && a.cause == b.cause &&

@@ -21,7 +21,7 @@ struct RankFailureFacts {
   JobId job;
   NodeId node;
   FaultCause cause = FaultCause::kUnknown;
-  int32_t exit_code = 0;   // 128 + signal; 0: its exit was not seen
+  int32_t exit_code = 0;   // 128 + signal if a signal ended it; 0: its exit was not seen
   bool own_words = false;  // the rank reported the reason itself
   int64_t step = 0;        // step in progress; -1: training had not begun
   bool node_gone = false;  // the process was lost with its machine or with its daemon's records
@@ -39,8 +39,8 @@ struct Attributed {
 
 // Earlier failures count in an attribution for this long.
 inline constexpr Nanos kFaultsCountFor{3'600'000'000'000};
-// Number of failures after which the node is blamed, if all of them were on one node and none elsewhere. kSameNodeFaults:
-// failures of one job that has ranks on other nodes too. kManyJobsFaults: failures of different jobs.
+// When a node is blamed for the failures on it. kSameNodeFaults: number of failures of one job there, if the job has ranks on
+// other nodes too and no failure elsewhere. kManyJobsFaults: number of different jobs with failures there.
 inline constexpr int kSameNodeFaults = 3, kManyJobsFaults = 2;
 
 // `before`: earlier failures of all jobs, in any order. `spans_nodes`: the job has ranks on other nodes too.

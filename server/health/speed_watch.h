@@ -1,4 +1,4 @@
-// SpeedWatch: finds ranks of a generation whose computation has become slower or faster since it began, compared with the other
+// SpeedWatch: finds ranks whose computation has become slower or faster since the generation began, compared with the other
 // ranks. Bounded. Not thread-safe; owned by the controller.
 #ifndef LYNX_SERVER_HEALTH_SPEED_WATCH_H_
 #define LYNX_SERVER_HEALTH_SPEED_WATCH_H_
@@ -19,9 +19,9 @@ class SpeedWatch {
   // Adds the time that the rank's compute stream was busy in its next step.
   void Add(int32_t rank, Nanos busy);
 
-  // Returns a factor for each rank: how much longer a step's computation takes now than in the first steps. Each factor is
-  // divided by the factor of the rank that changed least, because a change that affects all ranks alike says nothing about one
-  // of them. Empty: there are too few steps yet.
+  // Returns for each rank how many times as long a step's computation takes now as in the first steps. Each factor is divided
+  // by the factor of the rank that changed least, because a change that affects all ranks alike says nothing about one of them.
+  // Empty: there are too few steps yet.
   std::vector<double> Changes() const;
 
   // From now on, Changes() compares with the latest steps.

@@ -18,9 +18,9 @@ class TraceAssembly {
   TraceAssembly() = default;
   explicit TraceAssembly(size_t stages) : stages_(stages) {}
 
-  // Adds a part of a step's trace from the first rank of pipeline rank `stage`. When the last part of the last stage has
-  // arrived, returns the traces of all stages. If a part is missing, such as after a restart of the server, the step has no
-  // trace.
+  // Adds a part of the trace of one step. `stage`: the pipeline rank whose first rank reports the part. When the last part of
+  // the last stage has arrived, returns the traces of all stages. If a part is missing, for example after a restart of the
+  // server, the step has no trace.
   std::optional<std::vector<std::vector<int64_t>>> Add(size_t stage, const TraceReport& part);
 
  private:

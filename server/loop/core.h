@@ -1,5 +1,5 @@
-// ServerCore: the controller and everything around it except RPCs. This is its event loop, the store, the planning pool,
-// metrics, the streams that carry desired states, and the replies that RPCs wait for.
+// ServerCore: the controller and everything around it except RPCs: the event loop, the store, the planning pool, metrics, the
+// streams that carry desired states, and the replies that RPCs wait for.
 //
 // store(), controller(), curves() and everything that the loop runs belong to the owner thread. For metrics() see metrics.h.
 // The rest is thread-safe.
@@ -78,7 +78,8 @@ class ServerCore {
   // Calls the answer of the request that `reply` answers, on the owner thread.
   void Complete(const Reply& reply);
 
-  // Records a refused call, unless there are too many of them: strangers must not fill the disk. Thread-safe.
+  // Writes the audit record of a refused call. Above the rate limit the record is only counted, so that strangers cannot fill
+  // the disk. Thread-safe.
   void Refused(AuditRecord record);
 
   // Makes an id for a new job: 12 random hexadecimal digits.

@@ -160,7 +160,7 @@ void EventLoop::Handle(EventBody event, std::optional<AuditRecord> record) {
   Take(std::move(effects));
 }
 
-// While the store cannot write, refuses requests of people that the server would have to store. Returns true if the request was
+// While the store cannot write, refuses new jobs and cancellations. Returns true if the event is such a request and was
 // refused.
 bool EventLoop::Refused(const EventBody& event) {
   int64_t request = 0;

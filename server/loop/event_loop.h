@@ -60,8 +60,8 @@ class EventLoop {
   // Posts the report of a node; the node sends the next one only after this one is handled. The queue's limit does not apply,
   // so under overload people's requests are refused first. Returns false when the loop stops.
   bool PostReport(EventBody event, Task after);
-  // Posts an event with its audit record. Time and outcome are filled in, and the record is written in the transaction of the
-  // event's effects. While the store cannot write, the controller does not get the event and nothing is recorded.
+  // Posts an event with its audit record. The loop fills in the time and the outcome, and writes the record in the transaction
+  // of the event's effects. A JobSubmitted or CancelRequested that is refused because the store cannot write leaves no record.
   bool Post(EventBody event, AuditRecord record);
   // Posts a rare event that must not be lost. The queue's limit does not apply.
   void PostAlways(EventBody event);

@@ -57,7 +57,8 @@ void JobCurveCache::WriteAll() {
   for (auto& [id, entry] : jobs_) {
     if (std::exchange(entry.changed, false)) due.push_back({id, &entry.curves});
   }
-  // The server is ending. If this write fails, the stored curves are at most half a minute old, so the error is ignored.
+  // The server is ending. If this write fails, the store still has curves that are at most half a minute old, so the error is
+  // ignored.
   if (!due.empty()) (void)store_.PutCurves(due);
 }
 

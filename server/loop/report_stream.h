@@ -1,6 +1,7 @@
-// ReportStream: the server's side of one agent's or worker daemon's stream. It reads a report, has it handled, and only then
-// reads the next report. So flow control slows down a node that reports faster than the server works. It writes the newest
-// desired state. If a newer state arrives while an older one waits for the end of a write, the older one is never sent.
+// ReportStream: the server's side of the stream of one agent or worker daemon. It reads a report, passes it to the handler, and
+// reads the next report only when the first one is handled. So flow control slows down a node that reports faster than the
+// server works. It writes the newest desired state. If a newer state arrives while an older one waits for the end of a write,
+// the older one is never sent.
 //
 // Thread-safe: everything runs on a strand. The stream owns itself until gRPC is done with the call; the table of streams
 // shares the ownership.

@@ -33,7 +33,8 @@ class Watchers {
 
   static constexpr size_t kMaxOfOne = 100;  // largest number of watchers of one caller
 
-  // Adds a watcher for the caller `who`; empty: no limit for this caller. ResourceExhausted: a limit is reached.
+  // Adds a watcher for the caller `who`; if `who` is empty, the limit per caller does not apply. ResourceExhausted: a limit is
+  // reached.
   absl::Status Add(const JobId& job, const std::string& who, std::shared_ptr<WatchStream> stream);
   void Remove(const JobId& job, const WatchStream* stream);
   void Close(const JobId& job, const absl::Status& status);

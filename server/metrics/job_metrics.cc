@@ -149,7 +149,7 @@ void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job)
   }
 }
 
-// Sets a counter whose value is counted elsewhere.
+// Raises a counter to `value`, which is counted elsewhere. The counter never falls.
 void JobMetrics::Series::CountTo(const metric::Metric& metric, double value) {
   double& counter = values.Of(metric);
   counter = std::max(counter, value);

@@ -40,7 +40,7 @@ class JobMetrics {
   void Planned(const JobRecord& job, const Plan& plan, const ClusterTopology* cluster);
   // True if the job has series.
   bool Shows(const JobId& job) const;
-  // Updates metrics from the event, except its text, and from the record's counters.
+  // Happened updates metrics from the kind of the event, Updated from the record and the number of devices that the job holds.
   void Happened(const JobRecord& job, const JobEvent& event);
   void Updated(const JobRecord& job, int32_t devices);
   void Spent(const JobRecord& job, const std::vector<JobTimeline::Spent>& spent);

@@ -9,7 +9,7 @@
 namespace lynx::server {
 namespace {
 
-// Why devices do not train after this event, if it ends the ranks of a generation; nullopt: it does not end them.
+// If this event ends the ranks of a generation: why the devices do not train after it. nullopt: the event does not end them.
 std::optional<LossCause> CauseOf(const JobEvent& event) {
   const bool placed = event.state == JobState::kStarting || event.state == JobState::kRunning;
   const std::optional<EventKind> kind = ParseEventKind(event.kind);
@@ -58,7 +58,7 @@ JobTimeline::Phase JobTimeline::PhaseAfter(const JobEvent& event) const {
   if (CauseOf(event).has_value()) return Phase::kStopping;
   const std::optional<EventKind> kind = ParseEventKind(event.kind);
   if (event.state == JobState::kStarting) return Places(kind) || phase_ == Phase::kUnknown ? Phase::kStarting : phase_;
-  // After one of these events the job continues: it was asked to give way, but it has not given way.
+  // After one of these events the ranks train. kGoesOn and kReplanKept: they continue, even if they were asked to give way.
   const bool goes_on = kind == EventKind::kRunning || kind == EventKind::kGoesOn || kind == EventKind::kReplanKept;
   return goes_on || phase_ == Phase::kUnknown ? Phase::kRunning : phase_;
 }

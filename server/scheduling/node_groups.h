@@ -14,9 +14,9 @@ namespace lynx::server {
 // Measurements of equal nodes differ by up to this much from run to run.
 inline constexpr int kAlikePercent = 25;
 
-// True if both profiles are of the same kind of device, and everything that both have measured takes about as long. The
-// function compares a transfer of 1 MiB inside the node and between nodes, and all ops of a shape together. If the profiles
-// share no shape, it compares the arithmetic and memory rates instead.
+// True if both profiles have the same kind of device and the same number of network adapters, and everything that both have
+// measured takes about as long. The function compares a transfer of 1 MiB inside the node and between nodes, and all ops of a
+// shape together. If the profiles share no shape, it compares the arithmetic and memory rates instead.
 bool Alike(const HardwareProfile& a, const HardwareProfile& b);
 
 // Fills in shapes that a node has not measured, because nodes that train cannot measure. The times are copied from the first
@@ -35,9 +35,10 @@ struct NodeShare {
   Bytes host_memory;            // the node's memory for offloading by all its GPUs
 };
 
-// Reduces a group of GPU nodes to the job's share of them. The group's host memory becomes the smallest share per device of any
-// node (0 if a node has not reported its host memory). An inner link is kept as measured only if the job's devices are whole
-// blocks of the devices that the link joins. `shares`: one for each of the group's nodes.
+// Reduces a group of GPU nodes to the job's share of them. The group's host memory becomes the smallest host memory per device
+// of any node, times the job's devices per node (0 if a node has not reported its host memory). An inner link is kept only if
+// the job's devices on each node are whole blocks of the devices that the link joins. `shares`: one for each of the group's
+// nodes.
 void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group);
 
 }  // namespace lynx::server

@@ -37,11 +37,11 @@ struct Demand {
 // `nodes` without the devices that are not in `wanted`.
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted);
 
-// Takes the same number of devices of each node, because the planner assumes that nodes are alike. Of all such choices it takes
-// the one with the most devices up to `max_ranks`, then the fewest nodes, then the nodes that lie closest together. If no such
-// choice reaches `min_ranks` but all free devices together do, each device counts as a node of its own. nullopt: too few
-// devices, or the demand exceeds `max_ranks`. `nodes` and the devices of the result are in locality order
-// (locality_selection.h).
+// Takes the same number of devices of each node, because the planner assumes that nodes are alike. The number is at least
+// `group`. From all such choices it takes the one with the most devices up to `max_ranks`, then the fewest nodes, then the
+// nodes that lie closest together. If no such choice reaches `min_ranks`, but all free devices together do and `group` is 1,
+// each device counts as a node of its own. nullopt: too few devices, or `min_ranks` exceeds `max_ranks`. `nodes` and the
+// devices of the result are in locality order (locality_selection.h).
 std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand);
 
 // Gang placement: returns one device for every rank, by rank; nullopt: they do not all fit. Nodes are filled in the given

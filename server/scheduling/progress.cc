@@ -81,7 +81,8 @@ void StepStatistics::AddStep(int32_t rank, const StepReport& step, Nanos wall, P
   in_window.duration = std::max(in_window.duration, step.duration);
   in_window.tokens = step.tokens;
   if (window_.size() > kWindow) window_.erase(window_.begin());
-  // Loss, norm and rate belong to the whole step and are equal on all ranks, so the first rank that reports the step sets them.
+  // Loss, gradient norm and learning rate belong to the whole step and are equal on all ranks, so any rank's report of the
+  // newest step sets them.
   const bool newest = progress.first_step_time == Nanos(0) || window_.rbegin()->first == step.step;
   if (newest) {
     if (progress.first_step_time == Nanos(0)) {

@@ -24,7 +24,8 @@ class StepStatistics {
   // Adds the report to the statistics and to `progress`. `wall`: when the report came.
   void AddStep(int32_t rank, const StepReport& step, Nanos wall, Progress& progress);
 
-  // Returns for each stage the values of the rank whose compute stream was busiest.
+  // Returns for each stage the mean times of the rank whose compute stream was busiest. arena_peak and states are the maxima of
+  // all ranks of the stage.
   std::vector<StageMeasurement> Measured() const;
 
  private:

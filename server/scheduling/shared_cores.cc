@@ -12,7 +12,8 @@
 namespace lynx::server {
 namespace {
 
-// Adds the devices to `shared` if they need more cores than `permille`, the cores that they share in thousandths of a core.
+// Adds the devices to `shared` if together they need more cores than they share. `permille`: the shared cores, in thousandths
+// of a core.
 void AddIfShort(const std::vector<CoreUse>& users, std::vector<int32_t> devices, int64_t permille,
                 std::vector<SharedCores>& shared) {
   size_t threads = 1;

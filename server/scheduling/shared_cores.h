@@ -1,6 +1,6 @@
 // Shared cores, for the planner: finds which of a job's devices use the same cores, on one node or on several nodes of one
-// machine. Also finds devices whose limit of processor time is below their number of cores. Cores that other jobs use do not
-// count. Pure; thread-safe.
+// machine. Also finds devices whose limit of processor time is below their number of cores. Ignores the core use of other jobs.
+// Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_SHARED_CORES_H_
 #define LYNX_SERVER_SCHEDULING_SHARED_CORES_H_
 
@@ -24,8 +24,8 @@ struct CoreUse {
 CoreUse CoreUseOf(const AgentState& node, int32_t device);
 
 // The groups of devices that together need more cores than they have; devices are numbered in the order of the cluster. Devices
-// whose cores overlap, directly or through other devices, share all these cores. Each of them is assumed to use as many cores
-// at a time as the device with the most.
+// whose cores overlap, directly or through other devices, share all these cores. The function assumes that each device of a
+// group uses as many cores at a time as the group's device with the most cores.
 std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices);
 
 }  // namespace lynx::server

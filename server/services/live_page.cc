@@ -89,8 +89,8 @@ std::string BearerOf(const std::string& authorization) {
   return colon == std::string::npos ? authorization : "Bearer " + pair.substr(colon + 1);
 }
 
-// Parses a query "a=b&c=d" that may have only these names; the values must be valid names of jobs or nodes. Returns values in
-// the order of `names`.
+// Parses a query "a=b&c=d" that must have exactly the parameters `names`. The values must be valid names of jobs or nodes.
+// Returns the values in the order of `names`.
 absl::StatusOr<std::vector<std::string>> Parameters(const std::string& query, const std::vector<std::string>& names) {
   std::vector<std::string> values(names.size());
   for (const absl::string_view part : absl::StrSplit(query, '&', absl::SkipEmpty())) {
@@ -345,8 +345,8 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
                         }));
   Traced traced{.too_large = answer.too_large, .looked = clock_.Monotonic()};
   if (answer.response.has_value()) {
-    // If a traced step that ranks have reported cannot be read, the rest of the job is shown without it. The step is not read
-    // again at once.
+    // If the traced step cannot be read, the page shows the rest of the job without it. The page does not read the step again
+    // until `trace_fresh` is over.
     absl::StatusOr<std::unique_ptr<const TracedJob>> step = ReadTrace(*answer.response);
     if (step.ok()) {
       traced.step = *std::move(step);

@@ -8,7 +8,7 @@
 //
 // The guard decides who may see the page, with the same rules as for the RPCs with the same data. A browser sends a token as
 // the password of HTTP basic authentication, a program as a bearer token. A request is refused if its Host header is not one of
-// `hosts`. So a foreign page whose name was made to resolve to this server (DNS rebinding) cannot read anything.
+// `hosts`. So a web page of an attacker whose domain name resolves to this server (DNS rebinding) cannot read anything.
 //
 // Requests share work: an answer is kept for `fresh` and given again. The owner thread only copies a bounded amount of data;
 // texts and plots are made on the requesting thread. If the server is too far behind, the answer is 503, without a long wait.

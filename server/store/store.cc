@@ -127,7 +127,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
 }
 
 absl::Status Store::Prepare() {
-  // Half a second is enough for a dying server to release its lock; it is not meant for waiting on a live server.
+  // Half a second is enough for a server that is ending to release its lock. It is not meant for waiting on a server that keeps
+  // running.
   sqlite3_busy_timeout(db_.get(), 500);
   LYNX_RETURN_IF_ERROR(Execute(db_.get(), "PRAGMA locking_mode=EXCLUSIVE"));
   absl::Status locked = Execute(db_.get(), "PRAGMA journal_mode=WAL; BEGIN IMMEDIATE; COMMIT");

@@ -62,8 +62,8 @@ class Store {
   absl::StatusOr<Controller::Settings> LoadSettings();
   // All users, tokens and certificates, as changes to an empty AccessBook.
   absl::StatusOr<std::vector<AccessChange>> LoadAccess();
-  // The newest `limit` records with a sequence below `before` (0: all), newest first. The store keeps a million changes and
-  // 10,000 refusals.
+  // The newest `limit` records with a sequence below `before` (0: all), newest first. The store keeps the newest million
+  // records of changes and the newest 10,000 of refusals.
   absl::StatusOr<std::vector<AuditRecord>> LoadAudit(int64_t limit, int64_t before, bool refused_only);
   // Returns the plan of the job; nullptr: the job has no plan.
   absl::StatusOr<std::shared_ptr<const Plan>> LoadPlan(const JobId& job);
@@ -79,7 +79,7 @@ class Store {
   // Returns the curves of the job. They are empty if the job has not done a step, or if the last server that ran the job was of
   // a version that did not store curves.
   absl::StatusOr<JobCurves> LoadCurves(const JobId& job);
-  // The newest `limit` events with a sequence above `after`, oldest first.
+  // The newest `limit` events with a sequence above `after` and below `before`, oldest first.
   absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit,
                                                    int64_t before = std::numeric_limits<int64_t>::max());
 

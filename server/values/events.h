@@ -4,7 +4,7 @@
 //
 // Order of execution: first all durable effects of a Step (InsertJob to PutQueue) are committed in one transaction. Then the
 // other effects are carried out in order. So a reply, an acknowledgement or an order to a node is never sent before the
-// decision that it depends on is stored.
+// decision that it depends on is stored. RenewLease and StepRecorded depend on nothing stored and do not wait for the commit.
 #ifndef LYNX_SERVER_VALUES_EVENTS_H_
 #define LYNX_SERVER_VALUES_EVENTS_H_
 
@@ -150,7 +150,8 @@ struct PutQueue {
   QueueConfig queue;
 };
 
-// Audit record of a requested change. It is written in the same transaction as the change.
+// Audit record of a requested change or of a refused call. The record of a change is written in the same transaction as the
+// change.
 struct InsertAudit {
   AuditRecord record;
   JobId job;  // the job that was changed; empty: the change is not about a job
@@ -179,7 +180,7 @@ struct SendWorker {
   int64_t stream = 0;
   WorkerDesired desired;
 };
-// This effect depends on nothing that is stored, so it is sent at once.
+// This effect does not wait for the commit, because it depends on nothing that is stored.
 struct RenewLease {
   int64_t stream = 0;
   LeaseRenewal renewal;
@@ -198,7 +199,7 @@ struct Reply {
   JobId job;
   bool existed = false;
 };
-// This effect is only for metrics.
+// This effect is only for metrics and curves. It does not wait for the commit.
 struct StepRecorded {
   JobId job;
   int32_t rank = 0;
@@ -207,7 +208,7 @@ struct StepRecorded {
   StepReport step;
 };
 
-// This effect is only for metrics.
+// This effect is only for metrics and curves.
 struct EvaluationRecorded {
   JobId job;
   double loss = 0;

@@ -28,7 +28,7 @@ namespace lynx::server {
 static_assert(kEnumNames<JobState>.size() == kJobStateCount);
 constexpr bool IsFinal(JobState state) { return state >= JobState::kSucceeded; }
 
-// A change of state, or something else worth knowing. Kept as long as the job.
+// A change of state, or something else worth knowing. The newest Store::kEventsPerJob events are kept as long as the job.
 struct JobEvent {
   int64_t sequence = 0;  // numbers the events of a job: 1, 2, ...
   Nanos time;            // wall clock time
@@ -91,10 +91,11 @@ struct StepTrace {
   bool operator==(const StepTrace&) const = default;
 };
 
-// Why the ranks of the current generation are being stopped. kNone: they are not being stopped. kReplan and all values after it
-// let the ranks give way: they finish a step, write its checkpoint and end. kReplan: for another plan. kPreempt: for another
-// job, or because the job is held. kMove: their node is drained. kTimeLimit: the job's time is over. kLeave: the job is
-// cancelled with a checkpoint. The store keeps the number of the value, so a new value must be appended.
+// Why the ranks of the current generation are being stopped. kNone: they are not being stopped. kRestart: a rank or a node has
+// failed. kCancel: the job is cancelled without a checkpoint. With kReplan and all later values the ranks give way: they finish
+// a step, write its checkpoint and end. kReplan: for another plan. kPreempt: for another job, or because the job is held.
+// kMove: their node is drained. kTimeLimit: the job's time is over. kLeave: the job is cancelled with a checkpoint. The store
+// keeps the number of the value, so new values must be appended.
 enum class StopKind : uint8_t { kNone, kRestart, kCancel, kReplan, kPreempt, kMove, kTimeLimit, kLeave };
 constexpr bool GivesWay(StopKind kind) { return kind >= StopKind::kReplan; }
 
@@ -127,7 +128,7 @@ struct JobRecord {
 
   Generation generation;
   int32_t restarts = 0;
-  int32_t restart_charge = 0;     // what the restarts cost of spec.max_restarts; a restart without a new step costs 2
+  int32_t restart_charge = 0;     // used part of spec.max_restarts; a restart costs 1, or 2 if no new step came before it
   int64_t best_steps = 0;         // the most steps that were ever done
   int64_t base_steps = 0;         // best_steps at the start of this generation
   int64_t resume_step = -1;       // step at which this generation began; -1: from initial weights

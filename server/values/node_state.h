@@ -111,7 +111,7 @@ struct RankAddress {
 // One rank that should run on a node.
 struct RankAssignment {
   RankKey key;
-  bool started = false;  // the worker has reported that the rank runs or has ended, so only the key is sent
+  bool started = false;  // the worker has reported that the rank runs or has ended, so its configuration is not sent again
   int32_t device = 0;
   DeviceKind device_kind = DeviceKind::kCpu;
   std::string device_uuid;  // only for a GPU
@@ -141,7 +141,7 @@ struct WorkerDesired {
 struct LeaseRenewal {
   int64_t report = 0;
   Nanos server_up;
-  Nanos isolated, cut_off;  // 0: the node's ranks continue in any case
+  Nanos isolated, cut_off;  // times without an answer after which the node's ranks end (cluster.proto); 0: never
   std::vector<RankAddress> witnesses;
   bool more_witnesses = false;
 };

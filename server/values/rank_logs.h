@@ -51,14 +51,14 @@ class RankLogs {
   std::vector<LogLine> Last(const JobId& job, const LogQuery& query) const;
   // The newest lines of one rank of one generation.
   std::vector<std::string> LastOf(const RankKey& key, size_t limit) const;
-  // Records the rank whose failure explains the failures of the others. The record replaces the one of an earlier generation,
-  // and stays as long as the job's lines.
+  // Records the rank whose failure explains the failures of the other ranks. Replaces the record of an earlier generation.
+  // Does nothing if there is a record of this generation or a later one. The record stays as long as the job's lines.
   void NoteFailure(const RankKey& key);
   std::optional<FailedRank> FirstFailure(const JobId& job) const;
 
  private:
   struct JobLogs {
-    int64_t touched = 0;  // sequence of the job's newest line
+    int64_t touched = 0;  // sequence of the job's newest line or noted failure
     std::optional<FailedRank> failure;
     std::map<int32_t, std::deque<LogLine>> ranks;
   };

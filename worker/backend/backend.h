@@ -6,8 +6,8 @@
 // on this rank. "=" overwrites, "+=" adds. The gradients of parameters are always added, so they accumulate over microbatches.
 //
 // Weights, activations and their gradients are stored as T, which is float or Bfloat16. Always fp32 are: the gradients of
-// parameters, the logits, the values that the loss and fused attention keep for each row, and workspaces. All arithmetic is
-// fp32 too. A sum of products is rounded only once, when it is stored.
+// parameters, the logits, the values that the loss and fused attention keep for each row, and workspaces. The arithmetic is
+// fp32, in a few places double. A sum of products is rounded only once, when it is stored.
 //
 // Every op is deterministic: the same inputs give the same bits, whatever ran before and whatever else the machine does. So
 // recomputation changes nothing. Ops run in the order of the calls. On the CPU an op is done when its call returns. On a GPU it
@@ -44,10 +44,10 @@ struct DropoutKey {
   int32_t layer = 0;         // kEmbeddingLayer for the embedding
   int32_t op = 0;            // static_cast<int>(Op)
   int64_t first_sample = 0;  // the microbatch's first sample, counted within the global batch of this step
-  int64_t first_token = 0;   // the first row's token among the microbatch's b*s tokens; not 0 for a share of the sequence
+  int64_t first_token = 0;   // index of the first row among the b*s tokens; above 0 for a later share of the sequence
 };
 
-// Unfused attention computes this number of rows of scores at once. The planner computes the size of its workspace from it.
+// On the CPU, attention computes this number of rows of scores at a time. The planner uses it for the size of the workspaces.
 inline constexpr int64_t kAttentionRows = 64;
 
 // Causal attention of `a` query heads of size d over `k` key and value heads. Query head i uses key head i / (a / k) (grouped
@@ -196,8 +196,8 @@ class LayerBackend {
   // dbias += column sums of dy   dy (n, h)
   virtual void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) = 0;
 
-  // dlogits (n, v) = scale * (softmax - onehot(target)). Columns from `valid` on become 0. dlogits may begin at the same
-  // address as logits.
+  // dlogits (n, v) = scale * (softmax - onehot(target)). stats (t, n, 3): those of all t vocabulary shards (LossStats). Columns
+  // from `valid` on become 0. dlogits may begin at the same address as logits.
   virtual void LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
                             int64_t valid, double scale, const float* logits, T* dlogits) = 0;
 };
@@ -243,9 +243,9 @@ class Backend : public LayerBackend<float> {
   virtual absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) = 0;
   // True if this process can read and write the memory that Allocate returned. If false, it must use Copy (host_view.h).
   virtual bool host_addressable() const = 0;
-  // Returns when all work that was called before is done. If an op has failed, no work that was called after it was done. The
-  // error is then ResourceExhausted (memory), Aborted (the device has failed), Internal or Unimplemented, with the message of
-  // the device's library. Never fails on the CPU.
+  // Returns when all earlier work is done. If an op has failed, the work after it was not done, and the error is
+  // ResourceExhausted (memory), Aborted (the device has failed), Internal or Unimplemented, with the message of the device's
+  // library. Never fails on the CPU.
   virtual absl::Status Finish() = 0;
 
   // Returns the moment when all work that was called before is done. On the CPU it is the present time; on a GPU it is a mark

@@ -19,8 +19,8 @@ std::vector<int32_t> HoldersOf(const ParallelLayout& layout, int32_t stage, int3
   return holders;
 }
 
-// Returns the rank of the next node to which `rank` sends its shard. Ranks of one node get different partners if the next node
-// has enough ranks.
+// Returns the rank to which `rank` sends its shard: a rank of the next node, or -1 if there is only one node. Ranks of one
+// node get different partners if the next node has enough ranks.
 int32_t PartnerOf(int32_t rank, const std::vector<int32_t>& nodes) {
   const int32_t count = *std::max_element(nodes.begin(), nodes.end()) + 1;
   if (count == 1) return -1;

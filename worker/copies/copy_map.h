@@ -1,6 +1,6 @@
-// CopyMap decides which nodes keep a generation's in-memory checkpoints. Each shard is on two different nodes, so it survives
-// the loss of one of them. If ranks on two nodes have the same states, each of them writes the shard on its own node. Otherwise
-// the rank that has the states sends the shard to a rank of the next node. Pure; thread-safe.
+// CopyMap decides which nodes keep a generation's in-memory checkpoints. If there is more than one node, each shard is on two
+// different nodes, so it survives the loss of one of them. If ranks on two nodes have the same states, each of them writes the
+// shard on its own node. Otherwise the rank that has the states sends the shard to a rank of the next node. Pure; thread-safe.
 #ifndef LYNX_WORKER_COPIES_COPY_MAP_H_
 #define LYNX_WORKER_COPIES_COPY_MAP_H_
 

@@ -28,8 +28,8 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr int kNiceness = 5;
 // The largest number of connections that have not proven their identity yet.
 constexpr int64_t kMaxProving = 16;
-// The largest number of connections that are not served: those that have not proven their identity yet, and those that were
-// refused and whose threads have not ended yet.
+// The number of connections that may exist in addition to `most_connections`. This leaves room for connections that are not
+// served: they have not proven their identity yet, or they were refused and their threads have not ended yet.
 constexpr size_t kMaxStrangers = 64;
 // The largest number of lines about refused connections.
 constexpr int kMaxTold = 10;

@@ -64,7 +64,8 @@ class CopyServer {
   bool MakeRoom();
   // Refuses the connection and reports `why`. The caller holds the lock.
   void TurnAway(Connection& connection, const std::string& why);
-  // True if the connection has proven that it belongs to the generation.
+  // Returns true if the connection may be served: it has proven that it belongs to the generation, and fewer than
+  // `most_connections` are served.
   bool Admit(Connection& connection);
   void ServeConnection(CopyLink& link);
   absl::Status TakeIn(const CopyRequest& request, CopyLink& link) const;

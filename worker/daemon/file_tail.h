@@ -20,8 +20,8 @@ class FileTail {
   int64_t Unread() const;
   // True if the file had unread bytes in the last Read but could not be opened or read. The error may be permanent.
   bool stuck() const { return stuck_; }
-  // Skips to `keep_bytes` before the file's end, unless the reader is already beyond that position. Drops the incomplete line.
-  // Returns the number of skipped bytes.
+  // Skips to `keep_bytes` before the file's end, unless the reader is already beyond that position. If it skips bytes, it also
+  // drops the incomplete line. Returns the number of skipped bytes.
   int64_t SkipTo(int64_t keep_bytes);
   // Returns the incomplete last line and forgets it. Call it after the writing process has ended.
   std::string TakeRest();

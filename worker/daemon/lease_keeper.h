@@ -32,8 +32,8 @@ class LeaseKeeper {
   int64_t renewed() const { return lease_.renewed(); }
   void Sent(int64_t report) { lease_.Sent(report, BootTime()); }
   void Renewed(const v1::LeaseRenewal& renewal);
-  // Does what is due now: asks witnesses, or changes the deadline in the file. Call it after Renewed, when the WakeEvent is
-  // raised, and at least every Lease::kAskEvery.
+  // Asks witnesses if this is due now, and writes the present deadline to the file. Call it after Renewed, when the WakeEvent
+  // is raised, and at least every Lease::kAskEvery.
   void Step();
 
  private:

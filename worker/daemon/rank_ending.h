@@ -18,7 +18,7 @@ enum class RankOutcome : uint8_t { kDone, kFailed, kPeerLost, kStopped, kKilled 
 const char* RankOutcomeName(RankOutcome outcome);  // "done", "failed", "peer_lost", "stopped", "killed"
 
 struct RankEnding {
-  int32_t exit_code = 0;  // 0 = all steps of the rank are done; kRankExitYielded; 128 + signal
+  int32_t exit_code = 0;  // 0: all steps are done; kRankExitYielded: gave way; 128 + signal: ended by a signal
   std::string reason;     // a sentence; empty when exit_code is 0
   bool peer_lost = false;
   RankOutcome outcome = RankOutcome::kDone;

@@ -108,8 +108,8 @@ void RankSupervisor::Adopt(const RankKey& key) {
   spdlog::info("{} runs as process {}: taken up again", RankKeyText(key), process->pid);
 }
 
-// Adds a rank that ended under an earlier daemon, if the server has not released the rank or still wants it. The rank's end is
-// reported again, and the rank is never started a second time.
+// Adds a rank that ended under an earlier daemon. Called if the server has not released the rank, or still wants it. The
+// rank's end is reported again, and the rank is never started a second time.
 void RankSupervisor::TakeUpEnded(const RankKey& key) {
   const absl::StatusOr<StoredRank> record = LoadRecord(Folder(key), key);
   if (absl::IsNotFound(record.status())) return;

@@ -60,7 +60,7 @@ class RankSupervisor {
 
   // Sets the desired state, which has all ranks that the server wants. Before the first call the supervisor changes nothing.
   void SetDesired(const v1::WorkerDesired& desired);
-  // Ends every rank. Later calls of SetDesired have no effect.
+  // Ends every rank. Later calls of SetDesired start no ranks, but still handle acknowledgements and ended jobs.
   void StopAll();
   // Handles what has happened, and does what is due now. Call it when a watched descriptor is readable, after SetDesired, and
   // every kTick while Busy returns true.

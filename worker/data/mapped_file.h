@@ -13,8 +13,8 @@ namespace lynx::worker {
 
 class MappedFile {
  public:
-  // Returns NotFound, PermissionDenied, or InvalidArgument if the path is a folder, a device or an empty file. Messages name
-  // the file.
+  // Returns InvalidArgument if the path is a folder, a device or an empty file. Other errors follow errno, such as NotFound
+  // and PermissionDenied. Messages name the file.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

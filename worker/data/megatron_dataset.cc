@@ -2,7 +2,7 @@
 // are read as one stream, in the order of the sequences.
 //
 // PREFIX.idx, little-endian, unaligned after the header:
-//   "MMIDIDX\0\0"  u64 version = 1  u8 dtype  u64 sequences n  u64 documents d (entries below, one more than documents)
+//   "MMIDIDX\0\0"  u64 version = 1  u8 dtype  u64 sequences n  u64 d = number of documents + 1
 //   i32 tokens per sequence [n]   i64 byte offset in .bin of each sequence [n]
 //   i64 first sequence of each document [d]
 // (megatron/core/datasets/indexed_dataset.py)
@@ -82,7 +82,8 @@ absl::StatusOr<IndexHeader> ReadHeader(const MappedFile& index) {
   return header;
 }
 
-// Checks that sequences and documents follow each other without gaps, and that they fill the .bin file.
+// Checks that the sequences follow each other without gaps and fill the .bin file, and that the document entries never
+// decrease.
 absl::Status CheckIndex(const MappedFile& index, const IndexHeader& header, const MappedFile& bin) {
   const std::span<const std::byte> bytes = index.bytes();
   const size_t pointers = kHeaderBytes + header.sequences * 4;

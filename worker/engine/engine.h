@@ -6,10 +6,10 @@
 // nothing is written beyond it. What is offloaded waits in a host pool of the planned bytes; copies to and from it run beside
 // the ops (host_copies.h). Nothing is allocated within a step.
 //
-// With a device, the host runs ahead: it issues a step's ops and transfers, and marks define their order (common/moment.h). It
-// waits for the device in only three places: at the beginning of the step, where the step's sums (loss and gradient norm) are
-// needed, and at the end of the step. There it reads the times of the actions from the marks. It inspects dead buffers only in
-// the first step.
+// On a device with memory of its own, the host runs ahead: it issues a step's ops and transfers, and marks define their order
+// (common/moment.h). It waits for the device in only three places: at the beginning of the step, where the step's sums (loss
+// and gradient norm) are needed, and at the end of the step. There it reads the times of the actions from the marks. It
+// inspects dead buffers only in the first step.
 //
 // Not thread-safe: owned by the rank's compute thread. Borrows the backend, communicator, states and data set, which outlive
 // it.
@@ -45,8 +45,8 @@
 
 namespace lynx::worker {
 
-// The content of a dead buffer. kPoison marks it (see arena_watch.h). So a program that reads the buffer later, or that writes
-// where no buffer is, is noticed.
+// The content of a dead buffer. kPoison marks it (see arena_watch.h). So the engine detects a program that reads the buffer
+// later, or that writes where no buffer is.
 enum class DeadBuffers : uint8_t { kLeave, kPoison };
 
 struct EngineConfig {
@@ -95,10 +95,10 @@ class Engine {
   // Why the last step's update was skipped; empty: it was not skipped.
   const std::string& skip_reason() const { return skip_reason_; }
 
-  // The mean loss over train.eval_batches global batches of held-out data (the first ones of its first epoch), without dropout,
-  // in nats per token. Runs the forward actions of the program, so it works with any schedule. Collective; call it between
-  // steps. It does not change any training step. `held_out` must be the same data on every rank, and of the same kind as the
-  // constructor's. Errors are those of RunStep, but a loss that is not finite is returned and is not an error.
+  // The mean loss over train.eval_batches global batches of held-out data (the first batches of the first epoch), without
+  // dropout, in nats per token. Runs the forward actions of the program, so it works with any schedule. Collective; call it
+  // between steps. It does not change any training step. `held_out` must be the same data on every rank, and of the same kind
+  // as the data set of Create. Errors are those of RunStep, but a loss that is not finite is returned and is not an error.
   absl::StatusOr<double> Evaluate(const Dataset& held_out);
 
   Bytes arena() const { return Bytes(static_cast<int64_t>(arena_.size_bytes())); }
@@ -114,7 +114,7 @@ class Engine {
   struct ResolvedAction {
     TensorTable tensors;
     std::vector<Op> ops;  // ops of a compute action, in the order of its pass
-    Elements transfer;    // result of a communication action; null for the world's
+    Elements transfer;    // result of a communication action; null for the sums over the world
     // The input of a gather or scatter, if it is not in `transfer`: the rank's share, or the sums of all shares.
     Elements source;
     int64_t count = 0;                    // elements of the transfer; for a gather or scatter, elements of one share

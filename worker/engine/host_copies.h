@@ -24,8 +24,8 @@ class HostCopies {
  public:
   using Ticket = int64_t;
 
-  // `most_open`: the largest number of copies in progress. Before copy number i + `most_open` is started, copy number i must
-  // have been waited for. The backend must live longer than the result.
+  // `most_open`: the largest number of tickets that are started and not yet waited for. Before ticket number i + `most_open`
+  // is started, ticket number i must have been waited for. The backend must live longer than the result.
   static absl::StatusOr<std::unique_ptr<HostCopies>> Make(int32_t most_open, Backend& backend);
   // Waits until all copies that were started are done.
   virtual ~HostCopies() = default;

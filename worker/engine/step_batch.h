@@ -1,6 +1,6 @@
-// StepBatch holds the tokens of one step on which a rank's replica trains. Replica d takes the samples from number d *
-// global_batch / dp up to, but without, number (d + 1) * global_batch / dp of the step's global batch. Its microbatches are in
-// this order. So a step has the same data in every layout.
+// StepBatch holds the tokens of one step on which a rank's replica trains. Replica d takes the samples [d * global_batch / dp,
+// (d + 1) * global_batch / dp) of the step's global batch. Its first microbatch has the first of these samples, and so on. So
+// a step has the same data in every layout.
 //
 // Allocates memory only at construction. Not thread-safe.
 #ifndef LYNX_WORKER_ENGINE_STEP_BATCH_H_

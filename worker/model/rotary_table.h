@@ -2,7 +2,8 @@
 // that Hugging Face's transformers compute from `rope_theta` and `rope_scaling`. Pure; thread-safe.
 //
 // Each formula gives the angle of pair i per position. d: number of elements of a head that rotate; theta: the base; f: the
-// factor; o: the original number of positions; i = 0, 1, ...: the number of the pair.
+// factor; o: the original number of positions; low, high: low_freq_factor and high_freq_factor; i = 0, 1, ...: the number of
+// the pair.
 //   none     s_i = theta^(-2i/d)
 //   linear   s_i / f                                                                (Chen et al. 2023)
 //   dynamic  theta' = theta (f n / o - (f - 1))^(d / (d - 2)), n = max(model.seq, o)  ("dynamic NTK")

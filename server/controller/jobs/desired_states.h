@@ -28,7 +28,7 @@ class DesiredStates {
   // Acknowledges reports of orphans: ranks whose job or generation is over, perhaps ended by this very report. The server
   // has processed or refused the reports, so the node must not send them again. Of() then releases the orphans that have ended.
   void AcknowledgeOrphans(const WorkerState& state, const LiveNode& node);
-  // Forgets the acknowledgements of this Step, because its desired states have been built with them.
+  // Forgets the acknowledgements of orphans' reports: the desired states of this Step already contain them.
   void EndStep() { orphan_acks_.clear(); }
   // Number of reports of orphans since this server began.
   int64_t fenced_reports() const { return fenced_reports_; }

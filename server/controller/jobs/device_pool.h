@@ -51,9 +51,10 @@ class DevicePool {
   // The devices among `held` on which ranks can still be started. The job holds these devices or held them until now, so no
   // other job has them.
   std::vector<NodeDevices> StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const LiveJob& job) const;
-  // False for a cordoned node, and for a node that the job excludes.
+  // True if the job may use devices of this kind on the node. The node must have such devices, have a worker daemon attached,
+  // and run no orphans. It must be neither cordoned nor excluded by the job.
   bool MayUse(const LiveJob& job, DeviceKind kind, const NodeId& name) const;
-  // Number of devices of the attached nodes, and of these the number on cordoned nodes.
+  // Number of devices of this kind on attached nodes, and how many of them are on cordoned nodes.
   std::pair<int32_t, int32_t> CountAttached(DeviceKind kind) const;
   // True if all nodes of the job's ranks can take these ranks again.
   bool NodesServe(const LiveJob& job) const;

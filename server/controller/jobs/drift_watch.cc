@@ -17,7 +17,7 @@ namespace {
 // (server/scheduling/node_groups.h).
 constexpr double kDrift = 1.3;
 constexpr double kMaxSlowness = 100;
-// The largest slowness of links. It is higher than the one of processors, because a link can lose much more of its speed.
+// The largest slowness of links. It is higher than that of processors, because a link can lose much more of its speed.
 constexpr double kMaxLinkSlowness = 10'000;
 
 }  // namespace

@@ -23,8 +23,8 @@ class DriftWatch {
              JobPlanning& planning, const Replanner& replanner)
       : options_(options), step_(step), nodes_(nodes), devices_(devices), planning_(planning), replanner_(replanner) {}
 
-  // Looks for changes since the generation began or since the last look. If there are any, plans the job again for its present
-  // devices.
+  // Compares the present speeds with those at the start of the generation, or with those when the last change was found. If a
+  // speed has changed, plans the job again for its present devices.
   void Check(LiveJob& job);
 
  private:

@@ -25,18 +25,20 @@ class FailureAnalysis {
   FailureAnalysis(PresentStep& step, JobTable& jobs, const NodeTable& nodes, const DevicePool& devices, const RankLogs& logs)
       : step_(step), jobs_(jobs), nodes_(nodes), devices_(devices), logs_(logs) {}
 
-  // The rank whose failure explains the failures of the other ranks; nullopt: all failed ranks only lost a peer.
+  // The rank whose failure explains the failures of the other ranks. nullopt: no rank failed, or the failed ranks only lost a
+  // peer or were told to end.
   static std::optional<int32_t> Culprit(const LiveJob& job);
   // Returns a text that tells people why the rank failed.
   std::string FailureText(const LiveJob& job, int32_t rank) const;
   // Attributes the failure of the rank that explains the failures of its peers. If the cause is known, an event reports it.
   Attributed Blame(LiveJob& job, int32_t rank);
-  // True if the rank would fail in the same way again. That is so if its data or program failed before the job ever trained, or
-  // if the node refused a path.
+  // True if the rank would fail in the same way again. That is so if the job has never trained and one of two things happened:
+  // the node refused a path, or in the first generation the rank reported a failure that has nothing to do with memory or a
+  // node check.
   static bool WouldRefuseAgain(const LiveJob& job, const LiveRank& culprit);
   // True if other nodes could run the job although this rank's node refused a path. Either the job names a wrong path, or the
-  // node's configuration has wrong roots. If a second node refuses the path too, the path is wrong. So a job that already
-  // excludes a node, for any reason, gets no further try.
+  // node's configuration has wrong roots. If a second node refuses the path too, the path is wrong. So a job that has never
+  // trained and already excludes a node, for any reason, gets no further try.
   bool MayAllow(const LiveJob& job, int32_t rank) const;
   // The job's first rule that matches the rank's failure; nullptr: no rule matches.
   const FailureRule* RuleFor(const LiveJob& job, int32_t rank) const;

@@ -13,7 +13,7 @@
 namespace lynx::server {
 namespace {
 
-// At most this many jobs of each queue are examined. For the jobs behind them, only the place in the queue is noted.
+// One pass examines at most this many jobs of each queue. The jobs behind them wait for a later pass.
 constexpr size_t kDepth = 100;
 // The assumed time until devices become free if nobody knows when their job ends.
 constexpr Nanos kUnknown{int64_t{1} << 60};
@@ -228,8 +228,8 @@ bool QueuePass::TryHead(LiveJob& job, PassState& pass) {
   return TryBegin(job, FreeFor(job, pass));
 }
 
-// Ends the speculative planning of jobs behind this one if `job` can begin on their devices. Those jobs are planned only to
-// find out whether they could pass. Returns true if their planning has been ended.
+// Ends the speculative planning of other jobs if `job` can begin on their devices. Those jobs are planned only to find out
+// whether they could begin before the first job that waits. Returns true if their planning has been ended.
 bool QueuePass::MakeSpeculatorsLeave(const LiveJob& job, PassState& pass) {
   const DeviceKind kind = devices_.KindOf(job);
   std::vector<DeviceRef> held;
@@ -316,7 +316,7 @@ std::string QueuePass::WhoGivesWay(const std::vector<DeviceRef>& devices) const 
 // Asks running jobs to give way if the first job in line has a right to their devices. It has a right to devices of jobs with a
 // lower priority in its own queue. If it is within its queue's quota, it also has a right to devices of jobs with a lower
 // priority in other queues, and to devices that other queues borrow. If enough devices become free soon, no job is asked.
-// Returns the names of the jobs that give way or will end soon; empty: there are none.
+// Returns the names of the jobs that give way; empty: there are none.
 std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, PassState& pass) {
   if (pass.expectation.has_value() && pass.expectation->at - step_.now() <= options_.soon)
     return WhoGivesWay(pass.expectation->devices);

@@ -81,8 +81,8 @@ class QueuePass {
   Generations& generations_;
   Stopping& stopping_;
   Replanner& replanner_;
-  // Free devices by kind, during one look at the queue. Devices that a job excludes are in the list too. The list is sorted by
-  // locality when it is first needed; devices that jobs get later are removed.
+  // Free devices by kind, during one look at the queue. Devices on nodes that some job excludes are in the lists too. A list is
+  // made, and sorted by locality, when it is first needed. Devices that jobs get later are removed.
   std::map<DeviceKind, std::vector<NodeDevices>> free_;
   std::optional<std::map<std::string, int32_t>> used_;  // used devices by queue, during one look at the queue
   // Monotonic times. There is no look at the queue before not_before_, whatever happens. At next_look_ there is a look even if

@@ -217,8 +217,9 @@ void RankEvents::Failed(LiveJob& job, int32_t rank, const RankFailure& fault, So
   }
 }
 
-// Called when the rank has written the checkpoint and ends. Its peers do the same unless something prevents them. Perhaps an
-// earlier server made the request, or the request has been taken back since. The rank has left in any case.
+// Called when the rank has written the checkpoint and ends. Its peers do the same unless something prevents them. Perhaps this
+// server has no such request: an earlier server made it, or it has been taken back since. Even then the rank has left, so the
+// generation ends.
 void RankEvents::OnGaveWay(LiveJob& job, int32_t rank) {
   job.generation.ranks[static_cast<size_t>(rank)].gave_way = true;
   if (IsStopping(job)) return;

@@ -200,7 +200,7 @@ void Requests::OnCordon(const CordonRequested& event) {
   for (const JobId& id : jobs) Check(jobs_.At(id));
 }
 
-// Takes back the request of an earlier call that jobs leave the node, unless some of their ranks have already left.
+// Jobs that an earlier drain has asked to leave the node stay, except jobs of which a rank has already given way.
 void Requests::StopMoving(const NodeId& name) {
   const LiveNode* node = nodes_.Find(name);
   if (node == nullptr) return;

@@ -50,9 +50,9 @@ class Stopping {
                     Nanos deadline = Nanos(0));
   // Ends the generation if it is being stopped and all its ranks are gone.
   void CheckStopped(LiveJob& job);
-  // Called when the time to give way is over and some ranks still train. If another rank has given way already, or if the
-  // reason is final, the remaining ranks are ended, because the generation cannot continue. Otherwise the request is taken
-  // back.
+  // Called when the time to give way is over and some ranks still train. If some rank has given way already, the generation
+  // cannot continue, and the remaining ranks are ended. They are also ended if the job must leave in any case: cancellation,
+  // time limit, deadline of a drain. Otherwise the request is taken back.
   void OnYieldDeadline(LiveJob& job);
 
   // True if the rank's process does not exist any more, or cannot disturb the next generation.

@@ -23,7 +23,8 @@ class WaitingJobs {
   WaitingJobs(const ControllerOptions& options, PresentStep& step, JobTable& jobs)
       : options_(options), step_(step), jobs_(jobs) {}
 
-  // The job becomes QUEUED (Enqueue), or stops being QUEUED (Dequeue). Nothing happens if the job is in that state already.
+  // The job becomes QUEUED (Enqueue), or stops being QUEUED (Dequeue). The calls are allowed even if the job is in that state
+  // already.
   void Enqueue(LiveJob& job);
   void Dequeue(LiveJob& job);
   // Call it when the reasons why the job cannot have its turn may have changed: whether it is held, and the jobs that it
@@ -38,7 +39,8 @@ class WaitingJobs {
   // Removes jobs from the line when the time for which they keep their place in it is over.
   void LeaveLine();
 
-  // True if some waiting job comes before `job`, which has trained and waits again.
+  // True if a waiting job comes before `job`, which has trained and is to start again. Jobs that hold up no other job do not
+  // count (QueueState). SomeoneWaits: the same for any waiting job.
   bool SomeoneIsBefore(const LiveJob& job) const;
   bool SomeoneWaits() const;
 

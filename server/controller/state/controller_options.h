@@ -44,7 +44,7 @@ struct ControllerOptions {
   Nanos restart_pause{2'000'000'000};
   Nanos most_restart_pause{60'000'000'000};
   Nanos progress_interval{1'000'000'000};  // time between two writes of a job's progress
-  // A job trains at least this long before it is planned again for more devices.
+  // A job trains at least this long before it is planned again for more devices or for changed speeds.
   Nanos replan_after{5'000'000'000};
   int32_t most_replans_per_hour = 12;  // limit for one job; plans that became necessary because devices were lost do not count
   // Time for ranks to give way. They always get at least the time of thirty steps and a checkpoint.

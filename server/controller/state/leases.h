@@ -1,6 +1,7 @@
 // Leases: a node that is cut off ends its ranks by itself (node/lease.h), and the server does not give the node's work to
 // others before that. Each node gets the addresses of some other nodes, its witnesses. When it has lost the server, it asks
-// them, and it ends its ranks only if most of its witnesses still reach the server. Not thread-safe: the controller owns it.
+// them. If most of them reply and none of them has contact to the server either, its ranks continue. Not thread-safe: the
+// controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_STATE_LEASES_H_
 #define LYNX_SERVER_CONTROLLER_STATE_LEASES_H_
 
@@ -39,8 +40,9 @@ class Leases {
   void Forget(const NodeId& name);
 
  private:
-  // A node ends its ranks when it has got no message from the server for this time. The server gives the node's work away later
-  // than that (AwayFor), even if the generation ended because peers of these ranks were lost.
+  // A node ends its ranks this long after the last report that the server has answered. CutOffAfter: if the server answers a
+  // witness of the node. IsolatedAfter: if too few witnesses reply. The server gives the node's work away later than
+  // CutOffAfter (AwayFor), even if the generation ended because peers of these ranks were lost.
   Nanos CutOffAfter() const;
   Nanos IsolatedAfter() const;
   std::vector<NodeId> WitnessesOf(const NodeId& name) const;

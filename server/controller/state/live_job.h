@@ -39,14 +39,14 @@ struct LiveRank {
   bool forgotten = false;      // the rank's process was lost with its machine or daemon
   int32_t exit_code = 0;
   std::string reason;
-  int64_t order = 0;  // position of this failure among all failures of the job
+  int64_t order = 0;  // position of this failure among the failures of the generation, from 1
   Nanos exited_at, finished_at;
   int64_t received = 0;  // sequence number of the newest report that was processed
 };
 
 // State of planning during training, and of other changes to a job's devices.
 struct Replanning {
-  std::string trigger;                             // why a new plan is made; empty: no plan is being made
+  std::string trigger;                             // why a new plan is made while the job trains; empty: none is made
   std::shared_ptr<const Plan> plan;                // the plan for which the ranks give way
   std::shared_ptr<const ClusterTopology> cluster;  // the cluster that the plan was made for
   std::vector<DeviceRef> placement;
@@ -104,7 +104,7 @@ struct PlanningState {
 
 // What the last look at the queue has found about a QUEUED job.
 struct QueueState {
-  bool structural = false;  // the job needs more devices than exist, so it holds up no other job
+  bool structural = false;  // the job could not begin even on all devices; it holds up others only until line_until
   bool over_quota = false;  // the quota of the job's queue is used up, so the job holds up no other job
   // Monotonic: until then the job keeps its place in the line although there are too few devices for it; 0: it keeps no place.
   Nanos line_until;
@@ -159,7 +159,8 @@ Nanos CheckpointTime(const LiveJob& job);
 Nanos CostOfChange(const LiveJob& job);
 // Training time of all generations up to `now` (monotonic).
 Nanos TrainedBy(const LiveJob& job, Nanos now);
-// The time until the job ends, from the measured or predicted time of its steps. The job must have a plan.
+// The time until the job ends: that of the remaining steps, as measured or predicted, or the rest of its time limit if that is
+// less. The job must have a plan.
 Nanos Remaining(const LiveJob& job, Nanos now);
 
 // Names for messages, such as "small (j-0123)", "rank 3 on node n1".

@@ -32,14 +32,15 @@ struct LiveNode {
   std::set<JobId> jobs;                      // jobs with ranks of a live generation on this node
   std::map<RankKey, RankObservation> ranks;  // what the worker daemon said in its last report
   std::set<JobId> copies;                    // jobs whose states the node keeps in memory; from the last report
-  Slowness slowness;                         // what the jobs that train on the node have shown
+  Slowness slowness;                         // how slow the node is, as observed in the jobs that train on it
   bool heard = false;                        // a worker has reported since this server began
   bool lost = false;
   int32_t witness_port = 0;  // 0: the node's daemon cannot be a witness
   bool known = false;        // the node is in the store
   bool has_lease = false;    // the node's daemon knows leases
   // One list of witnesses sent to this node. `told` holds the lists by report number, oldest first, without those that the node
-  // has certainly replaced. `witnesses` is nullopt if an earlier server sent the list.
+  // has certainly replaced. `witnesses` is nullopt if the list is unknown: an earlier server sent it, or the node also keeps
+  // witnesses that an earlier server named.
   struct Told {
     int64_t report = 0;
     std::optional<std::vector<NodeId>> witnesses;

@@ -93,9 +93,9 @@ std::string CpuBackend::Name() const {
 
 namespace {
 
-// Makes OpenBLAS allocate its buffer now, before anything else is allocated. OpenBLAS allocates it in the first large product,
-// and tries again forever if there is no memory. With this call, a lack of memory is noticed later, in a place where an error
-// can be returned.
+// Makes OpenBLAS allocate its buffer now, before anything else is allocated. Otherwise OpenBLAS allocates it in the first large
+// product, and tries again forever if there is no memory. After this call, only later allocations can lack memory, and they can
+// return an error.
 void TakeBlasMemory() {
   constexpr int kSize = 256;
   const std::vector<float> ones(size_t{kSize} * kSize, 1.0f);

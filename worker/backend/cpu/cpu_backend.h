@@ -1,9 +1,9 @@
 // CpuBackend is the Backend on the cores of one machine. Its ops are those of cpu_ops.h.
 //
-// The order of every sum depends only on the shapes and on the machine's instruction set, never on addresses. So one machine
-// repeats its bits, and machines of different kinds agree up to rounding. Only one thread at a time may use an object. The
-// object owns the memory that it allocated. The number of BLAS threads is a setting of the whole process: the last call of
-// MakeCpuBackend sets it.
+// The order of every sum depends only on the shapes, the number of BLAS threads and the machine's instruction set, never on
+// addresses. So one machine repeats its bits, and machines of different kinds agree up to rounding. Only one thread at a time
+// may use an object. The object owns the memory that it allocated. The number of BLAS threads is a setting of the whole
+// process: the last call of MakeCpuBackend sets it.
 #ifndef LYNX_WORKER_BACKEND_CPU_CPU_BACKEND_H_
 #define LYNX_WORKER_BACKEND_CPU_CPU_BACKEND_H_
 

@@ -29,7 +29,7 @@ void DrawFactorsAvx2(const FactorRange& range, float* factors);
 
 class DropoutStream {
  public:
-  // Elements of one draw: 4 KiB, which is little beside the tensors that it is used for.
+  // The largest number of elements of one draw. Their factors take 4 KiB, which is little compared with the tensors.
   static constexpr int64_t kChunk = 1024;
 
   explicit DropoutStream(const DropoutKey& key);

@@ -13,8 +13,7 @@ struct RowStats {
   float mean, rstd;
 };
 
-// Uses two passes. The second one computes the variance from the differences to the mean, so it loses no precision if the mean
-// is large.
+// Uses two passes. The second one computes the variance from the differences from the mean, so a large mean costs no precision.
 template <class T>
 inline RowStats Stats(const T* x, int64_t h, float epsilon) {
   float sum = 0;

@@ -30,8 +30,8 @@ LYNX_SIMD void DropAndSum(const float* factors, int64_t count, T* dx, float* dpo
   }
 }
 
-// Calls apply(sample, element of the sample, count, element of the rows) for each range of rows within one sample. It calls it
-// with at most kChunk elements at a time.
+// Divides the n rows into ranges within one sample, and these into runs of at most kChunk elements. Calls apply(sample, first
+// element in the sample, count, first element in the rows) for each run.
 template <class Apply>
 void ForRuns(int64_t first_token, int64_t n, int64_t s, int64_t h, const Apply& apply) {
   for (int64_t row = 0; row < n;) {

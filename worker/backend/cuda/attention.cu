@@ -7,7 +7,8 @@
 namespace lynx::worker::cuda {
 namespace {
 
-// Goes through a row's tiles twice: first to find the row's largest score and its sum, then to write the softmax.
+// Goes through a row's tiles twice: first to find the row's largest score and its sum of exponentials, then to write the
+// softmax.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads) Probs(AttentionShape shape, const T* qkv, T* probs) {
   __shared__ Tile left, right;

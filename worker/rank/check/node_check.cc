@@ -62,8 +62,8 @@ class LinkCheck {
 
   // Collective. Opens a socket for each of its pairs in which this rank is the lower one, and tells the other ranks the ports.
   absl::Status Listen();
-  // Makes one exchange for each of the given pairs that this rank is in. The two ranks of several common pairs must use them in
-  // the same order.
+  // Makes one exchange for each of the given pairs. This rank must be in all of them. All ranks must use the same order of
+  // pairs, so that they do not wait for each other in a circle.
   absl::Status Exchange(const std::vector<size_t>& pairs);
   // Collective. Returns the times of all pairs. Also records the wrong words that other ranks have found.
   absl::StatusOr<std::vector<PairTime>> Gather();
@@ -320,7 +320,8 @@ absl::StatusOr<NodeCheckReport> CheckNodes(const RankConfig& config, const NodeC
   const Nanos begin = clock.Monotonic();
   const std::vector<CheckedPair> pairs = PairsOf(config.context.layout);
   const int32_t rounds = pairs.empty() ? 0 : pairs.back().round + 1;
-  // The limit is the sum of the limits of all rounds, because in each round a peer may wait for a silent rank.
+  // The limit is the sum of the limits of all rounds, and twice the patience more, because in each round a peer may wait for a
+  // silent rank.
   between_hosts.SetIdleTimeout(options.patience * (rounds * (rounds + 1) / 2 + 2));
   NodeCheckReport report{.devices = config.context.layout.ranks()};
   LYNX_RETURN_IF_ERROR(CheckDevices(config, backend, between_hosts));

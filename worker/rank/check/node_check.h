@@ -35,9 +35,10 @@ struct NodeCheckOptions {
 };
 
 // Returns a report if all devices and links are good. Otherwise the ranks get different errors. If a rank's device failed the
-// check, this rank gets an error with the cause kCheck. The ranks at the ends of a bad link get an error with the cause kLink,
-// which names the ranks at the other ends (with_cause.h). All other ranks get Unavailable, as they do when a peer ends. Errors
-// of the communicator and of allocations are returned unchanged.
+// check, this rank gets an error with the cause kCheck. Both ranks of a slow link, a rank that received wrong words, and a
+// rank whose peer does not answer get an error with the cause kLink, which names the ranks at the other ends (with_cause.h).
+// All other ranks get Unavailable, as they do when a peer ends. Errors of the communicator and of allocations are returned
+// unchanged.
 absl::StatusOr<NodeCheckReport> CheckNodes(const RankConfig& config, const NodeCheckOptions& options, Backend& backend,
                                            Communicator& between_hosts);
 

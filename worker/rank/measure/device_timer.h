@@ -19,8 +19,8 @@ class DeviceTimer {
   // Returns the time of one `run`. `run` must call the same ops of the backend each time. The backend's Finish returns their
   // errors.
   //
-  // On a GPU, so many runs follow each other that the GPU is busy for kBusy. The host issues the first run while the GPU waits,
-  // and the other runs while the GPU works, as in training.
+  // On a GPU, several runs follow each other, at most 100, so that the GPU is busy for about kBusy. The host issues the first
+  // run while the GPU waits, and the other runs while the GPU works, as in training.
   template <class Run>
   Nanos MedianOf(Run run) const {
     if (backend_.host_addressable()) return stopwatch_.MedianOf(run);

@@ -21,8 +21,8 @@ namespace lynx::worker {
 namespace {
 
 constexpr int32_t kLayer = 0;  // the first transformer layer
-// On a CPU, so many layers are measured in turn that their weights fill kColdWeights, but at most kMaxLayers. In training, the
-// weights of a layer have left the caches before they are used again, unless the model is small.
+// On a CPU, kColdWeights / (fp32 weights of a layer) layers are measured in turn, but at least 1 and at most kMaxLayers. In
+// training, the weights of a layer have left the caches before they are used again, unless the model is small.
 constexpr Bytes kColdWeights{int64_t{64} << 20};
 constexpr int32_t kMaxLayers = 8;
 constexpr int32_t kMinPasses = 2;

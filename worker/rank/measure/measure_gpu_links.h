@@ -19,8 +19,8 @@ using MakeGpuBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>(in
 
 // How many bytes are transferred, and how large the products are.
 struct GpuLinkSizes {
-  // The sizes of whole buffers: 2 or more sizes, ascending. If the time budget is used up, only the first two sizes are
-  // measured. Transfers of the last size also run beside products.
+  // The sizes of whole buffers: 2 or more sizes, ascending. The first two sizes are always measured. When the time budget is
+  // used up, the remaining sizes are skipped. Transfers of the last size also run beside products.
   std::vector<Bytes> transfers = {kKiB * 64, kMiB, kMiB * 8, kMiB * 64};
   int64_t product_side = 1024;  // number of rows of the square matrices
 };

@@ -2,7 +2,7 @@
 // its connections are closed, which its peers notice at once. The limit is for a peer that is frozen or cut off. When some
 // steps have shown how long a step takes, the limit is three times that time, and at least ten seconds, because a neighbour
 // never works longer than a step. Before that the limit is long, because the first steps wait for many things. While a
-// checkpoint is written or loaded, the limit is longer by the time that a slow disk needs for a whole checkpoint.
+// checkpoint is written or loaded, the limit is kIdleLimit plus the time that a slow disk needs for a whole checkpoint.
 //
 // A peer with a slow disk or a slow compute thread still gives signs of life. So a peer that gives no sign for kSilenceLimit
 // counts as lost, whatever the idle limit is: its process is frozen, or its machine is cut off.
@@ -35,8 +35,8 @@ constexpr Nanos CheckpointIdleLimit(Bytes checkpoint) {
 // Sets the idle limit of a communicator. The limit begins with kIdleLimit; the communicator must have this limit already.
 class IdleLimit {
  public:
-  static constexpr size_t kStepsKnown = 3;  // the number of steps from which on their median is used
-  static constexpr size_t kWindow = 20;     // the number of newest steps that the median is taken of
+  static constexpr size_t kStepsKnown = 3;  // the median is used when at least this many steps are known
+  static constexpr size_t kWindow = 20;     // the median is taken over at most this many newest steps
 
   explicit IdleLimit(Communicator& communicator) : communicator_(communicator) {}
   IdleLimit(const IdleLimit&) = delete;

@@ -25,11 +25,13 @@ class CopyResume {
   static absl::StatusOr<std::unique_ptr<CopyResume>> Begin(const RankConfig& config, PeerCopies& copies, const RankGroup& group,
                                                            ReportFile& reports);
 
-  // The newest in-memory checkpoint that was not rejected; nullopt if there is none. It is the same on every rank.
+  // The newest in-memory checkpoint that is whole without the rejected shards; nullopt if there is none. It is the same on
+  // every rank.
   const std::optional<WholeCopies>& current() const { return current_; }
   // Loads the current in-memory checkpoint into `state`. Returns true if it was loaded. If it could not be loaded, returns
-  // false and rejects the checkpoint; touched() then says whether `state` may have changed. Returns FailedPrecondition if the
-  // checkpoint belongs to another run. Other errors are those of the communicator.
+  // false and rejects the damaged shards, or all its shards if it is not known which are damaged. Then current() may be
+  // another checkpoint, or the same one from other nodes; touched() says whether `state` may have changed. Returns
+  // FailedPrecondition if the checkpoint belongs to another run. Other errors are those of the communicator.
   absl::StatusOr<bool> Load(const CheckpointIdentity& run, ModelState& state);
   bool touched() const { return touched_; }
 

@@ -71,11 +71,11 @@ class CopyWriter {
   ReportFile& reports_;
   const Clock& clock_;
 
-  // Number of steps in the newest in-memory checkpoint that all ranks know to be whole.
+  // Number of steps done at the newest in-memory checkpoint that all ranks know to be whole.
   std::optional<int64_t> whole_;
-  // Number of steps in the in-memory checkpoint whose file may be overwritten.
+  // Number of steps done at the in-memory checkpoint whose file may be overwritten.
   std::optional<int64_t> spare_;
-  // Number of steps in the in-memory checkpoint that is in progress, or that may not be finished on all ranks.
+  // Number of steps done at the in-memory checkpoint that is in progress, or that may not be finished on all ranks.
   std::optional<int64_t> pending_;
   int64_t not_before_step_ = 0;  // no checkpoint begins before this step; set after a failure
   // When the newest in-memory checkpoint began, and how long training waited for it.

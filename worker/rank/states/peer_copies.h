@@ -26,9 +26,9 @@ namespace lynx::worker {
 
 class PeerCopies {
  public:
-  // Collective. Returns null on every rank if the job wants no in-memory checkpoints, or if a node keeps none. In the second
-  // case rank 0 reports the reason, unless it was reported before. `shard`: the size of this rank's states as a shard. The only
-  // errors are those of the communicator.
+  // Collective. Returns null on every rank if the job wants no in-memory checkpoints, or if a rank cannot take part, for
+  // example because its node keeps none. In the second case rank 0 reports the reason, unless no node keeps any. `shard`: the
+  // size of this rank's states as a shard. The only errors are those of the communicator.
   static absl::StatusOr<std::unique_ptr<PeerCopies>> Meet(const RankConfig& config, const CheckpointIdentity& run, Bytes shard,
                                                           const RankGroup& group, ReportFile& reports);
 
@@ -49,8 +49,7 @@ class PeerCopies {
   const std::vector<std::string>& taken() const { return taken_; }  // shards that other ranks send to this rank
 
   CopyClient& Client(int32_t rank);
-  // Returns a client that is connected to a rank of the given node. Different ranks of this node use different ranks of that
-  // node.
+  // Returns a client for a rank of the given node. Different ranks of this node use different ranks of that node.
   CopyClient& ClientOfNode(int32_t node);
   void StopServing() { server_->Stop(); }
 

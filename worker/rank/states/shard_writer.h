@@ -3,8 +3,8 @@
 //
 //   Start (copies) -> Done? ... Done -> Finish (returns the result) -> Start ...
 //
-// The copy is as large as the shard, and its memory is kept for the next shard. If the copy would need more than half of the
-// machine's available memory, nothing is copied, and Start writes the shard before it returns.
+// The copy is as large as the shard, and its memory is kept for the next shard. If the copy would need more new memory than
+// half of the machine's available memory, nothing is copied, and Start writes the shard before it returns.
 //
 // The rank's compute thread owns it. The destructor abandons a shard that is being written; it waits only for the disk call
 // that is in progress.
