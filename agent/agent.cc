@@ -109,7 +109,7 @@ class Loop {
     const Nanos now = clock_.Monotonic();
     if (!stream_.CanSend() || (!changed_ && !heartbeat_.Due(now))) return;
     v1::AgentReport report = Compose();
-    // If the stream has just ended, the next stream begins with the same report.
+    // If the stream has just ended, this report is lost. That does no harm: the next stream begins with a full report.
     stream_.TrySend(report);
     changed_ = false;
     heartbeat_.Sent(now);

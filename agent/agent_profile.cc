@@ -70,7 +70,7 @@ void AgentProfile::RecordDevices(const MeasureTask& task, const absl::StatusOr<M
 
 void AgentProfile::Learn(const MeasureResult& result) {
   rates_failure_.clear();
-  // Keeps the first rates, because the times of one profile should not change under a plan without cause.
+  // Keeps the first rates: a profile should not change without cause, because plans use its times.
   if (!rates_.has_value()) rates_ = result;
   for (const ShapeTimes& times : result.measured) {
     if (!Has(measured_, times.shape)) measured_.push_back(times);

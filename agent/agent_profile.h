@@ -46,7 +46,8 @@ class AgentProfile {
 
   // nullopt until a measurement of the devices has succeeded.
   std::optional<HardwareProfile> Profile() const;
-  // The memory of a GPU that NCCL takes for a rank's routes, at most kMaxRoutes; 0 if it was not measured.
+  // The memory of a GPU that NCCL takes if a rank exchanges messages with other ranks over kMaxRoutes routes. 0 if it was not
+  // measured.
   Bytes nccl_memory() const;
   std::vector<LayerShape> FailedShapes() const;
   // Says why something could not be measured; "" if nothing failed.
@@ -67,7 +68,7 @@ class AgentProfile {
   bool rates_tried_ = false;
   std::string link_failure_;
   std::string rates_failure_;
-  std::optional<MeasureResult> rates_;  // its shapes are moved to measured_
+  std::optional<MeasureResult> rates_;  // its shapes are copied to measured_
   std::vector<ShapeTimes> measured_;    // the measured shapes, the oldest first
   std::vector<LayerShape> wanted_;
   std::map<LayerShape, std::string> failed_;

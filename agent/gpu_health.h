@@ -1,5 +1,5 @@
-// GpuHealth: turns a GPU's Xids and readings into conditions of the node, for people and for the jobs on the GPU. Pure state;
-// not thread-safe.
+// GpuHealth: turns a GPU's Xids (the driver's numbers for errors of a GPU) and readings into conditions of the node, for people
+// and for the jobs on the GPU. Pure state; not thread-safe.
 //
 // A GPU is withdrawn when the driver has lost it, and after an Xid that is not the fault of the program that ran on it. It
 // stays withdrawn until the agent restarts, because only a reset or a repair helps. An Xid that the program caused is shown for
@@ -22,7 +22,8 @@ namespace lynx::agent {
 bool IsXidOfProgram(int64_t xid);
 // The name of an Xid, such as "fallen off the bus"; "" for an Xid that has no name here.
 std::string XidName(int64_t xid);
-// Why the hardware holds the clocks down, such as "thermal slowdown by the hardware"; "" if only load or settings do so.
+// Why heat or power holds the clocks down, such as "it is too hot, and the hardware slows it down"; "" if only load or settings
+// do so.
 std::string SlowdownText(uint64_t throttle_reasons);
 
 class GpuHealth {

@@ -12,7 +12,7 @@ bool Has(const std::vector<int32_t>& indices, const NodeDevice& device) {
   return std::find(indices.begin(), indices.end(), device.index) != indices.end();
 }
 
-// The size of the blocks; 0: the devices are not in blocks of two or more.
+// The size of the blocks; 0: the devices do not form several equal blocks of two or more.
 int32_t BlockOf(const std::vector<NodeDevice>& devices, const Joined& joined) {
   const auto count = static_cast<int32_t>(devices.size());
   int32_t block = 1;

@@ -11,9 +11,9 @@
 namespace lynx::agent {
 
 // Sizes of aligned blocks of consecutive devices, such that each GPU is connected to all GPUs of its block and to no other.
-// There is one size for each meaning of "connected": by NVLink; by NVLink or below one PCIe switch; by one of these or on one
-// NUMA node. The sizes ascend; each divides the next, and the number of devices. Empty if all devices are connected alike, or
-// if they do not form blocks.
+// There is at most one size for each meaning of "connected": by NVLink; by NVLink or below one PCIe switch; by one of these or
+// on one NUMA node. The sizes ascend; each divides the next, and the number of devices. Empty if all devices are connected
+// alike, or if they do not form blocks.
 std::vector<int32_t> LinkBlocks(const std::vector<NodeDevice>& devices);
 
 }  // namespace lynx::agent

@@ -1,5 +1,5 @@
-// GpuWatch: listens for Xids and reads the node's GPUs once a second, on a thread of its own. It serves the readings as
-// metrics and derives conditions from them. Thread-safe.
+// GpuWatch: listens for Xids (the driver's numbers for errors of a GPU) and reads the node's GPUs once a second, on a thread of
+// its own. It serves the readings as metrics and derives conditions from them. Thread-safe.
 #ifndef LYNX_AGENT_GPU_WATCH_H_
 #define LYNX_AGENT_GPU_WATCH_H_
 

@@ -1,6 +1,7 @@
 // lynx-agent: finds the devices of a node, measures them and tells the server. See agent/agent.h.
 //
-// Exit codes: 0 after SIGTERM or SIGINT; 1 when it cannot start; 2 for wrong flags.
+// Exit codes: 0 after SIGTERM or SIGINT, and after --probe; 1 when it cannot start, or when no device that --devices allows is
+// left; 2 for wrong flags.
 #include <cstdio>
 #include <filesystem>
 #include <string>

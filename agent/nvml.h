@@ -17,7 +17,7 @@
 
 namespace lynx::agent {
 
-// The facts about a GPU that do not change.
+// Facts about a GPU. free_memory, sm_clock_mhz and the PCIe figures are those of the moment; the others do not change.
 struct GpuFacts {
   int32_t index = 0;  // NVML's index: in the order of PCI buses
   std::string name;   // "NVIDIA H200"

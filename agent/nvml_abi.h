@@ -46,7 +46,7 @@ inline constexpr int kClockSm = 1, kClockMemory = 2;
 inline constexpr int kUncorrected = 1, kSinceReboot = 0;  // a kind and a counter of ECC errors
 inline constexpr int kTemperatureOfGpu = 0;
 inline constexpr int kRemoteIsGpu = 0, kRemoteIsSwitch = 2;
-// Levels of two GPUs' common ancestor (nvmlGpuTopologyLevel_t). Up to this level only PCIe switches are between them,
+// Levels of two GPUs' common ancestor (nvmlGpuTopologyLevel_t). Up to this level, only PCIe switches are between the two GPUs,
 // no host bridge.
 inline constexpr int kManySwitches = 20;
 inline constexpr unsigned long long kEventXid = 8;
@@ -54,7 +54,8 @@ inline constexpr unsigned long long kEventXid = 8;
 inline constexpr unsigned long long kPowerCap = 0x4, kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20, kHardwareThermal = 0x40,
                                     kPowerBrake = 0x80;
 
-// The functions. A GPU or an older driver may lack the optional functions; then their pointer is null.
+// The functions. An older driver may lack the optional functions; then their pointers are null. If a GPU does not support a
+// function, the call returns an error.
 struct Functions {
   Return (*Init)();
   Return (*Shutdown)();

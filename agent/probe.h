@@ -21,8 +21,8 @@ struct NodeDevice {
   Bytes memory;                        // memory that a rank on it may use
   std::vector<int32_t> cores;          // cores that a rank on it is pinned to; devices may share cores
   std::string uuid, detail;            // for a GPU; see proto/lynx/v1/cluster.proto
-  // Only for a GPU. reserved: the part of its memory that is not in `memory`; 0: the user stated `memory`, so it stays as it
-  // is. process_memory: the part of `reserved` that an idle process took.
+  // Only for a GPU. reserved: the part of the GPU's memory that is not in `memory`; 0: the user stated `memory` or the reserved
+  // part, so `memory` stays as it is. process_memory: the GPU memory that an idle process took.
   Bytes reserved, process_memory;
   std::vector<int32_t> nvlinks, pcie_neighbours;  // as in GpuFacts
   int32_t numa_node = -1;                         // -1: the machine has no NUMA nodes, or it is not known

@@ -16,7 +16,8 @@ struct BenchSize {
 // Parses "[ranks [rounds]]"; ends the program if the arguments are invalid.
 BenchSize BenchSizeFromArguments(int argc, char** argv);
 
-// Runs `body` in one process per rank. Each process is pinned to a core, in turn. Returns the exit status of the whole.
+// Runs `body` in one process per rank. Each process is pinned to one core; the ranks take the cores in turn. Returns 0 if all
+// processes succeeded, else 1.
 int RunRankProcesses(int32_t ranks, const std::function<void(int32_t rank)>& body);
 
 // data (count) = sum over the ranks, complete on return.

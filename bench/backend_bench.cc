@@ -1,6 +1,6 @@
 // Rates of the CPU backend's ops with the shapes of one transformer layer: hidden 384, 6 heads, sequence 256, batch 4,
-// and a vocabulary of 8192 for embedding and loss. GFLOP/s for ops that multiply matrices (a causal half counts as
-// half), GB/s read and written for the others.
+// and a vocabulary of 8192 for embedding and loss. GFLOP/s for ops that multiply matrices, GB/s read and written for the
+// others. Causal attention counts only the visible half of its products.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -114,7 +114,7 @@ BENCHMARK_TEMPLATE(LinearBackward, Bfloat16)->LYNX_LINEAR_SHAPES;
 BENCHMARK_TEMPLATE(LinearWeight, float)->LYNX_LINEAR_SHAPES;
 BENCHMARK_TEMPLATE(LinearWeight, Bfloat16)->LYNX_LINEAR_SHAPES;
 
-// One (rows, d) x (d, columns) product for each visible block.
+// FLOPs of one matrix product of attention over all samples and heads, (s, d) x (d, s) or (s, s) x (s, d), visible half only.
 constexpr double kCausalProductFlops = 2.0 * kB * kA * kS * kS * kD / 2;
 
 template <class T>

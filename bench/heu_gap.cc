@@ -1,8 +1,9 @@
-// Compares HEU with OPT on more or larger stages than the tests have: heu_gap LAYERS STAGES SECONDS [KIND [COLUMNS
-// [FIRST]]]. Makes STAGES random transformer stages of up to LAYERS layers (seeds from FIRST on; default 1), gives each
-// proof SECONDS, and prints the stages where HEU and OPT differ or no proof was found. KIND: "plain"; "mixed": every
-// second stage has sequence parallelism; "woven": passes run side by side in pairs; "offload": all may send tensors to
-// the host. COLUMNS: if the MILP of a stage has more columns, OPT gives up on this stage (default: no limit).
+// Compares HEU (the heuristic for recomputation) with OPT (the exact MILP) on more or larger stages than the tests have:
+// heu_gap LAYERS STAGES SECONDS [KIND [COLUMNS [FIRST]]]. Makes STAGES random transformer stages of up to LAYERS layers (seeds
+// from FIRST on; default 1), gives OPT SECONDS for each stage, and prints the stages where HEU and OPT differ or no proof was
+// found. KIND: "plain"; "mixed": every second stage has sequence parallelism; "woven": passes run side by side in pairs;
+// "offload": every stage may send tensors to the host. COLUMNS: if the MILP of a stage has more columns, OPT gives up on this
+// stage (default: no limit).
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -31,7 +32,8 @@ RecomputeProblem StageOf(Kind kind, RandomNumbers& number, int layers) {
   return RandomStage(number, layers, kind == Kind::kMixed, kind == Kind::kWoven ? WeaveMode::kPairs : WeaveMode::kOff);
 }
 
-// The time that HEU exposes when used as in plans, where offloading is decided over the whole stage.
+// The exposed time of HEU's policy, found as for a plan: offloading is decided over the whole stage. `start`: the exposed time
+// of the HEU solution with which OPT starts; it is the result for all kinds but kOffload.
 int64_t HeuExposes(Kind kind, const RecomputeProblem& problem, Nanos start) {
   if (kind != Kind::kOffload) return start.value;
   const StageHeu heu(WithoutOffloading(problem));

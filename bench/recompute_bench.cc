@@ -1,7 +1,7 @@
-// HEU and OPT on one stage of a GPT-23B with unfused attention (50 layers of width 6144 and 48 heads, sequence 2048,
-// micro-batch 1), tensor-parallel over 8 devices like an A100, with a stated link. Arguments: layers of the stage;
-// microbatches in flight; the link's GB/s; the budget, in percent of the way from the least memory that HEU knows to
-// storing everything.
+// HEU (the heuristic for recomputation) and OPT (the exact MILP) on one stage of a GPT-23B with unfused attention (50 layers of
+// width 6144 and 48 heads, sequence 2048, micro-batch 1), tensor-parallel over 8 devices like an A100, with a stated link.
+// Arguments: layers of the stage; microbatches in flight; the link's GB/s; the memory budget in percent: 0 is the least memory
+// that HEU can reach, 100 stores everything.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>

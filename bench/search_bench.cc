@@ -66,7 +66,7 @@ void Run(benchmark::State& state, const PlanRequest& request) {
   state.SetLabel(layout);
 }
 
-// Argument: a setting.
+// Argument: an index of kSettings.
 void BM_SearchEngine(benchmark::State& state) { Run(state, RequestOf(kSettings[state.range(0)], PlanTarget::kLynxEngine)); }
 void BM_SearchAny(benchmark::State& state) { Run(state, RequestOf(kSettings[state.range(0)], PlanTarget::kAnyFramework)); }
 BENCHMARK(BM_SearchEngine)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->MinTime(0.1);

@@ -17,7 +17,7 @@
 
 namespace {
 
-using namespace lynx;       // what all rooms share
+using namespace lynx;       // what all parts of the program share
 using namespace lynx::cli;  // the verbs
 
 // The formats of -o for verbs whose output is not a list.

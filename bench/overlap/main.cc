@@ -150,7 +150,7 @@ class Benchmark {
     LinkReport report{.name = name, .slow = slowness >= 1, .bytes_per_second = bytes_per_second};
     const ForeignLoad foreign;
     LYNX_ASSIGN_OR_RETURN(const LinkResult link, MeasureLink());
-    // What disturbs the agent's measurements makes the link and the predictions wrong.
+    // Other load during these measurements makes the link's figures and the predictions wrong.
     report.foreign_share = std::max(foreign_share_, foreign.Share());
     report.measured_bytes_per_second = link.link.bytes_per_second;
     report.measured_latency = link.link.latency;
@@ -169,7 +169,7 @@ class Benchmark {
   }
 
  private:
-  // The ranks' machine. Where ranks share cores, the planner counts that.
+  // The machine of the ranks. Tells the planner which ranks share a core.
   ClusterTopology Cluster(const HardwareProfile& profile) const {
     const int32_t ranks = options_.tp * options_.pp;
     ClusterTopology cluster = UniformCluster(1, ranks, profile);

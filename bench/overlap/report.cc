@@ -98,7 +98,7 @@ std::string RatioText(const PolicyResult& slow, const PolicyResult& fast) {
   return absl::StrFormat("%.3f (%.3f to %.3f)", MedianOf(ratios), *least, *most);
 }
 
-// What is aimed at, and whether the run reached it.
+// The targets of the benchmark, and whether the run met them.
 std::string Verdicts(const LinkReport& report, const PolicyResult& lynx) {
   std::string text = "\n";
   const bool loaded = report.foreign_share > kMaxForeignShare;

@@ -21,8 +21,8 @@ struct StepParts {
 struct PolicyResult {
   std::string name;
   bool within_limit = false;
-  bool overlaps = false;  // Lynx's own: it overlaps recomputation or whole passes with transfers
-  bool woven = false;
+  bool overlaps = false;          // the policy is HEU, which overlaps recomputation with transfers
+  bool woven = false;             // passes of several microbatches run side by side
   int32_t micro_batch = 1;        // losses have the same bits only at the same micro-batch
   Nanos predicted;                // time of a step
   StepParts parts;                // of rank 0, predicted
@@ -34,7 +34,7 @@ struct PolicyResult {
 };
 
 struct LinkReport {
-  std::string name;              // "PCIe-like"
+  std::string name;              // headline of the section
   bool slow = false;             // forward collectives take at least as long as the forward ops
   int64_t bytes_per_second = 0;  // as shaped
   int64_t measured_bytes_per_second = 0;

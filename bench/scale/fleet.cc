@@ -162,7 +162,7 @@ class Node {
     bool endless = false;
   };
 
-  // The functions below are called with the lock held, unless their comment says otherwise.
+  // The caller of a function below holds the lock, unless the function takes the lock itself.
   void SendAgent() {
     if (agent_ == nullptr || agent_writing_) return void(agent_due_ = true);
     v1::AgentReport report;
@@ -226,7 +226,7 @@ class Node {
     worker_writing_ = false;
     if (worker_due_) SendWorker();
   }
-  // The stream calls this last: it is destroyed when this function returns.
+  // The stream's last call. Afterwards the fleet's thread destroys the stream (Redial).
   void AgentEnded(const grpc::Status& status) {
     fleet_.Ended(status.error_message());
     const std::lock_guard lock(mutex_);
@@ -244,7 +244,7 @@ class Node {
   }
   template <class One>
   void Redial(std::unique_ptr<One>& stream, Backoff& backoff, std::function<void()> dial) {
-    // Destroyed in the fleet's thread, because this is a call of the stream itself.
+    // The fleet's thread destroys the stream, because this function is called by the stream itself.
     std::shared_ptr<One> old = std::move(stream);
     stream = nullptr;
     ended_.notify_all();

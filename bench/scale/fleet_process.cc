@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kMaxValues = 1 << 20;
 constexpr std::chrono::milliseconds kEvery{2};
-constexpr int kRarely = 10;  // of these looks, one in this many also reads what takes longer
+constexpr int kRarely = 10;  // one pass in this many also reads the values that take longer to read
 
 // Values that one process writes and another process reads; each read takes the values that have come since the last read.
 struct Log {
@@ -80,7 +80,8 @@ FleetProcess::~FleetProcess() {
 void FleetProcess::Main(const FleetOptions& options, int nice) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   LYNX_CHECK(::setpriority(PRIO_PROCESS, 0, nice) == 0);
-  // If sessions share the processor, a priority counts only within its session.
+  // With autogroups, Linux shares the processor between sessions, and a nice value counts only within its session. So this
+  // process makes its own session and sets the nice value of the autogroup.
   LYNX_CHECK(::setsid() >= 0);
   std::ofstream("/proc/self/autogroup") << nice;
   StopWatchingLockOrder();

@@ -17,7 +17,7 @@ struct LoadResult {
   std::vector<std::string> refused;  // reasons
 };
 
-// A job of that many CPU ranks on nodes of that many devices. A job of few steps ends soon (fleet.h).
+// A job of `ranks` CPU ranks on nodes that have `devices` devices each. A job of at most kShortSteps steps ends soon (fleet.h).
 JobSpec SpecOf(const std::string& name, int32_t ranks, int64_t steps, int devices);
 
 LoadResult Submit(const std::string& server, const std::string& prefix, double per_second, int count, int64_t steps);

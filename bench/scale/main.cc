@@ -1,5 +1,5 @@
-// One lynx-server and thousands of nodes over real gRPC on one machine: what it costs to hold them, how fast
-// submissions are acknowledged, how long it takes to tell a gang, and how soon everything is back after a kill -9.
+// One lynx-server and thousands of nodes over real gRPC on one machine: what it costs to hold them, how fast submissions are
+// acknowledged, how long it takes to start a gang (a job of many ranks), and how soon everything is back after a kill -9.
 //
 //   scale_bench [--nodes 10000] [--devices 1] [--settle 10] [--seconds 60] [--load 30] [--rate 200] [--storm 10] [--gang 1024]
 //   [--gangs 5]
@@ -49,7 +49,7 @@ constexpr int kStormRate = 20;  // submissions per second while the server is aw
 
 double Since(steady_clock::time_point begin) { return std::chrono::duration<double>(steady_clock::now() - begin).count(); }
 [[noreturn]] void Fail(const std::string& reason) {
-  throw std::runtime_error(reason);  // the server ends with its owner
+  throw std::runtime_error(reason);  // not exit(): the destructor of ServerProcess must kill the server
 }
 void Row(const std::string& what, const std::string& value) {
   std::printf("| %s | %s |\n", what.c_str(), value.c_str());

@@ -1,6 +1,6 @@
 // throughput_bench: trains the same GPT with one rank of Lynx and with PyTorch, on the same cores, in turn, in several
-// rounds of one run. Prints a Markdown page: milliseconds per step, their ratio, and the share of the rate of a matrix
-// product that is measured in the same run.
+// rounds of one run. Prints a Markdown page: milliseconds per step, their ratio, and the FLOP rate of each side as a share of
+// the rate of a matrix product that is measured in the same run.
 //
 //   throughput_bench --rank-binary build/bin/lynx-rank --pytorch bench/throughput/pytorch_train.py
 #include <stdlib.h>

@@ -61,8 +61,8 @@ class Client {
   void Pause(Nanos time) const;
   // Calls `each` for every message until the job has ended or `each` returns false. If a name is watched and a newer job takes
   // the name, the watch stays with the first job. A server that does not begin to answer within the timeout is an error, as in
-  // every other call. If the server is lost later, connects again and again, until no message has come for `patience`;
-  // meanwhile calls `lost` once a second. Calls `silent` once a second while the server is connected but sends nothing.
+  // every other call. If the server is lost later, connects again and again, until the server has been lost for `patience`;
+  // calls `lost` after each failed attempt. Calls `silent` once a second while the server is connected but sends nothing.
   absl::Status Watch(
       const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
       const std::function<void()>& lost, const std::function<void()>& silent = [] {});

@@ -15,8 +15,8 @@ namespace lynx::cli {
 // ~/.config/lynx, or the folder that XDG_CONFIG_HOME says; "" if there is no home.
 std::string ConfigFolder();
 
-// The file of the context with this name. InvalidArgument: the text is not a name ([a-zA-Z0-9._-]{1,48}), or there is
-// no home.
+// The file of the context with this name. InvalidArgument: the text is not a name ([a-zA-Z0-9._-]{1,48}, the first not a
+// dot), or there is no home.
 absl::StatusOr<std::string> ContextPath(const std::string& name);
 
 struct NamedContext {

@@ -63,7 +63,7 @@ struct MachineFacts {
   bool nvidia_driver = false;
   int gpus = 0;  // GPUs that have device files
   Bytes memory, memory_available;
-  std::optional<Bytes> shared, shared_available;            // size of /dev/shm; nullopt: it does not exist
+  std::optional<Bytes> shared, shared_available;            // size and free space of /dev/shm; nullopt: it does not exist
   int64_t open_files = 0, locked_bytes = 0, processes = 0;  // limits; may be kNoLimit
   std::optional<bool> clock_synchronized;                   // what the kernel says; nullopt: it does not say
   std::vector<PortFacts> ports;

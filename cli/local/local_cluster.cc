@@ -279,8 +279,8 @@ absl::Status Stop(const std::vector<LocalDaemon>& daemons) {
   return first;
 }
 
-// While an object of this class exists, signals that would end this process wait. Use it only while there are no other
-// threads, because they would receive the signals.
+// While an object of this class exists, SIGINT, SIGTERM and SIGHUP stay pending. Use it only while there are no other threads,
+// because they would receive the signals.
 class InterruptsHeld {
  public:
   InterruptsHeld() {
@@ -343,7 +343,7 @@ absl::Status RunStopper(const LocalDaemon& stopper) {
 
 absl::Status StopRanks(const LocalDaemon& worker) {
   const std::string directory = ArgumentOf(worker, "data-dir");
-  if (directory.empty()) {  // an empty directory would mean the directory of another cluster's node
+  if (directory.empty()) {  // lynx-worker would use its default directory, which is not of this cluster
     return absl::DataLossError(
         absl::StrCat("the local cluster's file does not say where the ranks of ", worker.name, " are; stop them by hand"));
   }

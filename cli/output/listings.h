@@ -17,7 +17,7 @@ Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells);
 Listing QueueListing(const std::vector<v1::Queue>& queues, const CellText& cells);
 Listing EventListing(const std::vector<v1::JobEvent>& events, const CellText& cells);
 
-// The state of the node in short: "ready", "no worker", "lost", "ready,draining".
+// The state of the node in short: "ready", "no worker", "away", "ready,draining".
 std::string NodeState(const v1::Node& node);
 
 }  // namespace lynx::cli

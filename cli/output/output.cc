@@ -49,7 +49,7 @@ void AppendYaml(const Json& value, int indent, std::string& text) {
   const std::string margin(static_cast<size_t>(indent), ' ');
   const auto append = [&](const std::string& lead, const Json& child) {
     if (child.is_structured() && !child.empty()) {
-      // A list is not indented further than its key, and its items follow the dash.
+      // A list is indented as far as its key. An item begins on the line of its dash.
       const bool item = absl::EndsWith(lead, "- ");
       std::string block;
       AppendYaml(child, indent + (item || child.is_object() ? 2 : 0), block);

@@ -60,7 +60,7 @@ std::vector<Field<LinkEntry>> LinkFields() {
   };
 }
 
-// Adds the same fields below "links.node" and "links.network" of a group.
+// Adds the fields of a link below `section` of a group, which is "links.node" or "links.network".
 void AddLink(const std::string& section, const std::string& what, LinkEntry GroupEntry::*link,
              std::vector<Field<GroupEntry>>& fields) {
   for (const Field<LinkEntry>& field : LinkFields()) {

@@ -17,7 +17,8 @@ struct DeviceEntry {
   HardwareProfile profile;
 };
 
-// A link. It has the figures from its data sheet, and the share of these figures that is reached.
+// A link. The latency and the bandwidth, in bytes per second, are those of its data sheet; the share is the part of the
+// bandwidth that a ring collective reaches.
 struct LinkEntry {
   int32_t devices = 0;  // for inner links: the number of devices that the link joins
   Nanos latency;
@@ -44,7 +45,7 @@ const std::vector<Field<ClusterEntry>>& ClusterFields();
 const std::vector<Field<DeviceEntry>>& DeviceFields();
 const std::vector<Field<GroupEntry>>& GroupFields();
 const std::vector<Field<LinkEntry>>& InnerLinkFields();
-// The fields of a point of a curve. Its size is in FLOPs, tokens or bytes; this depends on the class of op.
+// The fields of a point of an efficiency curve. The class of op decides whether the point's size is in FLOPs, tokens or bytes.
 const std::vector<Field<EfficiencyPoint>>& PointFields(OpClass op_class);
 
 }  // namespace lynx::cli

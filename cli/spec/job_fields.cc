@@ -397,7 +397,7 @@ std::vector<JobField> RotaryFields() {
   };
 }
 
-// `parallel: auto` sets all fields of the section to auto.
+// `parallel: auto` leaves all fields of the section at their defaults. It does not undo fields that are already set.
 JobField ParallelWordField() {
   return {"parallel",
           "",

@@ -72,8 +72,8 @@ struct ModelBase {
   const Override* change = nullptr;  // the --set that names the base
 };
 
-// The base of the model: what the last override names that is a preset or a config.json; without such an override, what the
-// file names. If the field has a wrong type, the reader of the table reports this.
+// The base of the model: the preset or config.json that the overrides name, the last one if there are several. If they name
+// none: the one that the file names. If the field has a wrong type, the reader of the table reports this.
 absl::StatusOr<std::optional<ModelBase>> FindModelBase(const YamlValue& root, const std::vector<Override>& overrides,
                                                        const YamlReader& reader) {
   std::optional<ModelBase> base;

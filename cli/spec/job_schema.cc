@@ -47,7 +47,7 @@ void AddField(const JobField& field, const JobSpec& defaults, Json& root) {
   const std::vector<std::string> path = absl::StrSplit(field.path, '.');
   Json* object = &root;
   for (size_t i = 0; i + 1 < path.size(); ++i) {
-    // If a field names a whole model (see below), the fields of the model are not necessary. So they are not required here.
+    // JobSchemaText requires the section `model` in any case.
     if (field.required && path[i] != "model") Require(*object, path[i]);
     object = &PropertiesOf(*object)[path[i]];
   }

@@ -3,13 +3,13 @@
 // It is *kept* if it is stored or offloaded. A layer's transient memory and its use of backward windows depend only on its late
 // items and their placements. Everything else (held memory, forward windows, stall, copies) depends on the other items. So a
 // policy consists of two halves, which share only the set of late items: a BackwardPart and a KeptPart. A layer with n items
-// has 15^n policies. Instead of these, this file lists a few BackwardParts and a few KeptParts for each set of late items;
-// every pair of them is a policy.
+// has up to 16^n policies. Instead of these, this file lists a few BackwardParts and a few KeptParts for each set of late
+// items; every pair of them is a policy.
 //
-// Dominance. Part A dominates part B if A takes no more memory of any kind than B and has no more exposed time than B, even
-// after an addition: if A uses more than B of a shared window, of the stall or of the copy engines, the difference is added to
-// A's exposed time. Then A can replace B in any stage without loss. If the neighbours of a layer have the same policy as the
-// layer, fewer policies are worthwhile: see layer_pareto.h.
+// Dominance. If part A uses more than part B of a shared window, of the stall or of the copy engines, the difference is added
+// to A's exposed time. Part A dominates part B if A then has no more exposed time than B, and takes no more memory of any kind.
+// Then A can replace B in any stage without loss. If the neighbours of a layer have the same policy as the layer, fewer
+// policies are worthwhile: see layer_pareto.h.
 //
 // Immutable after construction; thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_LAYER_CHOICES_H_

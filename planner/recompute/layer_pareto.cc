@@ -234,8 +234,8 @@ class KeptPareto {
     if (exposed >= kNever) return;
     const Kept floor{exposed, state.held + least_held_[rest & needed], offloadable_ == 0 ? state.stored : Bytes(0)};
     if (Bettered(floor)) return;
-    // If nothing reads an item, the item is neither stored nor recomputed, so the loop skips it. An item may still be needed as
-    // long as some of its readers are not decided.
+    // If nothing reads an item, the item is neither stored nor recomputed, so the loop skips it. Whether an item is read is
+    // known only for the last item of `rest`, because all its readers are decided.
     while (rest != 0) {
       const int i = std::bit_width(rest) - 1;
       rest &= static_cast<ItemSet>(~ItemBit(i));

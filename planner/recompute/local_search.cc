@@ -81,7 +81,7 @@ class Improvement {
   }
 
   // Makes the best exchange in one layer. Returns false if no exchange is an improvement. Among consecutive layers with the
-  // same policy, only the first and the last are tried.
+  // same policy, only the first and the last are tried. The top layer and the layer below it are always tried.
   bool Exchange() {
     Worth best = worth_;
     size_t at = 0;

@@ -1,6 +1,6 @@
-// PackedNumbers holds four numbers in one word, each rounded down to 15 bits. This makes dominance tests fast. In most cases in
-// which a number of one word is larger than the same number of another word, one subtraction of the two words shows this. Above
-// each number there is a guard bit. If the subtraction borrows from this bit, the first word's number is larger.
+// PackedNumbers holds four numbers in one 64-bit word, each rounded down to 15 bits. This makes dominance tests fast: one
+// subtraction compares all four numbers of two words a and b. Above each number there is a guard bit, which is set in b before
+// a is subtracted from b. If the subtraction borrows from a guard bit, this number is larger in a than in b.
 //
 // Pure values; thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_PACKED_NUMBERS_H_

@@ -1,5 +1,6 @@
-// RecomputePolicy says, for each layer of a stage and each recomputable tensor, whether the tensor is stored, or where it
-// is recomputed. Named policies and HEU produce this type, and lowering reads only this type. Pure values.
+// StagePolicy says, for each layer of a stage and each recomputable tensor, whether the tensor is stored, offloaded or
+// recomputed, and where it is recomputed. Named policies and the solvers (HEU, OPT) produce this type. Lowering reads only this
+// type. Pure values.
 #ifndef LYNX_PLANNER_RECOMPUTE_RECOMPUTE_POLICY_H_
 #define LYNX_PLANNER_RECOMPUTE_RECOMPUTE_POLICY_H_
 

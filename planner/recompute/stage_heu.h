@@ -56,8 +56,8 @@ class StageHeu {
   // a stall or offloading, `layers` must be the number of layers of the problem.
   std::optional<StageSolution> Best(int32_t layers, Bytes budget) const;
   // A quick estimate of Best's value. A mix gives each layer one point of the Pareto front. The estimate is the value of the
-  // best mix, computed as if the neighbours of each layer used the same point as the layer. If no mix fits in `budget`, the
-  // estimate is the value of the policy with the least memory.
+  // best mix, computed as if the neighbours of each layer used the same point as the layer; its `held` includes the transient
+  // memory. If no mix fits in `budget`, the estimate is the value of the policy with the least memory.
   StageValue Estimate(int32_t layers, Bytes budget) const;
   // True if, by the estimate, some mix takes at most `budget` bytes. Then Estimate also returns the value of such a mix.
   bool Estimates(int32_t layers, Bytes budget) const;

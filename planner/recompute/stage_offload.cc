@@ -302,8 +302,8 @@ class OffloadSearch {
   }
 
   // Solves the stage with a budget that is larger by `bought`, and offloads as much as is needed to fit. If this frees more
-  // than `bought`, tries again with the freed amount, which can give a better policy. Returns false if the host has no room for
-  // the first amount.
+  // than `bought`, tries again with the freed amount, which can give a better policy. Returns false if HEU finds no policy for
+  // the first amount, or if the host has no room for what must be offloaded.
   bool TryAmount(const StageHeu& heu, Bytes bought) {
     for (int i = 0; i < kTries; ++i) {
       std::optional<StageSolution> stored = heu.Best(problem_.layers, problem_.budget + bought);

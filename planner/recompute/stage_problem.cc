@@ -42,8 +42,8 @@ Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
   return std::min(cost, kMaxWork);
 }
 
-// Passes that run side by side fill each other's windows. What the transfers of a layer take longer than its computation is
-// left, and is shared out over the windows of the backward by their lengths.
+// Passes that run side by side fill each other's windows. If the transfers of a layer take longer than its computation, the
+// difference is left for recomputation. It is divided among the backward windows in proportion to their lengths.
 void LeaveWovenWindows(const CostModel& costs, const LayerGraph& graph, RecomputeProblem& problem) {
   Nanos compute, transfers, windows;
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {

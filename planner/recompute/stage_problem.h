@@ -22,15 +22,15 @@ struct StageTraits {
 // work. Sizes and times above the limits of a problem are set to the limits: nothing of that size fits in memory or can be
 // hidden.
 //
-// Weaving. If passes run side by side (CostModel::woven), other passes fill a layer's windows. Only the time by which the
-// layer's transfers are longer than its computation is left, as windows of the backward.
+// Weaving. If passes run side by side (CostModel::woven), other passes fill a layer's windows. If the layer's transfers take
+// longer than its computation, the difference is divided among the backward windows. The forward windows have no capacity.
 //
 // Offloading (lower_offload.h). A tensor is copied to the host while the next layer's forward runs, and copied back while the
 // backward of the layer above runs. So the copies of a microbatch to the host can be hidden for as long as the forwards of its
-// layers take, and the copies back for as long as the backwards take. The directions count separately. About four layers'
-// tensors are on the device at any time: one microbatch of the stage, or two in a stage with fewer layers. Nothing is offloaded
-// without host_memory, on a device that cannot offload, or if in_flight is at most `resident`, because then all microbatches
-// are on the device anyway.
+// layers take, and the copies back for as long as the backwards take. The directions count separately. The offloaded
+// tensors of about four layers are on the device at any time. So `resident` is one microbatch in a stage with at least four
+// layers, and two microbatches in a smaller stage. Nothing is offloaded without host_memory, on a device that cannot offload,
+// or if in_flight is at most `resident`, because then all microbatches are on the device anyway.
 RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shape, const StageTraits& traits);
 
 // Returns the same problem without offloading, as if StageTraits::host_memory were 0.

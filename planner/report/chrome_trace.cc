@@ -174,7 +174,8 @@ class Writer {
     }
   }
 
-  // Adds an arrow from the begin of the transfer to the end of its wait.
+  // Adds an arrow from the begin of the transfer to its wait. The arrow ends at the begin of the wait, or at the begin of the
+  // transfer if that is later.
   void Flow(size_t process, const TimelineSpan& wait, int32_t start, const std::map<int32_t, TimelineSpan>& transfers) {
     const auto it = transfers.find(start);
     if (it == transfers.end() || it->second.begin == it->second.end) return;

@@ -127,8 +127,8 @@ class Writer {
     const Nanos begin = detail_.front().end, end = detail_.back().begin;
     const int64_t length = (end - begin).value;
     if (length <= 0) return "";
-    // An interval is at least as long as two microbatches. In a shorter interval, the shares would only show which passes
-    // happen to be in the interval.
+    // Unless there are fewer than 40 microbatches, an interval has the time of about two microbatches or more. In a shorter
+    // interval, the shares would only show which passes happen to be in the interval.
     const auto most = static_cast<int64_t>(limits_.share_columns / stages_.size());
     const int64_t columns = std::max<int64_t>(20, std::min<int64_t>(most, step_.plan->microbatches / 2));
     std::vector<std::array<int64_t, kComputeSpanKinds>> times(static_cast<size_t>(columns));

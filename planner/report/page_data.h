@@ -1,5 +1,5 @@
-// PageData writes the data that the page's script draws, as one JSON object. Times are in ticks (whole nanoseconds times a
-// power of ten). Spans are flat lists of numbers. Texts that every microbatch repeats are stored once. Pure; thread-safe.
+// PageData writes the data that the page's script draws, as one JSON object. Times are in ticks (a tick is 1, 10, 100, ...
+// nanoseconds). Spans are flat lists of numbers. Texts that every microbatch repeats are stored once. Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_PAGE_DATA_H_
 #define LYNX_PLANNER_REPORT_PAGE_DATA_H_
 

@@ -22,7 +22,7 @@ namespace lynx {
 //   ...
 //   predicted: step 2.18 s, 1878 tokens/s, bubble 6.6%, ...
 //
-// Stored: of the tensors that could be recomputed, the number that is stored, over the stage's layers. Recomputed ops: the ops
+// Stored: how many of the recomputable tensors of the stage's layers are stored. Recomputed ops: the ops
 // that are recomputed for one microbatch, by window (recompute_policy.h). Times are for one step. If recompute is opt, a table
 // of proofs follows the policies.
 std::string PlanTable(const Plan& plan);

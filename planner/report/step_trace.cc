@@ -21,7 +21,7 @@ Nanos EndOf(const std::vector<ActionSpan>& spans) {
   return end;
 }
 
-// The time when the sum over all ranks was complete.
+// The time when the sum over all ranks for the gradient norm (NORM) was complete.
 Nanos WorldSumOf(const Program& program, const std::vector<ActionSpan>& spans) {
   const auto norm =
       std::find_if(program.begin(), program.end(), [](const Action& action) { return action.kind == ActionKind::kNormStart; });

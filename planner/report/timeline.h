@@ -58,7 +58,7 @@ struct StageTimeline {
 // that lane, the transfer gets another lane.
 StageTimeline TimelineOf(const Program& program, const StageTimes& times);
 
-// The time on lane 0 of each kind.
+// The time of each kind of span on lane 0.
 using Breakdown = std::array<Nanos, kComputeSpanKinds>;
 Breakdown BreakdownOf(const StageTimeline& timeline);
 

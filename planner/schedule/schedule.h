@@ -6,7 +6,7 @@
 // pipeline has stages() = ranks * chunks virtual stages. Stage k is chunk k / ranks of its rank. The placement says on which
 // rank each stage is, and to which stage the data goes next (p = ranks, v = chunks):
 //
-//   looping         stage k is on rank k % p; data passes through the stages 0..pv-1.               v any  1F1B, interleaved
+//   looping         stage k is on rank k % p; data passes through the stages 0..pv-1.               v any  all other kinds
 //   v               stage p+i, of the second chunk, is on rank p-1-i; data passes through 0..2p-1.   v = 2  ZB-V
 //   bidirectional   stages 0..p-1, on ranks 0..p-1, are one copy of the model (pipe 0, down);       v = 2  Chimera
 //                   stages p..2p-1, on ranks p-1..0, are a second copy (pipe 1, up).

@@ -95,10 +95,11 @@ void ZeroBubbleH1(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots& 
   while (slots.Done(Pass::kWeight) < microbatches) slots.Run(Pass::kWeight);
 }
 
-// ZB-V. On rank r, chunk 0 is piece r and chunk 1 is piece 2p-1-r. So the first microbatch returns to the rank 2(p-r)-1 slots
-// after it has left the rank. From then on, the two chunks alternate with forwards until the first gradient comes, 2r slots
-// later. Then the sequences F B W of the two chunks alternate without stalls. At the end, the gradients go back through all
-// stages, and the delayed W slots fill the gaps.
+// ZB-V. On rank r, chunk 0 is piece r and chunk 1 is piece 2p-1-r. So the first microbatch begins its forward on chunk 1
+// 2(p-r)-1 slots after it has begun its forward on chunk 0. From then on, forwards of the two chunks alternate for 2r+1 slots,
+// until the first gradient of chunk 1 comes. Then chunk 1 runs F B W until the first gradient of chunk 0 comes. From then on,
+// the sequences F B W of the two chunks alternate without stalls. At the end, the gradients go back through all stages, and the
+// delayed W slots fill the gaps.
 void ZeroBubbleVOf(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots& slots) {
   const int32_t padded = std::max(microbatches, 2 * ranks - 1);
   constexpr int32_t kDown = 0, kUp = 1;

@@ -39,7 +39,7 @@ absl::StatusOr<Plan> PlanOrReason(const PlanRequest& request) {
   return absl::FailedPreconditionError(text);
 }
 
-// Returns the request with every degree and mode pinned to the plan's value.
+// Returns the request with layout, micro-batch and number of ranks fixed to the plan's values.
 PlanRequest InLayoutOf(PlanRequest request, const Plan& plan) {
   request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
   request.spec.train.micro_batch = plan.micro_batch;
@@ -131,7 +131,7 @@ constexpr Nanos kAnyStep{int64_t{1} << 50};
 class Rejected {
  public:
   bool full() const { return shown_.size() == kMaxRejected; }
-  // The longest step among the families that are shown.
+  // The longest step among the families that are shown; kAnyStep if there is room for another family.
   Nanos slowest() const { return full() ? shown_.back().second.plan->step : kAnyStep; }
   void Add(const Family& family, Plan plan) {
     shown_.emplace_back(family.place, Alternative{.change = family.name(), .plan = std::move(plan), .reason = {}});

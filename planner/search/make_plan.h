@@ -8,8 +8,8 @@
 namespace lynx {
 
 // Returns InvalidArgument with the numbers if no layout can satisfy the request for reasons other than memory: more ranks than
-// devices, no divisor fits, or CheckCluster refuses the cluster. Also returns the errors of `exact` and of FinishedPlan without
-// changes.
+// devices, no divisor fits, or CheckCluster refuses the cluster. Also returns the errors of the request's exact solver and of
+// FinishedPlan without changes.
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
 
 }  // namespace lynx

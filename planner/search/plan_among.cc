@@ -13,10 +13,11 @@ namespace {
 // Maximum number of searches if the request itself names the offloaded share. If the plan of a search lacks host memory, its
 // candidate is removed and the next search begins. After the last search, the request counts as infeasible.
 constexpr int kMaxSearches = 8;
-// A woven plan must be faster by at least 1 / kWorthWeaving of the step. The predictions of both differ from reality by more.
+// A woven plan must be faster by at least 1 / kWorthWeaving of the step. A smaller gain is less than the error of predictions.
 constexpr int64_t kWorthWeaving = 200;
-// With pipeline stages, neighbouring passes overlap on the first stage only. Among 16 stages the step of a plan
-// for 4,096 devices was 0.03% shorter, at the price of simulating a large program.
+// Maximum number of pipeline stages for which the planner tries to weave neighbouring passes. They overlap only on the first
+// stage, so with many stages this saves little. With 16 stages, the step of a plan for 4,096 devices became 0.03% shorter, but
+// a large program had to be simulated.
 constexpr int32_t kMaxStagesOfNeighbours = 8;
 
 // Returns the first stage that offloads more than the memory of its nodes can hold. There can be such a stage only if the
@@ -38,8 +39,8 @@ std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, cons
 
 // If the planner has the choice, replaces `plan` with a faster plan whose passes run side by side. Such a plan needs at least
 // the memory of the same layout without weaving, so it is sought only if `plan` exists. A guess says more about plans that are
-// woven in the same way, so each way has a search of its own. Guesses of woven plans are rarely too long. If the programs are
-// large, what pairs say about the error of guesses is used for quads, too.
+// woven in the same way, so each way has a search of its own. Guesses of woven plans are rarely too long. If the programs of
+// pairs are large, the error of guesses that was measured with them is also expected for quads.
 void WeaveIfFaster(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches, Plan& plan) {
   if (!MayChooseWeave(request)) return;
   double least_ratio = 1;
@@ -47,7 +48,8 @@ void WeaveIfFaster(const PlanRequest& request, const std::vector<Candidate>& can
     std::vector<Candidate> woven = WovenCandidates(from, weave);
     EraseUnsupported(request.spec.model, woven);
     if (woven.empty()) return;
-    // To lower and fold a woven program takes many times as long as a plain one, so only the most promising are simulated.
+    // Lowering and folding take many times as long for a woven program as for a plain one. So only the most promising are
+    // simulated.
     PlanSearch search(request, woven, caches, SearchEffort::kGlance);
     const Nanos to_beat = plan.step - plan.step / kWorthWeaving;
     std::optional<Plan> faster = search.FastestBelow(to_beat, weave == WeaveMode::kNeighbours ? 1 : least_ratio);

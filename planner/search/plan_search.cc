@@ -32,7 +32,7 @@ constexpr Budget BudgetOf(SearchEffort effort) {
 constexpr int64_t kMaxGuesses = 256;
 // Before the request counts as infeasible, at most this many candidates are tried that seem not to fit.
 constexpr int kMaxDoubtful = 16;
-// After the first plan, at most this many further candidates are assembled.
+// After this many assembled candidates, the search ends as soon as it has a plan.
 constexpr int kMaxRounds = 8;
 
 Nanos Allowed(Nanos step, int64_t percent) { return step + step / 100 * percent; }
@@ -50,7 +50,7 @@ PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>&
 
 // Takes candidates from the queue until one seems to fit with a guess of at most `most`, and appends this one to guessed_. The
 // entries of guessed_ remain in the order of guesses, because every entry in the queue has a larger bound or guess. Drops
-// candidates that cannot have a shorter step than `to_beat`. Returns false if there is no such candidate.
+// candidates that cannot have a shorter step than `to_beat`. Returns false if it appends no candidate.
 bool PlanSearch::GuessNext(Nanos most, Nanos to_beat) {
   while (!queue_.empty() && queue_.top().step <= most) {
     const Entry entry = queue_.top();
@@ -121,8 +121,8 @@ void PlanSearch::Simulate(Guessed& guessed, Found& found) {
   found.winner = &guessed;
 }
 
-// Returns the largest guess that still promises a step shorter than found.beat(). Without an expected ratio, this limits the
-// search after many actions have been simulated.
+// Returns the largest guess that still promises a step shorter than found.beat(). If no ratio is expected, there is no limit
+// (kForever) until many actions have been simulated.
 Nanos PlanSearch::MostPromising(const Found& found) const {
   const bool much = found.actions > BudgetOf(effort_).few;
   if (found.beat() == kForever || (!much && found.expected_ratio == 0)) return kForever;

@@ -1,7 +1,8 @@
 // PlanSearch finds the fastest plan among the candidates of a request. docs/search.md describes it.
 //
 // A candidate goes through four tiers, each more expensive and more exact than the one before. The search always continues with
-// the candidate that, by what is known so far, promises the shortest step. It stops when no candidate may beat the best one:
+// the candidate that, by what is known so far, promises the shortest step. It stops when no other candidate may beat the best
+// one. The tiers are:
 //
 //   1  a bound without memory                     CandidateBound::Quick      under a microsecond
 //   2  a bound with memory                        CandidateBound::Bound      some hundred microseconds
@@ -10,7 +11,7 @@
 //
 // Tiers 1 and 2 only drop candidates that cannot win against the best guess. Tier 4 decides. It takes candidates in the order
 // of their guesses, as long as a guess, with an allowance, promises a shorter step than the best simulated one. It stops after
-// a number of simulated actions that small requests do not reach. Not clocks but counts limit the search, so the same request
+// a number of simulated actions that small requests do not reach. Counts limit the search, not clocks, so the same request
 // always gives the same plan. Not thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 #define LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
@@ -52,8 +53,8 @@ class PlanSearch {
   std::optional<Plan> Fastest();
   // Returns the fastest plan among the candidates that seem to fit, and only if it promises a shorter step than `to_beat`.
   // Candidates that seem not to fit are left out, because each of them costs many simulations. `least_ratio`: the smallest
-  // ratio of a simulated step to its guess that is expected; a candidate whose guess promises no shorter step with this ratio
-  // is not simulated. 0: nothing is expected.
+  // ratio of a simulated step to its guess that is expected. If a candidate's guess times this ratio is no shorter than the
+  // best step (with an allowance), the candidate is not simulated. Ratios below 1 count as 1. 0: nothing is expected.
   std::optional<Plan> FastestBelow(Nanos to_beat, double least_ratio = 0);
   // The smallest ratio of a simulated step to its guess in the last search, if the simulated programs were so large that the
   // search was limited.

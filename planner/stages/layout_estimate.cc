@@ -8,8 +8,9 @@
 
 namespace lynx {
 
-// Returns for each rank the smallest number of layers that seems not to fit. nullopt: even the largest numbers that seem to fit
-// are together fewer than the layers of the model. More layers need more memory, so a binary search finds each number.
+// Returns for each rank the smallest number of layers that seems not to fit. nullopt: on some rank, not even one layer per
+// chunk seems to fit, or the largest numbers that seem to fit are together fewer than the layers of the model. More layers need
+// more memory, so a binary search finds each number.
 std::optional<std::vector<int32_t>> LayoutPlanner::SeemsTooMany(RecomputeMode mode) {
   const int32_t chunks = fits_.pipeline().chunks;
   const int32_t model_layers = request_.spec.model.layers * fits_.pipeline().pipes();
@@ -76,7 +77,7 @@ StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
 }
 
 // The time of all passes. The passes of a group of microbatches run side by side, and all end at about the same time. So the
-// next stage begins when the whole group has ended, and a group counts as one microbatch with the times of all of its own.
+// next stage begins when the whole group has ended, and a group counts as one microbatch with the sum of the group's times.
 Nanos LayoutPlanner::GuessedPipeline(std::vector<StagePassTimes> passes) {
   const int32_t microbatches = candidate_.microbatches;
   const int32_t group = GroupOf(candidate_.layout.weave);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 constexpr int kSimulatedPartitions = 3;
-// A partition is dropped if this percentage of the estimated time of its slowest stage is longer than the step to beat. The
+// A partition is dropped if this percentage of its StepBound by estimated stage times is not shorter than the step to beat. The
 // percentage is below 100, because HEU's estimates have errors.
 constexpr int64_t kEstimateAllowancePercent = 98;
 

@@ -70,8 +70,9 @@ class LayoutPlanner {
   std::optional<Draft> UseStalls(const Draft& draft);
   // For a candidate that seems not to fit: see StageOracle.
   void LowerPeaksOfWoven() { fits_.LowerPeaksOfWoven(); }
-  // Weaves the draft's programs again, with one tuning for all stages: each tuning in turn. (A stage alone does not know when
-  // other stages send.) If the fastest is faster than the draft, it is kept for everything that follows; otherwise nullopt.
+  // Weaves the draft's programs again, with the same tuning (planner/lower/weave.h) for all stages, and tries every tuning. (A
+  // stage alone does not know when other stages send.) Returns the fastest result if it is faster than the draft, and keeps its
+  // tuning for everything that follows; otherwise returns nullopt.
   std::optional<Draft> TryTunings(const Draft& draft);
   // Solves the stages of the draft's partition exactly with the request's solver. First takes the solutions of all stages
   // together. If this makes the step longer, tries the solutions one by one and takes those that do not make the step longer.

@@ -14,8 +14,8 @@
 namespace lynx {
 namespace {
 
-// Number of microbatches in a probe program in addition to those in flight. With more microbatches, the arena would not be
-// larger.
+// This number is added to the microbatches in flight (or to the pipeline ranks, if these are more), and the sum is doubled. A
+// probe program has at most so many microbatches. With more microbatches, the arena would not be larger.
 constexpr int32_t kProbeMicrobatches = 2;
 constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
@@ -69,7 +69,7 @@ void StageOracle::LowerPeaksOfWoven() {
 }
 
 void StageOracle::Reserve(int32_t stage, Bytes bytes) {
-  // The peak of PeakOfSlots was too small. From now on peaks come from lowered programs, which are exact.
+  // If the peak came from PeakOfSlots (`sums`), it was too small. From now on, peaks come from lowered programs and are exact.
   const bool sums = candidate_.layout.weave == WeaveMode::kOff &&
                     candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward && !lowers_peaks_;
   if (sums) {
@@ -259,9 +259,9 @@ bool StageOracle::WithinLimit(const StageContext& context, const Program& progra
   return !limit || memory->live_peak <= *limit;
 }
 
-// The first program of a stage finds a tuning, and the others keep it: their policies differ, but which order is best hardly
-// depends on that. Only the memory of the result is used. If it exceeds the limit, all tunings are tried, until one is known
-// that needs the least memory.
+// Lowers a program of which only the memory is used. If it is woven, the first program of a stage finds a tuning, and later
+// programs use the same tuning, because the best order hardly depends on the policies. If the memory then exceeds the limit,
+// all tunings are tried again, unless it is known that no other tuning needs less memory.
 Program StageOracle::LowerToProbe(const StageContext& context, const std::vector<RankSlot>& slots,
                                   const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
   Program program = LowerStage(context, slots, policies);
@@ -289,8 +289,8 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
   int32_t layers = 0;
   for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
   StageContext context = Context(stage, layers);
-  // The program has a few more microbatches than are ever in flight. The number is even, because a schedule with two pipes
-  // needs this.
+  // The program has more microbatches than are ever in flight, unless the step itself has no more. `enough` is even, because a
+  // schedule with two pipes needs this.
   const int32_t enough = 2 * (std::max(pipeline_.ranks, in_flight_[static_cast<size_t>(stage)]) + kProbeMicrobatches);
   // A custom schedule has a fixed number of microbatches.
   const bool any_number = candidate_.layout.schedule != ScheduleKind::kCustom;
@@ -303,7 +303,7 @@ MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& pol
     // In a short program, the search for a small arena is fast, and a small arena leaves more memory for HEU's budget. In a
     // long program, most arenas are within the limit at the first attempt, or cannot be within it because the live peak is
     // above it. The search is made only for the other arenas.
-    const bool woven = context.layout.weave != WeaveMode::kOff;  // the search takes longer the more buffers live at a time
+    const bool woven = context.layout.weave != WeaveMode::kOff;  // with more live buffers, the search takes longer
     const bool searches = !limit || program.size() <= (woven ? kLongWovenProgram : kLongProgram);
     const bool hopeless = !searches && memory->live_peak > *limit;
     LayOut(program, hopeless ? kUnlimited : searches ? Bytes(0) : *limit, *memory);

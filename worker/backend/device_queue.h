@@ -1,5 +1,5 @@
-// DeviceQueue is a second order of work on a device, for transfers that run beside the backend's ops. Marks connect the two
-// orders. If the queue reads what ops have written, or writes memory that ops have used, it must first follow a mark of the
+// DeviceQueue is a second sequence of work on a device, for transfers that run beside the backend's ops. Marks connect the two
+// sequences. If the queue reads what ops have written, or writes memory that ops have used, it must first follow a mark of the
 // backend. If ops use what was transferred, the backend must first follow a mark of the queue.
 //
 // No call that issues work waits for the device. The backend's Finish returns errors; after an error nothing more is issued.

@@ -1,5 +1,6 @@
-// GELU in the tanh approximation: 0.5 x (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3). It is computed as x sigma(2u).
-// This is the same function, but it loses no precision for negative x, as 1 + tanh u does. Every backend uses this file.
+// GELU in the tanh approximation: 0.5 x (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3). It is computed as x sigma(2u),
+// which is the same function. For negative x, 1 + tanh u would lose precision; sigma(2u) does not. Every backend uses this
+// file.
 //
 // The functions are constexpr, so that CUDA's compiler may call them on the device. They do not compute the exponential: each
 // device uses its own function for e = exp(GeluExponent(x)). Pure.

@@ -25,7 +25,7 @@ class HostView {
   HostView& operator=(HostView&&) = delete;
 
   std::span<float> floats() { return copy_.empty() ? device_ : std::span<float>(copy_); }
-  // Writes the view's content to the device. Work that is called on the backend afterwards sees it.
+  // Writes the view's content to the device. Work that is issued to the backend afterwards sees this content.
   void Store();
 
  private:

@@ -93,8 +93,9 @@ absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const Check
                                        const SafetensorsHeader& header, const TensorContent& content,
                                        FileSystem& files = PosixFileSystem());
 // Publishes the checkpoint: writes the index, renames the folder, fsyncs the directory. Call it on rank 0 only, after all
-// shards are written. Returns the bytes of all shards. If the step already has a checkpoint, the function reads that
-// checkpoint's shards. It checks only the sizes of the new shards, since every rank has verified its own.
+// shards are written. Returns the bytes of all shards. If the step already has a checkpoint, the function verifies its digests:
+// a whole checkpoint stays, a damaged one is replaced. It checks only the sizes of the new shards, since every rank has
+// verified its own.
 //
 // Returns AlreadyExists if a newer generation of the job has begun, which means that the caller has been replaced.
 // FailedPrecondition: another run has a checkpoint of this step, or the index cannot express the identity. DataLoss: a shard is
@@ -146,8 +147,9 @@ enum class StartWith : uint8_t {
   kWeights,  // the run begins at step 0, and its moments are zero
 };
 // Loads the checkpoint of step `step` from `from`, which is the job's field checkpoint.from. `from` is a checkpoint, or a
-// directory of checkpoints, of any job. Returns FailedPrecondition if model, seed or data are not those of the run. With
-// kWeights, it returns FailedPrecondition only if the shapes or the meaning of the models' weights differ.
+// directory of checkpoints, of any job. Returns FailedPrecondition if the shapes or the meaning of the models' weights differ,
+// or if the seed, the data or the samples are not those of the run (StartDifferenceText). With kWeights, only the weights are
+// compared.
 absl::Status LoadStart(const std::string& from, int64_t step, StartWith with, const CheckpointIdentity& identity,
                        const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share = {},
                        FileSystem& files = PosixFileSystem());

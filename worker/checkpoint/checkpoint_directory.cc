@@ -36,8 +36,8 @@ std::optional<int64_t> ParseStepName(std::string_view name) {
 std::string OwnerSuffix(const JobId& job, Generation generation) { return absl::StrCat(job.value, ".g", generation.value); }
 
 // Returns the generation in a name that begins with `prefix` and ends with the job's OwnerSuffix, or nullopt for any other
-// name. Between these parts the name may have only digits and dots. So the names of a job with a longer id are not mistaken for
-// names of this job.
+// name. Between these parts, an attempt's name has only the step and a dot, and a fence's name has nothing. So the names of a
+// job with a longer id are not mistaken for names of this job.
 std::optional<Generation> OwnGeneration(std::string_view name, std::string_view prefix, const JobId& job) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());

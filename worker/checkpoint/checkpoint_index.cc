@@ -19,15 +19,15 @@ using nlohmann::json;
 
 constexpr char kFormat[] = "lynx-checkpoint";
 constexpr int64_t kVersion = 4;
-constexpr int64_t kVersionOfGpt = 3;  // the version for GPT models without tied embeddings and without fused attention
-// The version for the same models, if the layout sets only tp, pp and dp and all its other fields have their default values.
+constexpr int64_t kVersionOfGpt = 3;  // old, only read: GPT models without tied embeddings or fused attention
+// Old, only read: the same models, in layouts that set only tp, pp and dp and leave all other fields at their defaults.
 constexpr int64_t kVersionOfPlainLayouts = 2;
 constexpr int64_t kMaxElementCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
 
-// Writes only the features whose values are not the default ones. They came after the other fields, so the index of a model
-// without them has the same text as before they came.
+// Writes only the features whose values are not the defaults. Older releases did not know the features, so the index of a model
+// without them has the same text as in those releases.
 void AddFeatures(const ModelSpec& m, json& model) {
   const ModelSpec plain;
   if (m.dtype != plain.dtype) model["dtype"] = EnumName(m.dtype);
@@ -87,7 +87,7 @@ json Canonical(const CheckpointIndex& index) {
                     {"data", {{"kind", EnumName(id.data.kind)}, {"bytes", id.data.bytes.value}, {"sha256", id.data.sha256}}},
                     {"files", files}};
   AddFeatures(m, canonical["model"]);
-  // Releases without this field read the index of a layout that does not weave.
+  // The field is left out if the layout does not weave. Then older releases, which do not know the field, can read the index.
   if (id.layout.weave != WeaveMode::kOff) canonical["layout"]["weave"] = EnumName(id.layout.weave);
   return canonical;
 }

@@ -39,9 +39,9 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexKind k
 // Otherwise names each difference with both values: "model.hidden is 64 in the checkpoint, 128 here; ...".
 std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here);
 
-// Returns "" if the run `here` may begin with the checkpoint. Otherwise says what differs. With `continues`, the run uses the
-// whole checkpoint, so model, seed, data and samples must be the same. Without `continues`, the run uses only the weights, so
-// only their shapes and meaning must be the same. Dropout, the attention kernel, the job and the layout may always differ.
+// Returns "" if the run `here` may begin with the checkpoint. Otherwise says what differs. The shapes and the meaning of the
+// weights must be the same. With `continues`, the run uses the whole checkpoint, so the seed, the data and the samples must be
+// the same too. Dropout, the attention kernel, the dtype, the job and the layout may always differ.
 std::string StartDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here, bool continues);
 
 }  // namespace lynx::worker

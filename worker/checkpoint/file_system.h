@@ -4,8 +4,8 @@
 // As in POSIX, the caller must sync explicitly: a file's bytes survive a crash after Sync(). A name that was created, renamed
 // or removed survives a crash after SyncFolder() of the folder that holds it. Paths are absolute. Errors name the path. Their
 // codes are NotFound, PermissionDenied, ResourceExhausted (the disk is full), DataLoss (a file is shorter or longer than it
-// should be, or is not a file), and Internal for anything else. A FileSystem returns no other codes, so that callers can give
-// those a meaning. File systems are thread-safe for different paths; a file belongs to one thread.
+// should be, or is not a regular file), and Internal for anything else. Callers may give all other codes a meaning of their
+// own. File systems are thread-safe for different paths; a file belongs to one thread.
 #ifndef LYNX_WORKER_CHECKPOINT_FILE_SYSTEM_H_
 #define LYNX_WORKER_CHECKPOINT_FILE_SYSTEM_H_
 

@@ -78,8 +78,8 @@ class Source {
   Source(FileSystem& file_system, WeightFiles files, NonFiniteWeights non_finite)
       : file_system_(file_system), files_(std::move(files)), non_finite_(non_finite) {}
 
-  // Returns InvalidArgument unless the files have exactly the tensors `wanted`, with their shapes, in types that can be read.
-  // The first extent of a tensor in a file may be larger than wanted.
+  // Returns InvalidArgument unless the files have the tensors `wanted`, with their shapes, in types that can be read, and no
+  // unknown tensors. Only GPT-2's position embedding may have more rows than wanted.
   absl::Status Check(const std::vector<HuggingFaceTensor>& wanted) const {
     std::set<std::string> unused;
     for (const auto& [name, place] : files_.tensors) unused.insert(name);

@@ -28,7 +28,7 @@ std::string ListText(const Names& names) {
   return names.size() == shown ? text : absl::StrCat(text, " and ", names.size() - shown, " more");
 }
 
-// A format of weights of another program. It is recognised by the name of the file.
+// A format in which other programs store weights. The file's name shows the format.
 struct OtherFormat {
   std::string_view prefix, suffix;  // of the file's name
   const char* what;
@@ -55,7 +55,7 @@ constexpr OtherFormat kOtherFormats[] = {
     {"tf_model", ".h5", "TensorFlow's format", kFromPretrained},
     {"flax_model", ".msgpack", "Flax's format", kFromPretrained},
 };
-// Names of files of a training run that end like weight files but hold no weights.
+// Beginnings of the names of a training run's files. Such files may end like weight files, but they hold no weights.
 constexpr std::string_view kTrainingStates[] = {"optimizer", "scheduler", "rng_state", "training_args"};
 
 std::optional<size_t> FormatByName(std::string_view name) {

@@ -6,8 +6,8 @@
 // If the folder has model.safetensors and no index, that file is the model. If it has model.safetensors.index.json, the model
 // is the tensors that the index lists, each in the file that the index names for it. If it has neither, the model is all
 // *.safetensors files of the folder. A tensor that is in several of the taken files must have the same content in all of them.
-// If the folder has both, model.safetensors is taken, as in from_pretrained of transformers. But from_pretrained does not
-// compare the two.
+// If the folder has both model.safetensors and an index of other files, model.safetensors is taken, as in from_pretrained of
+// transformers, but here its tensors must be the same as the indexed ones.
 //
 // Functions and values; thread-safe.
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_FILES_H_
@@ -37,7 +37,7 @@ struct WeightFiles {
   std::vector<SafetensorsFile> files;
   // All tensors in the files that are taken: the needed tensors and any others. The key is the model's name for the tensor.
   std::map<std::string, WeightPlace> tensors;
-  std::vector<std::string> notes;  // one for each file that was not taken, with the reason; sentences without a full stop
+  std::vector<std::string> notes;  // what was not taken, and which tensors several files hold; no full stop
 
   TensorInFile At(const WeightPlace& place) const {
     return {&files[place.file], &files[place.file].header.tensors[place.tensor]};

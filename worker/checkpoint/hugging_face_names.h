@@ -1,10 +1,10 @@
-// Defines the names that Hugging Face's transformers use for a model's tensors, and the config.json that they need. Covers
-// those families of planner/problem/model_families.h for which the names of the weights are known. A table says for each tensor
-// which part of which Lynx parameter it is. Pure; thread-safe.
+// Defines the names that Hugging Face's library transformers uses for a model's tensors, and the config.json that the library
+// needs. Covers those families of planner/problem/model_families.h for which the names of the weights are known. A table says
+// for each tensor which part of which Lynx parameter it is. Pure; thread-safe.
 //
 // The shapes differ from those of Lynx in two ways. GPT-2's linear layers ("Conv1D") store their weights as (in, out), so they
 // are transposed. Llama has separate tensors for query, key and value, and for gate and up; Lynx, GPT-2 and Phi-3 stack the
-// rows of these in one tensor. The pairs of rotary positions are (i, i + d/2) of a head in all of them, so no rows are
+// rows of these in one tensor. All of them rotate the same pairs of a head's d rotary elements, (i, i + d/2), so no rows are
 // permuted.
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 #define LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_

@@ -41,7 +41,7 @@ struct SafetensorsHeader {
 // Returns everything that stands before the tensors in the file: the length, and the JSON padded to a multiple of 8 bytes.
 std::string EncodeSafetensorsHeader(const SafetensorsHeader& header);
 
-// Returns the length of the JSON, which is in a file's first 8 bytes. Returns DataLoss if the length is above the limit or
+// Decodes a file's first 8 bytes. Returns the length of the JSON in bytes. Returns DataLoss if the length is above the limit or
 // longer than the file.
 absl::StatusOr<int64_t> DecodeSafetensorsPrefix(std::string_view prefix, int64_t file_bytes);
 enum class SafetensorsTypes : uint8_t { kFloat32, kAll };

@@ -35,7 +35,7 @@ struct SafetensorsFile {
 };
 // Returns DataLoss, with the name of the file, if the file is not a safetensors file.
 absl::StatusOr<SafetensorsFile> OpenSafetensorsFile(FileSystem& files, const std::string& path);
-// True if fp32 can hold every value of the tensor's type. The types F32, F16 and BF16 have this property.
+// True if the tensor's type is F32, F16 or BF16. Only these types are read as fp32.
 bool IsReadAsFloat(const SafetensorsEntry& tensor);
 // Returns the tensor's elements as fp32, in row-major order. Returns InvalidArgument, with the tensor's name and type, unless
 // IsReadAsFloat holds.

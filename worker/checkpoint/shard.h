@@ -1,14 +1,14 @@
 // A shard is a safetensors file with one rank's model states. It has the tensors NAME, NAME.exp_avg and NAME.exp_avg_sq for
-// each parameter, in fp32. Their shape is (rows, columns) of this rank's part, without the padding of a vocabulary shard. All
-// weights come first, then the first moments, then the second moments. A checkpoint of step 0 may have no moments, because they
-// are zero before the first step.
+// each parameter, in fp32, without the padding of a vocabulary shard. Their shape is that of this rank's part: (rows, columns),
+// or (elements) for a vector, or (1, elements) if ZeRO divides the part inside a row. All weights come first, then the first
+// moments, then the second moments. A checkpoint of step 0 may have no moments, because they are zero before the first step.
 //
 // The metadata says where each part belongs in the whole tensor: "place.NAME" is the text of a TensorPlace (tensor_place.h). If
 // NAME is a copy of another parameter, "copy.NAME" is the name of that parameter. The metadata also has format, job,
 // generation, step, stage, tp_rank and the stage's layers.
 //
-// The state arrays are written to the file without a copy of the whole, and the digest is computed during the write. Functions;
-// thread-safe for different files.
+// The file is written tensor by tensor, so no second copy of all states is needed. The digest is computed during the write.
+// Functions; thread-safe for different files.
 #ifndef LYNX_WORKER_CHECKPOINT_SHARD_H_
 #define LYNX_WORKER_CHECKPOINT_SHARD_H_
 
@@ -30,9 +30,8 @@ inline constexpr const char* kMomentSuffixes[] = {".exp_avg", ".exp_avg_sq"};
 // Returns the header of a rank's shard. `slots`: the rank's parameters, or the parts of them that the rank updates.
 SafetensorsHeader ShardHeader(const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
                               const std::vector<ParameterSlot>& slots, bool weights_only);
-// Returns a function that gives the content of one tensor by its index: the weights and moments that the rank of `state`
-// updates. The index is the tensor's index in the ShardHeader that is made from the slots that this rank updates. The function
-// refers to `state`, which must outlive it.
+// Returns a function that gives the content of tensor number i of the ShardHeader for the slots state.updated(), which are the
+// parts that this rank updates. The function refers to `state`, which must outlive it.
 TensorContent ContentOf(ModelState& state);
 // Writes and syncs the file. Call SyncFolder for its folder afterwards, so that its name survives a crash.
 absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string& folder, const std::string& file,

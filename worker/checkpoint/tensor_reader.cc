@@ -14,8 +14,8 @@
 namespace lynx::worker {
 namespace {
 
-// Short runs (see Run) are read with one call if the gap between them has at most kGapBytes, because reading a few KiB too much
-// costs less than another call.
+// Neighbouring runs (see Run) are read with one call if the gap between them has at most kGapBytes and the whole read at most
+// kTogetherBytes. Reading a few KiB too much costs less than another call.
 constexpr int64_t kGapBytes = int64_t{16} << 10;
 constexpr int64_t kTogetherBytes = int64_t{1} << 20;
 

@@ -33,9 +33,9 @@ class TensorReader {
       : files_(files), checkpoint_(std::move(checkpoint)), shards_(checkpoint_.files.size()) {}
 
   // Fills the memory of the parts. `nearest`: the number of the shard that is searched first. `verified`: the shards whose
-  // digests are checked. DataLoss: a file is missing or short, a verified file is not the recorded one, or the shards together
-  // do not contain a whole part. FailedPrecondition: a verified shard's metadata says that the shard belongs to another
-  // checkpoint. Each error names the file. After an error the content of the memory is undefined.
+  // digests are checked. DataLoss: a file is missing or short, the digest of a verified file is not the recorded one, or the
+  // shards together do not contain a whole part. FailedPrecondition: a verified shard's metadata says that the shard belongs to
+  // another checkpoint. Each error names the file. After an error the content of the memory is undefined.
   absl::Status Read(const std::vector<WantedPart>& parts, int64_t nearest, ReadShare verified);
 
   // Describes a whole tensor of the checkpoint. WholeTensors returns all of them by name; it reads the headers of all shards.

@@ -420,8 +420,8 @@ void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResul
 
 void CommunicationThread::FailHere(const absl::Status& here, const absl::Status& told) {
   board_->Fail({here, told});
-  // If Abort came first, its failure is the one to tell the peers. The board gives a stop order only once, so it is kept here:
-  // after it is taken, nothing wakes the thread again.
+  // If Abort came first, its failure is the one to tell the peers. Take also consumes the wake-up of a stop order. Nothing
+  // wakes the thread again for this order, so it is kept here.
   TransferBoard::Orders orders;
   board_->Take(orders);
   stop_ |= orders.stop;

@@ -36,8 +36,8 @@ struct TransferTicket {
 };
 
 struct TransferTimes {
-  // The moment when the first byte had been sent and the first byte had been received. At this moment the neighbours have begun
-  // too. For transfers between devices: the moment when this rank's transfer could have begun.
+  // The moment when this rank had both sent and received its first byte. At this moment the neighbours have begun too. For
+  // transfers between devices: the moment when this rank's transfer could have begun.
   Moment started;
   Moment completed;
 };
@@ -59,7 +59,7 @@ class Communicator {
   virtual absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, ConstElements data, int64_t count) = 0;
   virtual absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, Elements data, int64_t count) = 0;
   // Call it once for each ticket. If the transfer is in device memory, it may still be running when Wait returns. Work that is
-  // called on the backend after Wait runs after the transfer.
+  // issued to the backend after Wait runs after the transfer.
   virtual absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) = 0;
 
   // Returns when every rank of the world has called Barrier.

@@ -80,13 +80,13 @@ IdWords WordsOf(const ncclUniqueId& id) {
   return words;
 }
 
-// A line is one route in one direction, if the route has other ranks. It has an NCCL communicator and the queue of its
-// transfers.
+// A line carries the transfers of one route: all of them for a ring, and one direction for a boundary between stages. A route
+// without other ranks has no line. Each line has its own NCCL communicator and device queue.
 struct Line {
   Line(const Route& r, int32_t number, LaneInfo i) : route(r), lane(number), info(std::move(i)) {}
 
-  // If two lines have the same order, they are the same line or have no rank in common. So ranks that create their lines in
-  // this order never wait for each other in a circle.
+  // Every rank creates its lines in this order. Lines of two ranks with the same order are one line, or have no rank in common.
+  // So ranks never wait for each other in a circle.
   auto order() const {
     const LinkKey& link = info.out ? *info.out : *info.in;
     const bool backward =
@@ -500,8 +500,8 @@ void NcclCommunicator::AbortLocked() {
   ncclGroupEnd();
 }
 
-// Returns true if every peer has received what this rank sent. If a communicator were destroyed earlier, the data would be
-// lost.
+// Waits until every peer has received what this rank sent, and then destroys the NCCL communicators. An earlier destruction
+// would lose data. Returns false after an error, or if it takes longer than kFarewellLimit.
 bool NcclCommunicator::SayFarewellLocked() {
   for (const auto& line : lines_) {
     if (line->comm == nullptr || !StatusOf(ncclCommFinalize(line->comm), "ending").ok()) return false;
@@ -561,7 +561,7 @@ absl::Status NcclCommunicator::LookAtLineLocked(Line& line, Nanos idle_timeout) 
   if (absl::Status failed = StatusOf(state, "a transfer ", line.info.name); !failed.ok()) {
     return Annotate(failed, RankText(options_.layout, options_.rank));
   }
-  // The newest transfer is not looked at, because the event of its end may not be recorded yet. The event was used for an
+  // The newest transfer stays in the list, because the event of its end may not be recorded yet. The event was used for an
   // earlier transfer, so a query would report that it was reached.
   while (line.issued.size() > 1 && cudaEventQuery(line.issued.front().ended) == cudaSuccess) {
     line.spare.push_back(line.issued.front());

@@ -3,7 +3,7 @@
 // Each route (group.h) except the world's has its own NCCL communicator and its own device queue, so that routes do not delay
 // each other, as over TCP. These routes are the tensor group, the data group (or each of its pieces), the tied embedding, and
 // each direction over each boundary between virtual stages. A call that starts a transfer returns when the transfer is issued.
-// The transfer runs after all work that was called on the backend before. Work that is called on the backend after Wait runs
+// The transfer runs after all work that was issued to the backend before. Work that is issued to the backend after Wait runs
 // after the transfer. Neither the start nor Wait waits for the device. Transfers of the whole world are in host memory, so they
 // go through the host's communicator. Barriers go through it too.
 //
@@ -37,7 +37,7 @@ struct NcclOptions {
   // How many thread blocks of the device a transfer uses. The ops that run at the same time cannot use these. 0: NCCL chooses.
   int32_t min_ctas = 0, max_ctas = 0;
   Nanos connect_timeout{120'000'000'000};  // the limit for connecting each route
-  Nanos idle_timeout{0};                   // the limit for each transfer, as in CommunicatorOptions
+  Nanos idle_timeout{0};                   // the longest time that a transfer may take; 0 = no limit
 };
 
 // Returns the version of NCCL that this process uses, such as "NCCL 2.28.3", or "" if the build has no NCCL. All ranks of a job

@@ -1,7 +1,7 @@
 // PeerProof: how both ends of a connection between ranks prove that they know the connection secret of their generation,
 // without sending it. First the connecting rank sends an opening, which says what it wants, with a nonce. The accepting rank
-// answers with a nonce of its own and a proof. The connecting rank checks this proof and sends its own proof. Before that,
-// neither end accepts anything else.
+// answers with a nonce of its own and a proof. The connecting rank checks this proof and sends its own proof. Until an end has
+// checked the other end's proof, it accepts nothing else.
 //
 //   connecting rank -> opening (with its nonce)   accepting rank -> Challenge   connecting rank -> Mac
 //

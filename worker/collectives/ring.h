@@ -26,7 +26,7 @@ struct StreamPart {
 struct StreamPlan {
   std::vector<StreamPart> outgoing;  // in the order of the stream; without parts of 0 bytes
   std::vector<StreamPart> incoming;
-  // Byte number k of the outgoing stream may be sent when k - free_bytes bytes of the incoming stream are in the buffer.
+  // The first n bytes of the outgoing stream may be sent when n - free_bytes bytes of the incoming stream are in the buffer.
   int64_t free_bytes = 0;
 };
 

@@ -3,8 +3,9 @@
 // before it is used.
 //
 //   connecting rank -> Hello            accepting rank -> Challenge (peer_proof.h)
-//   connecting rank -> its proof        accepting rank -> HelloReply      then, on data channels, per operation:
-//   OperationHeader payload             and on the control channel Notices, of which the last may be a last word.
+//   connecting rank -> its proof        accepting rank -> HelloReply
+//   then on a data channel:             for each operation, an OperationHeader and the payload
+//   then on the control channel:        Notices; nothing follows a last notice
 //
 // A rank answers a Hello of another version at once with a HelloReply. This reply has the form that versions before 5 can read.
 //
@@ -69,7 +70,7 @@ const char* OperationKindName(OperationKind kind);  // "all-reduce"
 // Sent before the payload of every operation. So ranks notice if their peer runs a different program.
 struct OperationHeader {
   OperationKind kind = OperationKind::kAllReduce;
-  int64_t number = 0;                  // counted from 0 for each group and direction
+  int64_t number = 0;                  // counted from 0 on each lane (lanes.h)
   int64_t count = 0;                   // the number of elements, as given to the call that started the operation
   DataType type = DataType::kFloat32;  // the type of the elements
   bool operator==(const OperationHeader&) const = default;

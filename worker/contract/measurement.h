@@ -15,7 +15,8 @@
 //                   "budget_seconds": 20.0}
 //   SHAPE          {"micro_batch": 1, "seq": 128, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 256, "tp": 2,
 //                   "dropout": true, "family": "gpt", "kv_heads": 0, "attention": "unfused",
-//                   "dtype": "float32", "sequence_parallel": false}
+//                   "dtype": "float32", "sequence_parallel": false, "head_dim": 0, "qkv_bias": false, "qk_norm": false,
+//                   "rotary_dims": 0}
 //   MeasureResult  {"device_kind": "cpu: ...", "flops_per_second": 1, "bfloat16_flops_per_second": 1,
 //                   "memory_bytes_per_second": 1, "op_overhead_ns": 1,
 //                   "host": {"latency_ns": 1, "to_host_bytes_per_second": 1, "from_host_bytes_per_second": 1,
@@ -54,7 +55,7 @@ struct MeasureRequest {
   // The cores of one rank. The process is pinned to them and uses one BLAS thread for each core. Empty: it is not pinned.
   std::vector<int32_t> cores;
   // Runs of each op after one run to warm up; the median counts. On a CPU, ops run in passes over several layers, and a pass
-  // counts as that many runs; there are at least two passes. 1..1000
+  // counts as that many runs; there are at least two passes. Must be in 1..1000.
   int32_t repetitions = 5;
   // A soft limit, > 0. After this time no further shape is begun. If one shape takes too long, it gets fewer repetitions. The
   // result lacks the shapes that were not measured.
@@ -79,7 +80,7 @@ struct LinkRequest {
   std::vector<std::vector<int32_t>> cores;  // the cores of each of the two ranks; empty = not pinned
   int32_t repetitions = 5;                  // for each size of a transfer
   double budget_seconds = 10;               // a soft limit; > 0
-  int64_t pacing_bytes_per_second = 0;      // has the meaning of the field in RankConfig
+  int64_t pacing_bytes_per_second = 0;      // as in CommunicatorOptions; 0 = no limit
   bool operator==(const LinkRequest&) const = default;
 };
 
@@ -96,7 +97,8 @@ struct GpuLinksRequest {
   std::string host = "127.0.0.1";           // a numeric address of this machine, over which the ranks connect
   std::vector<std::string> device_uuids;    // 2 or more
   std::vector<std::vector<int32_t>> cores;  // the cores for each GPU's rank; empty = not pinned
-  // Sizes of blocks of neighbouring GPUs with faster links between them. Ascending; each size divides the next.
+  // Sizes of blocks of neighbouring GPUs with faster links between them. Ascending; each size divides the next and the number
+  // of GPUs.
   std::vector<int32_t> blocks;
   int32_t repetitions = 5;     // for each size of a transfer
   double budget_seconds = 10;  // a soft limit; > 0
@@ -106,10 +108,9 @@ struct GpuLinksRequest {
 struct GpuLinksResult {
   LinkCost link;                       // fitted to transfers of all kinds and several sizes, in which all GPUs take part
   std::vector<LinkLevel> inner_links;  // the links within the blocks, measured while all blocks are busy
-  // As in HardwareProfile: how much an all-reduce slows down matrix products that run at the same time, and the share of a
-  // window that is lost although both run at the same time.
+  // Have the meaning of the fields in HardwareProfile. Measured while an all-reduce and matrix products run at the same time.
   int32_t overlap_slowdown_permille = 1000, communication_compute_permille = 0;
-  Bytes nccl_memory, route_memory;  // GPU memory that NCCL uses once, and that each route uses
+  Bytes nccl_memory, route_memory;  // on each GPU: what NCCL uses once, and what each route adds
   bool operator==(const GpuLinksResult&) const = default;
 };
 

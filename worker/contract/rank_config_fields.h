@@ -37,7 +37,8 @@ void Describe(Fields& fields, StageSlice& slice) {
 }
 
 // A message has no model, layout and pipeline rank here: the model is in its job specification, the layout is a field of the
-// message, and the pipeline rank follows from the layout. The conversion of these two fields checks them.
+// message, and the pipeline rank follows from the layout. The job specification and the layout are checked when they are
+// converted.
 template <class Fields>
 void Describe(Fields& fields, StageContext& context) {
   if constexpr (Fields::kForRanks) {

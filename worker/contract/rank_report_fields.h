@@ -4,13 +4,13 @@
 //
 // `Describe(fields, report)` calls one function of `fields` for each field. A message that violates a limit is refused. When
 // the rank's file is read, limits are not checked, because the server checks them later.
-//   Field(name, member)                     bool, or double, which may be infinite or NaN, as in a run that diverges
+//   Field(name, member)                     bool; or double, which is infinite or NaN if a run diverges
 //   Number(name, member, limits)            int32_t, int64_t, Bytes or Nanos
 //   Finite(name, member)                    double
 //   Text(name, member, most)                at most `most` bytes
 //   Path(name, member)                      an absolute path
 //   Cause(name, member)                     FaultCause; a cause that the reader does not know becomes kUnknown
-//   Numbers(name, member, limits, counts)   a list; each number is within `limits`, its length within `counts`
+//   Numbers(name, member, limits, counts)   a list; its numbers are within `limits`, its length is within `counts`
 //   Objects(name, member, counts)           a list of structs that have a description of their own
 //   Has(name)                               false if a writer of an earlier release did not write the field
 #ifndef LYNX_WORKER_CONTRACT_RANK_REPORT_FIELDS_H_
@@ -44,7 +44,7 @@ inline constexpr FieldLimits kFirstActions{0, 1 << 24};
 inline constexpr FieldLimits kPeers{0, 4096};
 inline constexpr FieldLimits kLinks{0, kMaxLinkUses};
 inline constexpr FieldLimits kTraceTimes{kTimesPerAction, kTimesPerAction* kTraceActionsPerPart};
-inline constexpr size_t kReason = 64 * 1024;  // bytes of a sentence
+inline constexpr size_t kReason = 64 * 1024;  // the largest size of a reason, in bytes
 inline constexpr size_t kName = 256;
 }  // namespace report_limits
 

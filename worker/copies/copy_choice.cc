@@ -49,7 +49,7 @@ std::map<StepKey, Found> BySteps(const std::vector<NodeCopies>& nodes, Generatio
   return steps;
 }
 
-// A line "WORD NUMBER NUMBER". The second number is the number of bytes that follow the line.
+// A line "resumed GENERATION STEP", or a line "copy 0 BYTES", which is followed by this number of bytes.
 struct Line {
   std::string_view word;
   int64_t first = 0, second = 0;

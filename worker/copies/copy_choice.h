@@ -22,17 +22,18 @@ struct PlacedCopy {
   auto operator<=>(const PlacedCopy&) const = default;
 };
 
-// All shards of one step. For each shard, the value names a node that has it.
+// All shards of one step, and for each shard a node that has it.
 struct WholeCopies {
   CheckpointIdentity identity;
   std::vector<ShardRecord> files;  // in the order of ShardFiles
   std::vector<int32_t> nodes;      // for each file, the node that has it
 };
 
-// Returns the newest step for which the nodes together have every shard, or nullopt if there is no such step. Ignores copies in
-// `damaged`, and copies of generation `own` and of newer generations. If a newer generation resumed from a step, ignores the
-// later steps of older generations, because these steps do not belong to the run any more. If `incomplete` is not null, it
-// receives a sentence for each step that is newer than the result and lacks shards.
+// Returns the newest step for which the nodes together have every shard, or nullopt if there is no such step. A step of a newer
+// generation counts as newer, even if its number is smaller. Ignores copies in `damaged`, and copies of generation `own` and of
+// newer generations. If a newer generation resumed from a step, ignores the later steps of older generations, because these
+// steps do not belong to the run any more. If `incomplete` is not null, it receives a sentence for each step that is newer than
+// the result and lacks shards.
 std::optional<WholeCopies> NewestWhole(const std::vector<NodeCopies>& nodes, Generation own,
                                        const std::set<PlacedCopy>& damaged, std::vector<std::string>* incomplete);
 

@@ -3,8 +3,7 @@
 // thread can end them.
 //
 //   PUT   Request, the shard's bytes, its SHA-256 in hexadecimal digits      -> Reply
-//   GET   Request                                                           -> Reply, then Request::bytes of the shard from
-//   `offset`
+//   GET   Request      -> Reply, then Request::bytes bytes of the shard, from byte Request::offset on
 //
 // Before the first request, both ends prove that they know the connection secret of their generation
 // (worker/collectives/peer_proof.h).

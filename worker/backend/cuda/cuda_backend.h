@@ -1,8 +1,9 @@
 // CudaBackend is the Backend on one NVIDIA GPU. Its ops are those of cuda_ops.h.
 //
 // Ops are issued on one stream and run in that order. A call returns before its op is done. Pointers must point to memory that
-// the device can read: memory that Allocate returned, or pinned memory. One GPU with one version of cuBLASLt repeats its bits.
-// GPUs of different kinds agree up to rounding. In addition to the allocated memory, the backend holds Stream::kScratch.
+// the device can read: memory that Allocate returned, or pinned memory. On one GPU with one version of cuBLASLt, the same ops
+// give the same bits. GPUs of different kinds agree up to rounding. In addition to the allocated memory, the backend holds
+// Stream::kScratch.
 //
 // Only one thread at a time may use an object, and the device must be set on this thread. The object owns the memory that it
 // allocated.

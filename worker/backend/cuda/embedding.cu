@@ -24,7 +24,7 @@ __device__ bool Any(bool mine) { return ReduceBlock<Max>(mine ? 1 : 0) != 0; }
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     Scatter(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h, int64_t v, float* dtok) {
-  __shared__ unsigned equal[kBlock / kWarp];  // one bit for each token of a piece
+  __shared__ unsigned equal[kBlock / kWarp];  // one bit for each token of a piece; 1: it equals `token`
   const int64_t first = blockIdx.x;
   const int32_t token = tokens[first];
   const int64_t row = int64_t{token} - first_row;

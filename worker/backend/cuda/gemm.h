@@ -36,8 +36,8 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  // If the product overwrites c, it may have a bias (n), which has the type of c and is added to each row; null: no bias. The
-  // stream receives errors.
+  // `bias` (n) has the type of c and is added to each row; null: no bias. It must be null if the product is added to c. Errors
+  // are noted in the stream.
   template <class T, class Result>
   void Multiply(const ProductShape& shape, const T* a, const T* b, ProductInto into, const Result* bias, Result* c);
 

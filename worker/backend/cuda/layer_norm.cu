@@ -1,5 +1,5 @@
-// Layer normalisation (Ba et al. 2016), with one block for each row. The kernel for the gradients of the weights has one block
-// for some columns.
+// Layer normalisation (Ba et al. 2016), with one block for each row. In the kernel for the gradients of the weights, each block
+// sums a few columns.
 //   x^ = (x - mean) rstd,   y = x^ gamma + beta
 //   dx = rstd (g - mean(g) - x^ mean(g x^)),   g = dy gamma
 #include <algorithm>

@@ -25,8 +25,8 @@ Nanos Marks::Begin(cudaStream_t stream) {
     ops_.Note(cudaEventRecord(first, stream), "recording an event");
     ops_.Note(cudaEventSynchronize(first), "an op that was issued before");
   }
-  begin_ = clock_.Monotonic();  // the clock is read after the event, so no mark gets a time before something that the host had
-                                // already seen
+  // Read after the event is reached, so the computed time of a mark is never before the device reached the mark.
+  begin_ = clock_.Monotonic();
   return begin_;
 }
 

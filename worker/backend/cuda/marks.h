@@ -33,7 +33,8 @@ class Marks {
   // If `moment` is a mark, work that is issued on the stream from now on runs after it. If `moment` is a time, the call has no
   // effect.
   void Follow(Moment moment, cudaStream_t stream);
-  // Returns the time of a mark since Begin. The mark must have been reached. Returns the epoch after a failure.
+  // Returns the time of a mark that was recorded after the last Begin. The mark must have been reached. If `moment` is a time,
+  // returns that time. Returns 0 after a failure.
   Nanos TimeOf(Moment moment);
 
  private:

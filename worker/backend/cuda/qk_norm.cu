@@ -1,5 +1,5 @@
 // Root mean square normalisation of each head of queries and keys (Henry et al. 2020), with one warp for each head of a token.
-// The kernel for the gradients of the two weights has one block for some of a head's elements.
+// In the kernel for the gradients of the two weights, each block sums a few of a head's elements.
 //   x^ = x rstd,   y = x^ gamma
 //   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Root mean square normalisation (Zhang and Sennrich 2019), with one block for each row. The kernel for the gradient of the
-// weight has one block for some columns.
+// Root mean square normalisation (Zhang and Sennrich 2019), with one block for each row. In the kernel for the gradient of the
+// weight, each block sums a few columns.
 //   x^ = x rstd,   y = x^ gamma
 //   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Rotary position embedding (Su et al. 2021). The elements i and i + pairs of a head are a pair. At position p it is rotated by
-// the angle p * slopes[i]. A thread computes one pair's angle at one position, in double. Then it rotates this pair in every
-// head and every sample.
+// Rotary position embedding (Su et al. 2021). The elements i and i + `pairs` of a head are pair i. At position p this pair is
+// rotated by the angle p * slopes[i] and multiplied by `scale`. A thread computes one pair's angle at one position, in double.
+// Then it rotates this pair in every head and every sample.
 #include "common/check.h"
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/elementwise.cuh"

@@ -8,7 +8,7 @@
 namespace lynx::worker::cuda {
 namespace {
 
-constexpr int64_t kMaxParts = 65'536;  // one more is possible for each tensor
+constexpr int64_t kMaxParts = 65'536;  // rounding may add one for each tensor
 
 struct Summed {
   const float* x;
