@@ -2,11 +2,13 @@
 // a file, again for each answer. $LYNX_FAKE_NVML names the file. Its lines are KEY VALUE, and all of them are optional:
 //
 //   init CODE              what nvmlInit_v2 returns
-//   gpus COUNT             0 without it
-//   gpu.I.KEY VALUE        handle CODE (of its lookup), memory BYTES, used BYTES, name TEXT, uuid TEXT, clock MHZ,
-//                          neighbours I,I,... (GPUs that PCIe switches join it to),
-//                          max_clock MHZ, bus TEXT, ecc COUNT, throttle BITS, lost 1, links BUS,BUS,... ("switch": one)
-//   xid I NUMBER           an event for GPU I; each such line is told once, in their order
+//   gpus COUNT             the number of GPUs; the default is 0
+//   gpu.I.KEY VALUE        for GPU I: handle CODE (what the lookup of its handle returns), memory BYTES, used BYTES, name TEXT,
+//                          uuid TEXT, clock MHZ, max_clock MHZ, utilization PERCENT, power MILLIWATTS, pcie GENERATION,
+//                          width LANES, bus TEXT, ecc COUNT, throttle BITS, lost 1,
+//                          neighbours I,I,... (the GPUs to which PCIe switches connect it),
+//                          links BUS,BUS,... (for each NVLink, the bus of the GPU at its other end, or "switch")
+//   xid I NUMBER           an event for GPU I; each line gives one event, in the order of the lines
 //
 // If it is compiled with LYNX_OLD_NVML, it lacks a function, like the library of an old driver.
 #include <chrono>

@@ -15,7 +15,7 @@ std::vector<NodeDevice> Gpus(int32_t count) {
   return devices;
 }
 
-// Connects the devices of each block of `block` devices with each other, in the given list of neighbours.
+// Divides the devices into blocks of `block` devices. Adds to the `list` of each device the other devices of its block.
 void Join(std::vector<NodeDevice>& devices, int32_t block, std::vector<int32_t> NodeDevice::*list) {
   for (NodeDevice& device : devices) {
     for (const NodeDevice& other : devices) {

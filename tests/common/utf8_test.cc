@@ -15,7 +15,7 @@ TEST(Utf8, TakesWholeCharacters) {
 }
 
 TEST(Utf8, StopsAtWhatIsNotWellFormed) {
-  // In order: a continuation byte alone, a character without its end, an overlong character, a surrogate, a character beyond
+  // In order: a continuation byte alone, a character without its end, two overlong characters, a surrogate, a character beyond
   // the last code point, and a byte that never begins a character.
   for (const std::string bad : {"\x80", "\xe2\x82", "\xc0\xaf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"}) {
     EXPECT_EQ(ValidUtf8Prefix("ab" + bad), 2u) << bad;

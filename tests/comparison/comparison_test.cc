@@ -51,10 +51,9 @@ TEST(Comparison, LynxIsFarFasterThanMegatronsFullRecomputationAtItsBest) {
   EXPECT_GE(BestSpeedup(curve, Baseline::kMegatronFull), 1.6);
 }
 
-// Lynx was once slower in each of these cases. At the first limit a rounded peak makes the planner plan the chosen
-// partition once more. At the second everything fits, to the byte, and another balanced partition is faster than the
-// first one found. At the third, the peaks of plans with windows led to another plan without windows than the one that
-// is found alone.
+// Lynx was once slower in each of these cases. In the first case, the planner plans the chosen partition once more, because a
+// peak was rounded. In the second case, everything fits exactly, and another balanced partition is faster than the first one
+// found. In the third case, the peaks of plans with windows once changed which plan without windows the planner found.
 TEST(Comparison, LynxIsNoSlowerWhereItWas) {
   const std::pair<Setting, double> settings[] = {{{"a100-80gb-nvlink", "gpt-20.2b", 4096, 4, 8, 1}, 0.7},
                                                  {{"a100-80gb-nvlink", "gpt-20.2b", 1024, 4, 8, 4}, 1.0},

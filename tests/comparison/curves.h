@@ -43,9 +43,9 @@ struct Point {
   double share = 0;                                            // the limit relative to the activations if everything is stored
   std::array<std::optional<Nanos>, kBaselineCount> baselines;  // step times; nullopt: the policy does not fit
   std::optional<Nanos> alone;                                  // step time with HEU, one pass at a time
-  std::optional<Nanos> halves;                                 // the same with microbatches of half the size, twice as many
-  // Step time with HEU, with passes side by side where that pays, and with microbatches of the same or of half the size: two
-  // halves that run side by side hold what one whole holds.
+  std::optional<Nanos> halves;                                 // the same with twice as many microbatches of half the size
+  // The shortest step time with HEU, if passes may run side by side and microbatches may have half the size. Two half
+  // microbatches that run side by side need as much memory as one whole microbatch.
   std::optional<Nanos> lynx;
 
   std::optional<Nanos> Step(Baseline baseline) const { return baselines[static_cast<size_t>(baseline)]; }

@@ -76,7 +76,8 @@ std::optional<Nanos> BestOfMegatron(const Point& point) {
   return best;
 }
 
-// Returns the values, ascending, of all points at which both policies fit and something has to be recomputed.
+// `value` compares two policies at a point; 0: one of them does not fit. Returns the other values, ascending, of all points at
+// which something has to be recomputed.
 std::vector<double> All(const std::vector<Curve>& curves, const std::string& cluster,
                         absl::FunctionRef<double(const Point&)> value) {
   std::vector<double> values;

@@ -1,7 +1,8 @@
-// Mutates valid inputs and passes them to the fuzz targets. By default there are some thousand inputs, in an order that is the
+// Mutates valid inputs and passes them to the fuzz targets. By default each target gets kDefaultInputs inputs, which are the
 // same in every run. For a longer search:
 //   LYNX_FUZZ_SECONDS=600 LYNX_FUZZ_SEED=7 build/bin/fuzz_mutation_test
-// The seed is printed. Each input is first written to fuzz-TARGET.input. So if an input ends the process, the input is kept.
+// The seed is printed. A longer search first writes each input to fuzz-TARGET.input. So if an input ends the process, the input
+// is kept.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Functions that a fuzzer calls with arbitrary bytes. They call the readers of everything that people and other programs write,
-// and then the planner. An input must be refused as InvalidArgument with a message, or give a value that passes its checks.
-// Otherwise the function ends the process. One thread.
+// and then the planner. An input must be refused with a message and an error code that its target expects, or
+// give a value that passes its checks. Otherwise the function ends the process. One thread.
 #ifndef LYNX_TESTS_FUZZ_TARGETS_H_
 #define LYNX_TESTS_FUZZ_TARGETS_H_
 
@@ -16,8 +16,9 @@ struct FuzzTarget {
   std::vector<std::string> corpus;  // valid inputs with which the fuzzer begins
 };
 
-// Returns the targets for job files, cluster files, config.json files of models, and profiles as JSON. Job files and cluster
-// files are also planned if they are small. Then follow the targets for inputs from other machines and disks (MachineTargets).
+// Returns the targets for job files, cluster files, config.json files of models, and profiles as JSON. Small job files are also
+// planned. Cluster files are also planned, with a small job. Then follow the targets for inputs from other machines and disks
+// (MachineTargets).
 const std::vector<FuzzTarget>& FuzzTargets();
 inline constexpr size_t kFuzzTargetCount = 16;
 

@@ -162,7 +162,7 @@ TEST_F(LeaseTest, ARestartedDaemonGoesOnWithWhatItsRanksWereTold) {
   Lease next(At(30), lease_.Deadline(At(29)), lease_.terms());
   EXPECT_TRUE(next.AsksWitnesses(At(30)));
   EXPECT_EQ(next.Deadline(At(31)), At(55));
-  // The server has just begun. So it means nothing yet that it has answered a witness but not this node.
+  // The daemon started at 30 s. If the server has answered a witness but not yet this daemon, this means nothing at first.
   next.Answered("a:1", Witnessed{At(30.5), At(-100)}, At(31));
   EXPECT_EQ(next.Deadline(At(31)), At(55));
   next.Answered("a:1", Witnessed{At(36), At(-100)}, At(36.5));

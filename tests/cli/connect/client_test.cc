@@ -133,9 +133,9 @@ TEST(ClientTest, AProxyForTheWebIsNotUsed) {
   EXPECT_TRUE(listed.ok()) << listed.status();
 }
 
-// The test counts calls and not time. gRPC connects again after at most 1.2 s, which is 24 pauses. If gRPC were not asked, it
-// would look only every 5 s, which is 100 pauses. The server is another process, because in this process its threads would also
-// wait for the client's connection.
+// The test counts calls and not time. In a pause the client asks gRPC to connect. gRPC then connects again after at most 1.2 s,
+// which is 24 pauses. If the client did not ask, gRPC would look for the server only every 5 s, which is 100 pauses. The server
+// is another process, because in this process its threads would also wait for the client's connection.
 TEST(ClientTest, AServerThatHasComeInAPauseIsCalledSoonAfter) {
   const int port = FakeJobs().port();
   const std::string address = "127.0.0.1:" + std::to_string(port);

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A service with nodes and a job "j1". The trace of this job's step is inconsistent.
+// A service with one job, "j1". The trace of this job's step is inconsistent.
 class FakeJobs : public v1::Jobs::Service {
  public:
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobResponse* response) override {

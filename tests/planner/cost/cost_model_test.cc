@@ -166,7 +166,8 @@ TEST(CostModel, ReplicasInsideKeepsThemOnOneNode) {
   EXPECT_EQ(replicas.BoundaryTime(0, Bytes(1000)), Nanos(2000));
 }
 
-// A ring of 8 ranks moves 2 x 7/8 of the gradients. With several members in a node, it uses an adapter of each.
+// In a ring of 8 ranks, each rank sends 2 x 7/8 of the gradients. If a node has several ranks of the group, the group uses one
+// of the node's adapters for each of them.
 TEST(CostModel, RingsBetweenNodesUseTheAdaptersOfAllTheirMembers) {
   const ModelSpec model = TinyModel(4);
   HardwareProfile profile = RoundProfile(model);
@@ -190,7 +191,8 @@ TEST(CostModel, RingsBetweenNodesUseTheAdaptersOfAllTheirMembers) {
   EXPECT_EQ(reduce({.dp = 8}, 4, 4), Nanos(14 * 334)) << "all rings pass each member over the link inside the node";
   profile.intra_node.bytes_per_second = 500'000'000;
   EXPECT_EQ(reduce({.dp = 8}, 4, 4), Nanos(14 * 1000)) << "never slower than over one adapter";
-  // A tensor-parallel group over two nodes, and the boundary between stages, which every rank crosses on its own.
+  // A tensor-parallel group on two nodes also uses both adapters. At the boundary between stages each rank sends alone, so a
+  // second adapter does not help.
   profile.intra_node.bytes_per_second = 10'000'000'000;
   profile.adapters = 1;
   const auto window = [&] {

@@ -11,8 +11,8 @@
 
 namespace lynx {
 
-// Returns the programs as text, with one line per forward or backward segment. The line also has the actions that follow the
-// segment.
+// Returns the programs as text. A forward or backward segment, or the exchange of norms, begins a new line. The line also has
+// the actions that follow.
 inline std::string ReadableText(const Pipeline& pipeline) {
   std::string text;
   for (size_t s = 0; s < pipeline.programs.size(); ++s) {

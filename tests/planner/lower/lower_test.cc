@@ -36,8 +36,8 @@ TEST(LowerGoldenTest, Selective) {
   ExpectGoldenPrograms("programs/program_selective.txt", NamedPipeline(RecomputeMode::kSelective, 2, kTp2Pp2, 3));
 }
 TEST(LowerGoldenTest, Windows) {
-  // The policy uses every window. ln1 and qkv are recomputed in the forward windows, probs in the stall, ln2 and fc1 in the
-  // windows of the layer above, and context in a window of the layer itself.
+  // The policy uses windows of every kind. ln1 and qkv are recomputed in the forward windows, probs in the stall, ln2 and fc1
+  // in the windows of the layer above, and context in a window of the layer itself.
   const LayerPolicy layer = {kForward1, kForward2, kStall, kOwn1, kStore, kAbove1, kAbove2, kCritical};
   const StagePolicy stage{.layers = {layer, layer}};
   ExpectGoldenPrograms("programs/program_windows.txt", Lowered(ContextsOf(SmallModel(4), kTp2Pp2, 3), {{stage}, {stage}}));

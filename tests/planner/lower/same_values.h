@@ -11,7 +11,7 @@
 
 namespace lynx {
 
-// One rank, one slice, everything stored.
+// Returns the values of a plain program: one pipeline rank runs the whole model in one slice, and stores everything.
 inline StepValues WholeStep(const Pipeline& p) {
   const StageContext& context = p.contexts.front();
   const ParallelLayout layout{.tp = context.layout.tp, .sequence_parallel = context.layout.sequence_parallel};
@@ -21,7 +21,7 @@ inline StepValues WholeStep(const Pipeline& p) {
   return ProgramValues(LowerStage(whole[0], policy), whole[0], nullptr).Run();
 }
 
-// Every input and weight gradient reads the same values as in a plain program, and each is computed once.
+// Checks that each op for an input or weight gradient reads the same values as in the plain program, and runs on only one rank.
 inline void ExpectSameValues(const Pipeline& p) {
   const StepValues whole = WholeStep(p);
   std::map<std::tuple<Pass, Op, int32_t, int32_t>, Value> reads;

@@ -1,4 +1,5 @@
-// Properties of woven programs, over seeded random layouts, models and policies.
+// Checks properties of woven programs, in which a rank runs several passes side by side. The layouts, models and policies are
+// random, from fixed seeds.
 #include "planner/lower/weave.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +42,7 @@ void OffloadSome(std::mt19937_64& rng, StagePolicy& policy) {
   }
 }
 
-// A random pipeline whose layout can be woven in a random way; its programs are not woven.
+// Returns a random pipeline with a random weave mode that its layout supports. The programs are not yet woven.
 Pipeline RandomWeavable(std::mt19937_64& rng, bool offloads) {
   while (true) {
     Pipeline pipeline = RandomPipeline(rng);
@@ -118,12 +119,12 @@ TEST_F(Weaving, RunsWithoutDeadlock) {
 }
 
 TEST_F(Weaving, ComputesTheSameValues) {
-  // ProgramValues knows no copies.
+  // ProgramValues does not support copies to the host.
   ForEachSeed([](const Pipeline&, const Pipeline& woven, const CostModel&) { ExpectSameValues(woven); }, /*offloads=*/false);
 }
 
-// The actions that add to one gradient, in order. The parameters of a layer's segment, or the tied embedding, have one
-// gradient.
+// Maps each gradient to the actions that add to it, in order. The parameters of each segment of a layer have one gradient. The
+// tied embedding has one gradient too.
 using Sums = std::map<std::tuple<ActionKind, int32_t, int32_t, Segment>, Program>;
 Sums SumsOf(const Program& program, const StageContext& context) {
   Sums sums;
@@ -138,7 +139,8 @@ Sums SumsOf(const Program& program, const StageContext& context) {
   return sums;
 }
 
-// Sums of floating-point numbers keep their bits only if they keep their order, also compared with a program that is not woven.
+// A sum of floating-point numbers has the same bits only if the order of its terms is the same. Weaving must
+// not change this order. The order must also be that of the program without weaving, if such a program exists.
 TEST_F(Weaving, AddsUpGradientsInTheSameOrder) {
   ForEachSeed([](const Pipeline& base, const Pipeline& woven, const CostModel&) {
     ParallelLayout plain = base.contexts.front().layout;
@@ -164,7 +166,7 @@ TEST_F(Weaving, TheSameRequestGivesTheSameOrder) {
   });
 }
 
-// Each way in which a woven order could be wrong has a rule of the validator.
+// The validator has a rule for each way in which a woven order can be wrong.
 class WovenMutation : public ::testing::Test {
  protected:
   WovenMutation() {
@@ -179,7 +181,7 @@ class WovenMutation : public ::testing::Test {
     EXPECT_NE(found, woven_.end()) << text;
     return static_cast<size_t>(found - woven_.begin());
   }
-  // The validator's answer if `moved` stood just before `target`.
+  // Moves the action `moved` to just before `target`. Returns the message of the validator.
   std::string AfterMoving(const std::string& moved, const std::string& target) const {
     Program program = woven_;
     const Action action = *ParseAction(moved);
@@ -231,7 +233,7 @@ TEST_F(WovenMutation, ABackwardBesideItsOwnForward) {
   EXPECT_THAT(AfterMoving("0B0:h.head", "0F0:h.head"), HasSubstr("backward pass begins before its forward pass has ended"));
 }
 
-// One rank pair with a link as slow as its ops: the case for which weaving is made.
+// Two tensor-parallel ranks with a slow link. Weaving is made for this case.
 class WovenPair : public ::testing::Test {
  protected:
   static Pipeline Base(WeaveMode weave, RecomputeMode mode = RecomputeMode::kFullKeepCollectives, bool sequence = false) {
@@ -244,7 +246,7 @@ class WovenPair : public ::testing::Test {
 };
 
 TEST_F(WovenPair, HidesWhatAPassAloneCannot) {
-  // The link for which the forward's collectives take as long as its ops.
+  // `link` is the rate at which the collectives of the forward pass take as long as its ops.
   const Pipeline plain = Base(WeaveMode::kOff);
   const CostModel probe = CostsOf(plain, 1'000'000'000);
   const Nanos ops = probe.ComputeOfLayer(LayerType::kTransformer, Pass::kForward);
@@ -288,7 +290,7 @@ TEST_F(WovenPair, MemoryDoesNotGrowWithTheNumberOfMicrobatches) {
   }
 }
 
-// A rank in the middle of a pipeline begins the second forward of a pair before it has sent the first.
+// A rank in the middle of a pipeline begins the second pass of a pair before it sends the result of the first pass.
 TEST_F(WovenPair, OverlapsThePassesOfAGroupInTheMiddleOfAPipelineToo) {
   const ModelSpec model{.layers = 6, .hidden = 256, .heads = 4, .ffn = 1024, .seq = 128, .vocab = 256};
   const Pipeline base = NamedPipeline(RecomputeMode::kNone, model, {.tp = 2, .pp = 3, .weave = WeaveMode::kPairs}, 8);

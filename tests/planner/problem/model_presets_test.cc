@@ -36,7 +36,7 @@ TEST(ModelPresets, AreValidNormalizedAndNamedOnce) {
   EXPECT_EQ(ModelPresets().size(), 14u);
 }
 
-// The name of a preset contains its size. The parameter count of the layer graph must agree with the size in all its digits.
+// The name of a preset contains its size. The parameter count of the layer graph must agree with this size.
 TEST(ModelPresets, HaveAsManyParametersAsTheirNamesSay) {
   for (const ModelPreset& preset : ModelPresets()) {
     SCOPED_TRACE(preset.name);
