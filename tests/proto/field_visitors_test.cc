@@ -25,8 +25,8 @@ namespace {
 namespace pb = google::protobuf;
 using Names = std::set<std::string>;
 
-// A visitor that collects the full names of all fields that a Describe function visits, such as "train.optimizer.lr". Of a list
-// it visits one element.
+// A visitor that collects the full names of all fields that a Describe function visits, such as "train.optimizer.lr". It
+// visits one element of each list.
 class Collector {
  public:
   static constexpr bool kForRanks = false;

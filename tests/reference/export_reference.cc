@@ -1,10 +1,10 @@
 // export_reference MODEL DIR [STEPS TP PP]: writes what another program needs to repeat the reference job of a model, such as
-// gpt, llama-tied or qwen3 (tests/worker/engine/tiny_cluster.h). It writes the model's weights after STEPS steps (0) on TP x PP
-// ranks (one) as a checkpoint, the tokens of every step, and all settings.
+// gpt, llama-tied or qwen3 (tests/worker/engine/tiny_cluster.h). It writes the model's weights after STEPS steps (default: 0)
+// on TP x PP ranks (default: one) as a checkpoint, the tokens of every step, and all settings.
 //
 //   DIR/step-00000000/   the checkpoint; a shard for each rank
 //   DIR/tokens.i32       int32, (steps, global_batch, 2, seq): inputs and targets
-//   DIR/settings.txt     NAME VALUE a line
+//   DIR/settings.txt     lines "NAME VALUE"
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

@@ -46,7 +46,8 @@ TEST_P(Reference, LossesAgreeWithPyTorch) {
   }
 }
 
-// Returns each family on one rank and with all kinds of parallelism. Leaves out tied models that other settings cover.
+// Returns each model without tied embeddings: on one rank, and with pipeline and data parallelism on several ranks. The latter
+// setting also has tensor parallelism if the model's heads allow it.
 std::vector<worker::TinySetting> Settings() {
   std::vector<worker::TinySetting> settings;
   for (const worker::TinySetting& setting :

@@ -25,7 +25,7 @@ TEST(SecretTest, IsNewEachTime) {
 TEST(SecretTest, AFileOfOneIsForItsOwnerAlone) {
   Folder folder;
   const std::string path = folder.path + "/secret";
-  // If the file exists and everybody can read it, it must not keep these permissions.
+  // The file is written as secret.new first. If this file exists already, the secret must not get its permissions.
   ASSERT_TRUE(WriteFileDurably(path + ".new", "old").ok());
   ASSERT_TRUE(WriteSecretFile(path, " secret\n").ok());
   struct stat file {};

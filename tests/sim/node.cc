@@ -40,7 +40,7 @@ worker::ActualRank ActualOf(const SimNode& node, const RankKey& key, const SimRa
 
 }  // namespace
 
-// Manages the daemon's lease, as in worker/daemon/lease_keeper.cc. The name of its node identifies a witness.
+// Manages the daemon's lease, as in worker/daemon/lease_keeper.cc. A witness is identified by the name of its node.
 void World::KeepLease(SimNode& node) {
   const Nanos now = common_.timeline.now();
   if (node.lease->AsksWitnesses(now) && now - node.asked_at >= Lease::kAskEvery) {

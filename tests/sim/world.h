@@ -77,7 +77,8 @@ struct Common {
   }
 };
 
-// A rank's process, and the daemon's record of it. The record outlives the daemon and a crash of the machine.
+// A rank's process, and the daemon's record of it. Once the process has started, the record outlives the daemon
+// and a crash of the machine.
 struct SimRank {
   RankPhase phase = RankPhase::kListening;
   bool alive = false;  // whether the process is alive
@@ -103,7 +104,7 @@ struct SimNode {
   int64_t boots = 0;
   bool cut_to_server = false, cut_from_server = false;
   bool isolated = false;  // cut off from all other nodes
-  bool apart = false;     // true if it is in a part of the network that reaches neither the server nor the other nodes
+  bool apart = false;     // in a separate part of the network, which reaches neither the server nor the nodes outside it
   bool Reaches(const SimNode& other) const { return this == &other || (!isolated && !other.isolated && apart == other.apart); }
   std::optional<WorkerDesired> wish;  // the newest desired state that was received since the daemon began
   std::map<RankKey, SimRank> ranks;
@@ -111,7 +112,7 @@ struct SimNode {
   bool news = false;
   Bytes memory;                // the real memory of each device; the node's agent reports more
   std::optional<Lease> lease;  // the lease of the running daemon
-  // The contents of the files that a lease has.
+  // The contents of the lease's files, which outlive the daemon.
   Nanos deadline = Lease::kForever;
   LeaseTerms terms;
   Nanos asked_at, reported_at;

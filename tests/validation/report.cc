@@ -15,7 +15,8 @@
 namespace lynx::validation {
 namespace {
 
-// Returns the value with at least four digits, but at most two digits after the point.
+// Returns the value with no digits after the point from 1000 on, with one from 100 on, with two from 1 on, and with three
+// below.
 std::string Figure(double value) {
   const double size = std::fabs(value);
   return size >= 1000  ? absl::StrFormat("%.0f", value)

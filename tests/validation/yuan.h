@@ -4,8 +4,9 @@
 //
 // This formula for the memory fits every measured point: states + 1.2 GB + C (n (1 - alpha) + 4 alpha). C is what one chunk
 // keeps of a microbatch, n is the number of chunks in flight on the first rank, and alpha is the share of C that is on the
-// host. For each chunk in flight, the rest of C stays on the device. In addition, the device holds four complete chunks, which
-// are being copied to the host or back. The share is the smallest with which 68.165 GB are enough.
+// host. For each chunk in flight, the rest of C stays on the device. In addition, the device holds the offloaded share of four
+// chunks, because these chunks are being copied to the host or back. The share is the smallest with which everything except the
+// 1.2 GB fits into 68.165 GB.
 #ifndef LYNX_TESTS_VALIDATION_YUAN_H_
 #define LYNX_TESTS_VALIDATION_YUAN_H_
 

@@ -186,8 +186,7 @@ TEST(ValidateTest, AProgramThatStopsEarlySaysWhatIsMissing) {
 }
 
 TEST(ValidateTest, WeightPassesMayComeLate) {
-  // A schedule may run a weight pass later than its backward pass. Here all weight passes of a microbatch run just before the
-  // gradients are reduced.
+  // A schedule may run a weight pass later than its backward pass. Here all weight passes run just before NORM+.
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 2, {}, 1);
   Program program, late;
   for (const Action& action : p.programs[0]) {
@@ -198,8 +197,8 @@ TEST(ValidateTest, WeightPassesMayComeLate) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// If any one action is deleted or repeated, the program breaks a rule. The only exception is the deletion of a recomputation on
-// which no incomplete x1 depends. The program then keeps the tensors of the forward pass.
+// If any one action is deleted or repeated, the program breaks a rule. The only exception is the deletion of a recomputation
+// without proj and add1. The program then keeps the tensors of the forward pass.
 TEST(ValidateTest, NoActionCanBeDroppedOrRepeated) {
   for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective}) {
     for (const int32_t tp : {1, 2}) {

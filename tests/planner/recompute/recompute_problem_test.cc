@@ -59,7 +59,7 @@ TEST(RecomputeProblem, NeighboursShareABackwardWindow) {
 
 TEST(RecomputeProblem, TransientMemoryIsThatOfTheWorstPhaseOfTwoNeighbours) {
   const RecomputeProblem problem = TwoItems();
-  // c0 makes i1, which lives in both phases. i0 must live too, because it is the input of i1.
+  // The critical path before segment 0 (c0) makes i1, which lives in both phases. In phase 0, i0 lives too: i1 is made from it.
   EXPECT_EQ(ValueOf(problem, {{{}, {kCritical, kCritical}}}).transient, Bytes(110));
   // b1 comes after segment 0 of the upper layer. At that time the upper layer holds what it needs in its phase 1.
   EXPECT_EQ(ValueOf(problem, {{{kAbove1}, {kStore, kCritical}}}).transient, Bytes(110));

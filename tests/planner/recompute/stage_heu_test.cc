@@ -21,8 +21,8 @@ using Triple = std::tuple<int64_t, int64_t, int64_t>;
 
 Triple TripleOf(const ParetoPoint& p) { return {p.held.value, p.transient.value, p.exposed.value}; }
 
-// Returns the held memory, the transient memory and the exposed time of a layer with `use`, in the middle of a stage of equal
-// layers.
+// Returns the held memory, the transient memory and the exposed time of a layer with `use`, if its neighbours have the same
+// `use`.
 Triple AlikeValue(const RecomputeProblem& problem, const LayerUse& use, LayerPlace place) {
   int64_t transient = 0;
   int64_t exposed = use.exposed.value - (place == LayerPlace::kTop ? std::min(use.early, problem.early).value : 0);

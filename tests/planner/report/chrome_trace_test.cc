@@ -52,7 +52,8 @@ TEST(ChromeTrace, KeepsTheFormatsRules) {
   for (const auto& [process, thread] : named_threads) EXPECT_TRUE(threads.insert(thread).second) << thread;
 }
 
-// Each compute lane has the actions of one strand: of every second microbatch, or of forwards and of everything else.
+// Each compute lane has the actions of one strand. With kPairs, a strand has every second microbatch. With kNeighbours, strand
+// 1 has the forward passes, and strand 2 has everything else.
 TEST(ChromeTrace, PassesSideBySideHaveALaneEach) {
   for (const WeaveMode weave : {WeaveMode::kPairs, WeaveMode::kNeighbours}) {
     const json trace = TraceOf(*WovenStep(weave));
@@ -66,7 +67,7 @@ TEST(ChromeTrace, PassesSideBySideHaveALaneEach) {
       const std::string& lane = lanes[event["tid"].get<int>()];
       if (!lane.starts_with("compute")) continue;
       const bool pairs = weave == WeaveMode::kPairs;
-      if (!pairs && (event["cat"] == "wait" || event["cat"] == "stall")) continue;  // of any pass
+      if (!pairs && (event["cat"] == "wait" || event["cat"] == "stall")) continue;  // either lane may have these
       ++slices[lane];
       const bool second = pairs ? event["args"]["microbatch"].get<int>() % 2 == 1 : event["cat"] != "forward";
       EXPECT_EQ(lane, second ? "compute, strand 2" : "compute, strand 1") << event;

@@ -1,4 +1,4 @@
-// Exports a dozen plans and checks that every flag, key and field is in the table of its framework's version. The tables
+// Exports many plans and checks that every flag, key and field is in the table of its framework's version. The tables
 // contain only names. The names are facts from the sources that the comments cite. LYNX_EXPORTS=FOLDER writes the exported
 // files to FOLDER. docs/export.md says how these files were passed to the frameworks' own parsers.
 #include <gmock/gmock.h>
@@ -194,11 +194,11 @@ TEST(ExportNames, MegatronHasAllFlags) {
 }
 
 // deepspeedai/DeepSpeed, deepspeed/runtime/config.py, with zero/config.py, precision_config.py, constants.py,
-// tensor_parallel/config.py, activation_checkpointing/config.py, lr_schedules.py and ops/adam/fused_adam.py beside it: the
-// same in
+// tensor_parallel/config.py, activation_checkpointing/config.py, lr_schedules.py and ops/adam/fused_adam.py beside it. The
+// names are the same in
 //   0.16  @bdba8231bc8fc17980a5941437e6363dac69418d (v0.16.9)   0.17  @e4f6da968574a96282a32557b37dabb2476d240e (v0.17.6)
 //   0.18  @8c93851eca99e95d90e5fe767c2ac53bb2de04eb (v0.18.9)   0.19  @cf44300453eb0af79ed84ed8f1cb49d57478bd76 (v0.19.5)
-// "comment" is not among them: DeepSpeed ignores keys that it does not look for.
+// "comment" is not in these files: DeepSpeed ignores keys that it does not look for.
 const std::set<std::string> kDeepSpeedKeys = {"comment",
                                               "train_batch_size",
                                               "train_micro_batch_size_per_gpu",
@@ -302,7 +302,7 @@ const std::map<std::string, std::set<std::string>> kTorchtitanPython = {
       "disable_cuda_graphs", "mixed_precision_param"}},
     {"OptimizersContainer.Config", {"param_groups", "implementation"}},
     {"ParamGroupConfig", {"pattern", "optimizer_name", "optimizer_kwargs"}},
-    {"dict", {"lr", "betas", "eps", "weight_decay"}},  // of torch.optim.AdamW
+    {"dict", {"lr", "betas", "eps", "weight_decay"}},  // arguments of torch.optim.AdamW
     {"LRSchedulersContainer.Config", {"warmup_steps", "total_steps", "decay_ratio", "decay_type", "min_lr_factor"}},
     {"ParallelismConfig",
      {"data_parallel_replicate_degree", "data_parallel_shard_degree", "fsdp_reshard_after_forward", "tensor_parallel_degree",

@@ -511,7 +511,8 @@ TEST(SummaryOf, TellsWhatFrameworksHaveWordsFor) {
   EXPECT_EQ(kind(uneven), LayerRecompute::kMixed) << "three of one stage and five of another is no one number";
 }
 
-// HEU's plan cannot be exported. Instead, the best plan that the framework supports is exported, and `missing` says so.
+// A plan that recomputes in windows cannot be exported. Instead, the best plan that the framework supports is exported, and
+// `missing` says so.
 TEST(Export, PutsTheBestThatFitsInPlaceOfWindows) {
   const auto fixture = SmallStep(kKiB * 1600);
   ASSERT_TRUE(SummaryOf(fixture->plan).windows);

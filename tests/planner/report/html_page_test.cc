@@ -45,7 +45,7 @@ TEST(HtmlPage, SaysHowRowsOfPassesSideBySideAreRead) {
 TEST(HtmlPage, IsSelfContained) {
   const std::string page = PageOf(*SmallStep());
   EXPECT_FALSE(Has(page, "{{"));
-  // The only reference to another place may be a quoted XML namespace. The page loads nothing.
+  // The page loads nothing and contains no address of another page.
   for (const char* loads : {"http://", "https://", "src=", "@import", "url(", "fetch(", "XMLHttpRequest", "import("}) {
     EXPECT_FALSE(Has(page, loads));
   }

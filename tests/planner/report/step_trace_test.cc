@@ -23,8 +23,8 @@ bool Same(const ActionSpan& a, const ActionSpan& b) {
          a.hidden == b.hidden;
 }
 
-// Returns the predicted spans, changed as if they had been measured. All spans are later by `late`, and the start of each
-// transfer takes some time.
+// Returns the predicted spans, changed as if they had been measured. All spans and transfers are later by `late`. No transfer
+// begins before the action that starts it.
 std::vector<ActionSpan> LikeMeasured(const Program& program, const StageTimes& times, Nanos late) {
   std::vector<ActionSpan> spans = times.spans;
   for (size_t i = 0; i < spans.size(); ++i) {

@@ -145,10 +145,10 @@ TEST(PeakHeldBytes, AddsUpTheStagesOfARank) {
   const auto peak = [&](int64_t a0, int64_t w0, int64_t a1, int64_t w1) {
     return PeakHeldBytes(schedule, {{Bytes(a0), Bytes(w0)}, {Bytes(a1), Bytes(w1)}});
   };
-  EXPECT_EQ(peak(10, 0, 0, 0), std::vector<Bytes>{Bytes(20)});     // 0F1
-  EXPECT_EQ(peak(0, 0, 10, 0), std::vector<Bytes>{Bytes(10)});     // 1F0
-  EXPECT_EQ(peak(10, 1, 100, 5), std::vector<Bytes>{Bytes(110)});  // 1F0: 0 and 1
-  EXPECT_EQ(peak(10, 20, 1, 5), std::vector<Bytes>{Bytes(35)});    // 0B0: w0 w1, and the second microbatch's a0
+  EXPECT_EQ(peak(10, 0, 0, 0), std::vector<Bytes>{Bytes(20)});     // the peak is at 0F1
+  EXPECT_EQ(peak(0, 0, 10, 0), std::vector<Bytes>{Bytes(10)});     // at 1F0
+  EXPECT_EQ(peak(10, 1, 100, 5), std::vector<Bytes>{Bytes(110)});  // at 1F0: a0 + a1
+  EXPECT_EQ(peak(10, 20, 1, 5), std::vector<Bytes>{Bytes(35)});    // at 0B0: w0 + w1, and a0 of the second microbatch
 }
 
 TEST(PeakHeldBytes, IsTheCountTimesTheBytesWhereStagesAreAlike) {

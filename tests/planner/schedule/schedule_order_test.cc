@@ -117,7 +117,7 @@ TEST(ValidateSchedule, NamesTheCircleNotThoseThatWaitForIt) {
 }
 
 TEST(ValidateSchedule, KeepsAMessageShort) {
-  // Twelve ranks wait in one circle. Each rank except the last waits for the gradient before it passes the microbatch on.
+  // Twelve ranks wait in one circle. Each rank has the forward pass of its second chunk before that of its first chunk.
   constexpr int32_t kRanks = 12;
   Schedule schedule = Generated(ScheduleKind::kGpipe, kRanks, 1, 1);
   schedule.shape = {.placement = StagePlacement::kLooping, .ranks = kRanks, .chunks = 2};

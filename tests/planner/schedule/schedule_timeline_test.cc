@@ -219,9 +219,10 @@ TEST(Bubble, OfZeroBubbleVIsZeroWhereAllPassesAreAlike) {
   }
 }
 
-// Li and Hoefler 2021: if forward and backward passes take the same time, the bubble has p - 2 slots, for any number of units.
-// If a backward pass takes as long as two forward passes, one unit has a bubble of 2(p-2) forward passes. This is (p-2)/(3M/2 +
-// p-2) of the step. Each further unit adds p - 2 forward passes, which the paper calls the bubble between units.
+// Li and Hoefler 2021: if forward and backward passes take the same time, the bubble has p - 2 slots, for any number of units
+// (a unit is p microbatches). If a backward pass takes as long as two forward passes, one unit has a bubble of 2(p-2) forward
+// passes. This is (p-2)/(3M/2 + p-2) of the step. Each further unit adds p - 2 forward passes, which the paper calls the bubble
+// between units.
 TEST(Bubble, OfChimeraIsAboutHalfOf1F1Bs) {
   for (int32_t p = 2; p <= 10; p += 2) {
     for (int32_t m = p; m <= 4 * p; m += p) {

@@ -250,8 +250,8 @@ TEST(Explain, RejectedLayoutsSayWhatTheyLackAndNoMore) {
   EXPECT_GT(lacking, 0);
 }
 
-// Most layouts cannot be among the layouts that Explain shows, so the planner does not plan them. The result must be the same
-// as if all layouts were planned.
+// Some layouts cannot be among the layouts that ExplainPlan shows, so the planner does not plan them. The result must be the
+// same as if all layouts were planned.
 class ExplainLayouts : public ::testing::TestWithParam<WeaveMode> {};
 
 TEST_P(ExplainLayouts, ShowsWhatPlanningEveryOtherLayoutShows) {

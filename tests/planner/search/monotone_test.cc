@@ -59,8 +59,8 @@ struct Outcomes {
   }
 };
 
-// Which passes run side by side: none, or what the planner chooses. A woven program is a list scheduler's, and a little more of
-// something may lead it to a longer order, so its plans may become slower more often.
+// The parameter says which passes run side by side: none, or those that the planner chooses. A list scheduler orders a woven
+// program. With more of a resource it may find a longer order, so woven plans may become slower more often or by more.
 class PlanMonotone : public ::testing::TestWithParam<WeaveMode> {
  protected:
   bool woven() const { return GetParam() != WeaveMode::kOff; }

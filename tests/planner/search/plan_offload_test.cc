@@ -217,7 +217,7 @@ TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   for (const StagePlan& stage : plan->stages) EXPECT_LE(stage.host, kMiB / 4);
 }
 
-// If tensors may be offloaded, the program needs a smaller arena. If a request is still infeasible, the reason names the host's
+// If tensors may be offloaded, the program needs no larger arena. If a request is still infeasible, the reason names the host's
 // memory.
 TEST(PlanOffload, FitsWhereRecomputingEverythingDoesNot) {
   PlanRequest request = Request(1);

@@ -324,12 +324,12 @@ TEST(Plan, SaysWhatWouldFit) {
   EXPECT_THAT(infeasible->suggestion, HasSubstr("resources.activationMemoryPerRank: "));
   Apply(infeasible->suggestion, request);
   EXPECT_LE(LargestArena(PlanOf(request)), request.spec.resources.activation_memory_per_rank);
-  // A pinned micro-batch is the first field that the suggestion changes.
+  // If the micro-batch is pinned, the suggestion is a smaller micro-batch.
   request.spec.train.micro_batch = 8;
   const auto large = InfeasibleOf(request);
   ASSERT_TRUE(large.has_value());
   EXPECT_EQ(large->suggestion, "train.microBatch: 1");
-  // A pinned recomputation policy is changed before any other field.
+  // If the recomputation policy is pinned, the suggestion is to let the planner choose it.
   request.spec.train.micro_batch = 1;
   request.spec.recompute = RecomputeMode::kNone;
   const auto none = InfeasibleOf(request);

@@ -1,4 +1,4 @@
-// Plans whose passes run side by side (parallel.weave).
+// Tests plans whose passes run side by side (parallel.weave).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -92,7 +92,7 @@ TEST(PlanWeave, SaysWhatCannotBeWoven) {
 }
 
 TEST(PlanWeave, LeavesAnOpenNumberOfStagesOpen) {
-  // On several stages, tied embeddings are no obstacle.
+  // Tied embeddings do not prevent weaving if there are several stages.
   PlanRequest request = PairOver(100'000'000, WeaveMode::kPairs);
   request.cluster = UniformCluster(1, 4, request.cluster.groups[0].profile);
   request.spec.resources.min_ranks = request.spec.resources.max_ranks = 4;
@@ -110,7 +110,7 @@ TEST(PlanWeave, TheLimitsOfSchedulesHoldForAllMicrobatchesOfTheGroups) {
 TEST(PlanWeave, SuggestsToStopWeavingWhereOnlyThatFits) {
   PlanRequest request = PairOver(100'000'000, WeaveMode::kOff);
   request.spec.train.micro_batch = 1;
-  // The smallest limit with which a plan fits, nearly.
+  // Finds nearly the smallest limit with which a plan fits.
   Bytes& limit = request.spec.resources.activation_memory_per_rank;
   limit = PlanOf(request).stages[0].arena;
   for (Bytes less = limit; less.value > 0; less = limit / 100 * 97) {

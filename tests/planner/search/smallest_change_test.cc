@@ -264,7 +264,7 @@ TEST(SmallestChange, WhereScoresPrevailAttentionIsFused) {
               HasSubstr("the scores of unfused attention over model.seq 2048 take 128.0 MiB of it in each layer"));
   request.spec.model.attention = AttentionKernel::kFused;
   EXPECT_TRUE(Fits(request));
-  // Fused attention does not help if even the states do not fit. It does not matter if the scores are small.
+  // Fused attention is not suggested if even the states do not fit, or if the scores are small.
   request.spec.model.attention = AttentionKernel::kUnfused;
   SetDevices(request, 1000);
   EXPECT_THAT(Refusal(request).suggestion, Not(HasSubstr("model.attention")));

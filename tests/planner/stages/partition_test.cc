@@ -99,7 +99,7 @@ TEST(Partition, IsTheSameWithAFloor) {
 }
 
 TEST(Partition, BalancesWhatRecomputationCosts) {
-  // A layer costs half as much again on stage 0, like on a stage that must recompute. The head costs stage 1 as much as a
+  // A layer costs 1.5 times as much on stage 0, as if this stage had to recompute. On stage 1, the head costs as much as a
   // layer.
   const StageCost cost = [](int32_t stage, int32_t n) -> std::optional<int64_t> {
     return stage == 0 ? 150 * n : 100 * n + 100;
@@ -114,7 +114,7 @@ TEST(Partition, EvenSharesSumUp) {
 }
 
 TEST(GreedyPartition, MovesLayersAwayFromTheLongestStage) {
-  // The last stage takes 3 more than its layers take. So the exact partition gives it two layers fewer.
+  // The last stage takes 3 more than its layers take. So it gets two layers fewer.
   const StageCost with_head = [](int32_t stage, int32_t layers) {
     return std::optional<int64_t>(layers + (stage == 3 ? 3 : 0));
   };

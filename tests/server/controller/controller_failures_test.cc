@@ -69,7 +69,7 @@ TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew
   cluster.Advance(3);
   EXPECT_EQ(cluster.Record(job).restart_charge, 3);
   EXPECT_EQ(cluster.RankOf(job, 0)->assignment.resume_step, 60);
-  // If a run has done all its steps, it only has to report this.
+  // If the ranks resume after the last step, they only have to report that they are done.
   cluster.AllReady(job, 100);
   cluster.FinishAll(job);
   EXPECT_EQ(cluster.State(job), JobState::kSucceeded);

@@ -119,8 +119,8 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsAJobOfALaterGenerationByIts
 constexpr char kRefused[] =
     "data.path /etc/hostname is not allowed on this node: jobs may use /data (lynx-worker --data-root, --checkpoint-root)";
 
-// Ends a rank like the daemon of n1 when it refuses a path. The roots of n1 (the folders that jobs may use) may differ from
-// those of n0.
+// Ends a rank as the daemon of its node does when it refuses a path. The nodes may have different roots (the folders that jobs
+// may use).
 void RefusePath(Cluster& cluster, const JobId& job, int32_t rank) {
   cluster.RankOf(job, rank)->seen.cause = FaultCause::kPath;
   cluster.Exit(job, rank, 1, kRefused);

@@ -178,8 +178,8 @@ TEST(ControllerJobsTest, InfeasibleOnWhatIsFreeWaitsForMore) {
   EXPECT_EQ(cluster.plans()[0].request.cluster.nodes(), 2);
 }
 
-// Tensor-parallel groups of two must stay inside a node. So two nodes with two devices each can never run a third rank of such
-// groups. A job that waited for it would wait forever, and so would all jobs behind it.
+// The job may have two or three ranks, and its tensor-parallel groups have two. So it can never use a third device. If it
+// waited for a third device, it would wait forever, and so would all jobs behind it.
 TEST(ControllerJobsTest, InfeasibleFailsWhereMoreDevicesCannotBeHad) {
   Cluster cluster;
   cluster.AddNode("n0");

@@ -129,7 +129,8 @@ TEST_F(ControllerLeases, WorkIsKeptWhileMostWitnessesAreAwayToo) {
   cluster_.DetachWorker(node);
   Live(200);
   EXPECT_EQ(cluster_.Record(job).generation, Generation(1));
-  // Two of the four witnesses are back. From now on the server counts the time after which it gives the work to other nodes.
+  // Now two of the four witnesses are attached. From now on the server counts the time after which it gives the work to other
+  // nodes.
   cluster_.AttachWorker(away[0]);
   Live(59);
   EXPECT_EQ(cluster_.Record(job).generation, Generation(1));

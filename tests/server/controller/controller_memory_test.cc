@@ -65,7 +65,7 @@ struct Two {
 TEST(ControllerMemory, AJobThatRunsOutIsPlannedAgainWithLess) {
   Two two;
   Cluster& cluster = two.cluster;
-  two.RunOut();  // before the first step of the job; any other fault of its own would make the job fail
+  two.RunOut();  // before the job's first step, where any other fault of the job itself would make it fail
   EXPECT_EQ(cluster.State(two.job), JobState::kPlanning);
   EXPECT_EQ(two.Asked(), Bytes((800 << 20) / 100 * 90));
   EXPECT_THAT(

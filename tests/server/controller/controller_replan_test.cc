@@ -82,7 +82,7 @@ TEST(ControllerReplan, APlanThatIsHardlyFasterIsNotWorthAChange) {
   EXPECT_EQ(cluster.State(other), JobState::kPlanning);
 }
 
-// The job has 6 steps of 0.1 s left. A change of plan must save half of this time.
+// The job has 6 steps of 0.1 s left. The change of plan would save half of this time, which is too little.
 TEST(ControllerReplan, AChangeMustPayInTheStepsThatAreLeft) {
   Cluster cluster;
   const JobId job = WithMoreToHave(cluster, Elastic(2, 4, 12));
@@ -141,7 +141,7 @@ TEST(ControllerReplan, RanksThatDoNotGiveWayInTimeGoOn) {
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kNone);
   EXPECT_FALSE(cluster.RankOf(job, 1)->assignment.yield) << "the request is taken back";
   EXPECT_THAT(cluster.Events(job).back().reason, HasSubstr("have not given way in time"));
-  // The ranks give way, because they did so before they received the withdrawal of the request.
+  // The ranks give way nevertheless, because they did so before the withdrawal of the request reached them.
   GiveWay(cluster, job, 9);
   EXPECT_EQ(cluster.State(job), JobState::kStarting);
   EXPECT_EQ(cluster.Ranks(job), 2) << "with the plan that it has";
@@ -210,7 +210,7 @@ TEST(ControllerReplan, ARankThatHangsAfterItGaveWayIsEnded) {
   EXPECT_EQ(cluster.Record(job).restart_charge, 0);
 }
 
-// The last checkpoint was of step 1,000. The node failed in step 1,900, and is back at once.
+// The last checkpoint was of step 1,000. A node fails after step 1,900, and comes back when the job trains on the other node.
 TEST(ControllerReplan, AJobGrowsThoughItHasStepsToDoAgain) {
   Cluster cluster;
   cluster.AddNode("n0");

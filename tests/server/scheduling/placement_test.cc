@@ -26,12 +26,12 @@ TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
   };
   const Case cases[] = {
       {{2, 2}, {4, 4, 1}, 2, 2},     {{2, 2}, {1, 2, 1}, 1, 2},  // as few nodes as possible
-      {{2, 2}, {1, 3, 1}, 1, 2},                                 // two equal nodes, not three unequal ones
+      {{2, 2}, {1, 3, 1}, 1, 2},  // two devices, because three cannot be the same number on each node
       {{1, 2}, {2, 2, 1}, 1, 2},     {{1, 2}, {3, 3, 1}, 3, 1},  // only singly
       {{1, 1}, {2, 2, 2}, 0, 0},                                 // a group of two fits on no node
       {{4, 4, 1}, {8, 16, 4}, 2, 4}, {{2, 2}, {5, 8, 1}, 0, 0},
-      {{2, 2}, {3, 3, 2}, 0, 0},  // three devices are free, but groups of two must be inside nodes
-      {{2, 2}, {3, 2, 1}, 0, 0},  // this is more than the job may have
+      {{2, 2}, {3, 3, 2}, 0, 0},  // four devices are free, but three devices cannot be divided into groups of two
+      {{2, 2}, {3, 2, 1}, 0, 0},  // the minimum of three is more than the maximum of two
       {{}, {1, 1, 1}, 0, 0},         {{3, 3}, {4, 4, 1}, 2, 2},
   };
   for (const Case& c : cases) {

@@ -117,7 +117,7 @@ TEST_F(LivePageTest, TellsOfNodesAndJobs) {
   EXPECT_EQ(GetJson("/api/cluster")["all"]["nodes"], 0);
   Cordon("n0", "<img src=x onerror=alert(1)>");
   const std::string job = Submit();
-  clock_.Advance(Nanos(1'000'000'000));  // after this time the server makes the kept page again
+  clock_.Advance(Nanos(1'000'000'000));  // after this time the server makes a new answer instead of the kept one
   const json cluster = GetJson("/api/cluster");
   EXPECT_EQ(cluster["all"]["nodes"], 1);
   EXPECT_EQ(cluster["cells"][0]["first"], "n0");

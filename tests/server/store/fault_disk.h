@@ -60,7 +60,7 @@ class FaultDisk {
     std::string read;  // what programs see
     std::string durable;
     std::vector<Change> unsynced;
-    bool created = false;  // true if the file exists after a power failure
+    bool created = false;  // true: the file survives a power failure; false: the seed decides
   };
   struct Handle;  // SQLite's state of an open file
 

@@ -2,7 +2,7 @@
 // the file and what to do. It must never crash. If SQLite itself finds the damage, the server must never start with a part of
 // the content.
 //
-// LYNX_CORRUPTIONS=10000 tests this number of each kind. The seed of each is its number.
+// LYNX_CORRUPTIONS=10000 makes each test damage this number of databases. The number of a database is its seed.
 #include <cstdlib>
 #include <random>
 

@@ -91,7 +91,8 @@ TEST_F(EncodeTest, AnAssignmentReachesTheDaemonAsItIs) {
   EXPECT_TRUE(*config == wanted) << RankConfigText(*config) << RankConfigText(wanted);
 }
 
-// Desired states are sent often, and programs are long. So if a rank need not be started, only its name is sent.
+// Desired states are sent often, and programs are long. So if a rank need not be started, only its key, its device and the
+// request to give way are sent.
 TEST_F(EncodeTest, ARankThatNeedNotStartIsOnlyNamed) {
   v1::RankAssignment named;
   named.set_job_id("job-7");

@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LongAttention,
                                          Case{Shape(1, 321, 3, 1, 4), 0.1}, Case{Shape(1, 513, 1, 1, 33), 0}),
                          CaseName);
 
-// Large scores must not overflow, and the result must stay exact.
+// Large scores must not overflow: the context stays within the range of the values, and the gradients are finite.
 TEST(FusedAttention, LargeScoresAreFinite) {
   const AttentionShape shape = Shape(1, 300, 1, 1, 4);
   std::unique_ptr<Backend> backend = MakeTestBackend();

@@ -123,7 +123,7 @@ TEST(CudaBackend, RefusesHeadsThatItsKernelsDoNotHold) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("heads of at most 256 elements, but the model's have 257"));
 }
 
-// Runs fused attention on bfloat16 forward and backward, and returns the gradients.
+// Runs fused attention on bfloat16 forward and backward. Returns the context and the gradients.
 std::vector<float> FusedAttention(Backend& backend, const AttentionShape& shape) {
   TestMemory memory;
   const int64_t tokens = shape.b * shape.s, count = tokens * shape.a * shape.d, qkv_count = tokens * shape.width();
@@ -161,12 +161,13 @@ TEST(CudaBackend, AttentionIsOnTensorCoresWhereTheyAreAndHoldIt) {
       different += on_device[i] != on_cpu[i];
       EXPECT_NEAR(on_device[i], on_cpu[i], 0.02);
     }
-    // Counts the values that are not the fp32 result rounded to bfloat16.
+    // The CPU computes in fp32 and rounds to bfloat16. `different` is the number of values that differ from its results.
     EXPECT_EQ(different < static_cast<int64_t>(on_cpu.size() / 20), c.exact) << different << " of " << on_cpu.size();
   }
 }
 
-// For every k, the k-th call of CUDA fails: the error is returned, and everything made earlier is released.
+// For every k, all calls of CUDA from the k-th on fail. The error must be returned, and everything made earlier must be
+// released.
 TEST(CudaBackend, AnyCallMayFail) {
   const auto run = []() -> absl::Status {
     absl::StatusOr<std::unique_ptr<Backend>> made = MakeCudaBackend(0);

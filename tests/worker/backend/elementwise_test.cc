@@ -26,7 +26,8 @@ TEST(Gelu, ForwardEqualsTheFormulaOverItsRange) {
   backend->GeluForward(x, count, y);
   const Vector want = reference::Gelu(ToDouble(x, count));
   for (int64_t i = 0; i < count; ++i) {
-    // The tolerance is relative if the result is large enough. If e^(-2u) is extreme, the rounding of its argument matters too.
+    // The tolerance is relative if the result is large enough. If e^(-2u) is extreme (gelu_formula.h
+    // defines u), the rounding of its argument matters too.
     ASSERT_NEAR(y[i], want[i], 1e-6 * std::fabs(want[i]) + 1e-7) << "gelu(" << x[i] << ")";
   }
   memory.ExpectGuardsIntact();

@@ -31,7 +31,7 @@ TEST(SumOfSquares, IsSummedInDouble) {
   EXPECT_EQ(*sum, once + once) << "it adds";
 }
 
-// The list has more tensors than one kernel takes, and their sizes are close to those of a kernel's chunks.
+// The list has more tensors than one kernel takes, and some of their sizes are close to the size of a kernel's chunks.
 constexpr int64_t kSizes[] = {1, 4095, 0, 4096, 4097, 7, 8200, 3};
 constexpr int64_t kTensors = 70;
 

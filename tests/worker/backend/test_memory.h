@@ -25,7 +25,7 @@ class TestMemory {
   float* Constant(int64_t count, float value);
   float* Copy(const std::vector<float>& values);
   double* Double(double value);
-  // The functions whose names end with Bfloat16 return the numbers of Random and Copy, rounded to bfloat16.
+  // The functions whose names end with Bfloat16 return the numbers of Random, Output and Copy, rounded to bfloat16.
   Bfloat16* RandomBfloat16(int64_t count, uint64_t seed, float scale = 1);
   Bfloat16* OutputBfloat16(int64_t count);
   Bfloat16* CopyBfloat16(const std::vector<float>& values);

@@ -1,4 +1,4 @@
-// Tests who may change a checkpoint directory, and whose checkpoints are loaded: those of other generations, jobs and runs.
+// Tests who may change a checkpoint directory, and which checkpoints of other generations, jobs and runs may be loaded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,8 +87,8 @@ TEST(CheckpointOwner, AFenceRaisedInTheMiddleHoldsToo) {
     EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
     EXPECT_EQ(world.LoadNewest(kDirectory, files), 10);
   }
-  // The fence is raised before the rename: the older generation's checkpoint appears and is complete, and the newer one's
-  // stays.
+  // The fence is raised before the rename. The older generation must not remove the checkpoint from which the newer
+  // generation continues.
   {
     Interrupted files;
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
@@ -191,7 +191,7 @@ TEST(CheckpointOwner, AnotherRunsCheckpointIsRefusedByName) {
   expect_refused("model.tiedEmbeddings is 0 in the checkpoint, 1 here");
   here.model.dtype = DataType::kBfloat16;
   expect_refused("model.dtype is float32 in the checkpoint, bfloat16 here");
-  // The index has no field for it, because no checkpoint was ever written with another value.
+  // The index has no field for dropout_masks, because no checkpoint was ever written with another value.
   here.model.dropout_masks = DropoutMasks::kStored;
   expect_refused("the model differs");
   EXPECT_EQ(world.Load(folder.path(), here), absl::OkStatus());

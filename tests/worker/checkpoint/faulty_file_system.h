@@ -1,6 +1,6 @@
 // FaultyFileSystem holds files in memory. When the "machine crashes", it loses what was not synced. It can fail at a chosen
 // call, and be full at a chosen size. It keeps two states of every file and folder: the state that programs see, and the state
-// on the disk. One thread at a time.
+// on the disk. Only one thread may use it at a time.
 #ifndef LYNX_TESTS_WORKER_CHECKPOINT_FAULTY_FILE_SYSTEM_H_
 #define LYNX_TESTS_WORKER_CHECKPOINT_FAULTY_FILE_SYSTEM_H_
 

@@ -151,7 +151,7 @@ TEST_F(HuggingFaceImport, AHeadOfItsOwnIsTaken) {
 
 TEST_F(HuggingFaceImport, AMissingHeadIsNamed) {
   Export(/*tied=*/false);
-  // The short names are those of the base model, which does not include the head.
+  // Only tensors of the base model may have names without the first part. The head is not in the base model.
   tensors_["weight"] = tensors_.at(kHead);
   tensors_.erase(kHead);
   WriteModel();

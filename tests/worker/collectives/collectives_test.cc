@@ -299,7 +299,8 @@ TEST(CollectivesTest, ATransferGoesOnWhileNobodyWaits) {
   RunRanks(ParallelLayout{.tp = 2}, [&](int32_t, Communicator& communicator) {
     std::vector<float> data(kCount, 1.0f);
     const TransferTicket ticket = *communicator.StartAllReduce(Group::kTensor, data.data(), kCount);
-    // Both halves are sent before Wait is called. The second half is the peer's half; this rank has added its own values to it.
+    // Both halves are sent before Wait is called. This rank sends the second half after it has added the peer's values to its
+    // own.
     while (communicator.BytesSent() < kCount * 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const absl::StatusOr<TransferTimes> times = communicator.Wait(ticket);
     ASSERT_TRUE(times.ok());

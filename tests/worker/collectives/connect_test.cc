@@ -245,7 +245,7 @@ void SendTo(const UniqueFd& fd, std::string_view bytes) {
 
 std::string TextOf(const Mac& mac) { return std::string(mac.data(), mac.size()); }
 
-// Returns the Hello that rank 1 of two sends to rank 0, but without a nonce.
+// Returns the Hello that rank 1 of two sends to rank 0, with a new nonce.
 Hello HelloOf(const CommunicatorOptions& options) {
   Hello hello;
   hello.job = options.job;

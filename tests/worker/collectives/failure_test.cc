@@ -161,7 +161,7 @@ TEST(FailureTest, ARankThatIsDoneMayLeaveWhileOthersGoOn) {
     }
     if (rank == 2) last_stage_is_done = true;
     if (rank == 1) {
-      // The failure that follows concerns only this rank.
+      // Rank 1 waits until rank 2 is done. So the failure below concerns only rank 1.
       while (!last_stage_is_done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       // The data that the first stage sent before it left still arrives, but nothing more.
       received.assign(200'000, 0.0f);

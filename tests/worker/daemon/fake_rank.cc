@@ -2,7 +2,7 @@
 // the test writes to the file $LYNX_FAKE_RANK/rank<R>, one per line, as soon as the lines appear:
 //
 //   ready | step N | done N | yielded N | fail REASON | peer-lost REASON    append that report to the report file
-//   trace N          append N parts of a trace, each as large as parts are
+//   trace N          append N parts of a trace, each of the largest size that a part may have
 //   raw TEXT         append TEXT and a line end;   partial TEXT: without the line end
 //   stderr TEXT      write a line to standard error
 //   ignore-term      from now on SIGTERM does nothing (before: exit code 4)

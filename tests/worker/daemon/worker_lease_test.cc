@@ -1,5 +1,5 @@
-// Tests lynx-worker as a process that is cut off from the server. If a witness still hears from the server, its ranks must end.
-// If no witness hears from it, they must go on.
+// Tests lynx-worker as a process that is cut off from the server. If a witness still hears from the server, the ranks of
+// lynx-worker must end. If no witness hears from the server, they must go on.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>

@@ -219,7 +219,7 @@ TEST_F(WorkerTest, ARankThatDoesNotEndIsKilled) {
   StartDaemon({"--stop-grace-ms", "300"});
   const pid_t pid = RunRank(MakeAssignment("j1", 1, 0));
   Tell(0, "ignore-term");
-  Tell(0, "step 0");  // after this step the rank ignores the signal SIGTERM
+  Tell(0, "step 0");  // when this step is reported, the rank already ignores SIGTERM
   cluster_.WaitUntil("the step", [](const Told& told) { return !told.reports.empty(); });
   WantOnly({});
   cluster_.WaitUntil("forgotten", [](const Told& told) { return told.ranks.empty(); });

@@ -84,7 +84,7 @@ TEST_F(WorkerReportsTest, ReportsMadeWithoutAServerArriveInOrder) {
   EXPECT_EQ(told.stream_reports.back().done().steps(), 1200);
 }
 
-// The trace has 80 parts, each with 40,960 times of 8 bytes. One message with all of them would have 26 MiB.
+// The trace has 80 parts, each with 40,960 times of 8 bytes. One message with all of them would have 25 MiB.
 TEST_F(WorkerReportsTest, LargeReportsTravelInSeveralMessages) {
   StartDaemon();
   Run();

@@ -142,7 +142,8 @@ TEST_F(WorkerRestartTest, AnEndedRankIsNotStartedASecondTime) {
   EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
 }
 
-// The rank ended because it was not wanted, and its daemon died before it could send the rank's reports.
+// The rank ended because it was not wanted, and its daemon was killed before the server released the rank. So the next daemon
+// sends the rank's reports again.
 TEST_F(WorkerRestartTest, AnEndedRankIsToldOfUntilItIsReleased) {
   cluster_.SetReleases(false);
   StartDaemon();

@@ -188,7 +188,7 @@ TEST(MegatronDataset, InconsistentPairsAreRefused) {
   ExpectInvalid(StatusOf(folder, bad.Index(), bad.bin), "document entry 1");
 }
 
-// The index has sequences that are longer than any file, and counts whose products overflow.
+// The header has a wrong count of sequences or of documents. With the largest counts, products overflow.
 TEST(MegatronDataset, HostileCountsAreRefused) {
   const TestFolder folder;
   const Pair pair = Pair::Of<uint16_t>(8);

@@ -219,8 +219,7 @@ TEST(Engine, EndsWhenTheGradientNormIsNotFinite) {
 }
 
 TEST(Engine, ClippingBoundsTheUpdateOfPlainGradients) {
-  // AdamW's update does not depend on the scale of the gradients, except through epsilon. With a large epsilon the update is
-  // proportional to the gradients.
+  // With beta1 = 0, the first moments after a step are the clipped gradients.
   TinyJob job = SmallJob(kSingle);
   job.train.optimizer = {.lr = 1, .beta1 = 0, .beta2 = 0, .eps = 1e6, .weight_decay = 0, .clip_norm = 1e-3};
   job.train.warmup_steps = 0;

@@ -27,7 +27,7 @@ TinyJob GradientJob(const TinySetting& setting) {
   TinyJob job{.model = SpecOf(setting.model)};
   job.model.layers = 2;
   job.model.hidden = 8;
-  job.model.heads = job.model.family == ModelFamily::kLlama ? 4 : 2;  // so each rank has at least two heads and two key heads
+  job.model.heads = job.model.family == ModelFamily::kLlama ? 4 : 2;  // in Llama models, two heads share each key head
   job.model.ffn = 16;
   job.model.seq = 4;
   job.model.vocab = 61;

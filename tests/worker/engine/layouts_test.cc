@@ -85,8 +85,8 @@ const std::vector<ParallelLayout>& LayoutsInBfloat16() {
 
 INSTANTIATE_TEST_SUITE_P(, Layouts, testing::ValuesIn(ModelsIn(AllLayouts(), LayoutsInBfloat16())), NameOf);
 
-// With two replicas the sum has the same two gradients, whichever replica keeps it. With more replicas the order of the sum
-// changes.
+// With two replicas, each sum has the same two terms, whichever replica keeps the sum. With more replicas, the order of the
+// terms changes.
 TEST(SharedStates, ChangeNoBitOfTwoReplicas) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
     for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt, TinyModel::kTiedLlama}) {

@@ -82,7 +82,7 @@ TEST_P(Policies, WeavingHasTheSameBits) {
   }
 }
 
-// The policies recompute some tensors, and keep some of the stored tensors in the host's memory.
+// The policies recompute no tensors or some of them, and move stored tensors to the host's memory for a while.
 TEST_P(Policies, OffloadingHasTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
@@ -136,8 +136,9 @@ TEST_P(Policies, PoisonChangesNoBit) {
   ExpectSameBits(Train(job, kSteps), expected, "without poison");
 }
 
-// Returns programs of HEU. The memory limit is half way between recomputing and storing everything. Links are so slow that
-// every collective is a window, or copies to the host cost nothing.
+// Returns a job with the programs of an automatic plan (by HEU, see planner/recompute/stage_heu.h). The memory limit is half
+// way between what recomputing everything and storing everything need. Copies to the host cost almost nothing. Without host
+// memory, links are so slow that every collective is a window.
 TinyJob AutoJob(const TinySetting& setting, Bytes host_memory) {
   const ParallelLayout& layout = setting.layout;
   TinyJob job{.model = SpecOf(setting)};

@@ -55,7 +55,7 @@ struct TinyJob {
                   .seed = 7};
   std::vector<StageProgram> stages;  // set by Lower; a test may change them
   ParallelLayout layout;
-  int64_t link_bytes_per_second = 50'000'000;  // for which programs are woven, if the layout says so
+  int64_t link_bytes_per_second = 50'000'000;  // the link speed that Weave assumes, if the layout has a weave mode
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
   std::function<std::unique_ptr<Backend>()> make_backend;  // makes each rank's backend; null: the CPU's
   // Makes a rank's communicator between devices, if `make_backend` is set. `host` is the result of ConnectTcp. Null: a
@@ -113,10 +113,10 @@ struct TinySetting {
 };
 ModelSpec SpecOf(const TinySetting& setting);
 // Returns up to four models for each layout: GPT; Llama; GPT or Llama with a tied embedding and fused attention; and a model of
-// another family. The third and the fourth change from layout to layout. A model is left out if the layout's degrees do not
-// divide it.
+// another family. The third and the fourth change from layout to layout. A model is left out if the tensor-parallel degree does
+// not divide its number of key heads.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts);
-// Returns every model in each layout that divides it.
+// Returns every model in each layout whose tensor-parallel degree divides the model's number of key heads.
 std::vector<TinySetting> AllModelsIn(const std::vector<ParallelLayout>& layouts);
 // Returns the settings of ModelsIn(in_float), and those of ModelsIn(in_bfloat16) with the type bfloat16.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float, const std::vector<ParallelLayout>& in_bfloat16);

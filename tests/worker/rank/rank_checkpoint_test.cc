@@ -74,7 +74,7 @@ TEST(RankCheckpoint, ResumesFromTheNewestWholeOneWhateverTheServerKnows) {
     const TestFolder folder;
     const std::vector<double> losses = TrainTen(folder);
     fs::remove_all(CheckpointPath(DirectoryOf(folder), 10));
-    // As if it had been removed because of a newer checkpoint.
+    // Checkpoint 4 is missing, as if it had been removed because of a newer checkpoint.
     if (known == 4) fs::remove_all(CheckpointPath(DirectoryOf(folder), 4));
     RankProcesses next(folder,
                        Configs(folder, 10,

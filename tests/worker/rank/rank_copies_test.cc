@@ -172,7 +172,7 @@ TEST(RankCopies, StatesAreReadFromTheNodeThatHasThem) {
   ExpectResumed(folder, OnTwoNodes(folder), known, undisturbed);
 }
 
-// Damages the newest copies. Returns their steps.
+// Damages all copies of the shard that the nodes keep. Returns the steps of these copies.
 std::set<int64_t> DamageNewest(const TestFolder& folder, const std::vector<int32_t>& nodes, const std::string& shard) {
   std::set<int64_t> steps;
   for (const int32_t node : nodes) {
@@ -189,8 +189,8 @@ std::set<int64_t> DamageNewest(const TestFolder& folder, const std::vector<int32
   return steps;
 }
 
-// True if the damaged copy belongs to the step from which the next generation resumes. It does not if no copy of this step has
-// reached the damaged node.
+// True if a damaged copy belongs to the step from which the next generation resumes. False if no copy of the shard for this
+// step has reached node 0, where the copies are damaged.
 bool ResumesBesideADamagedCopy() {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);

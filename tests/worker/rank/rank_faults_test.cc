@@ -111,8 +111,8 @@ constexpr KillCase kWovenKillCases[] = {{"kill-forward-beside", 7, 0, 3}, {"kill
 INSTANTIATE_TEST_SUITE_P(Woven, RankKills, testing::Combine(testing::Values(kWoven), testing::ValuesIn(kWovenKillCases)),
                          [](const auto& info) { return NameOf(std::get<1>(info.param)); });
 
-// True if, where the product with this number (from 1) of the actions of one kind runs, a collective of another microbatch is
-// under way. Each forward, backward or weight action of a transformer layer has two products.
+// Finds product number `product`, counted from 1, of the actions of this kind. True if a collective of another microbatch is
+// under way when this product runs. Each action of a transformer layer counts as two products.
 bool RunsBesideACollective(const Program& program, ActionKind kind, int product) {
   std::set<int32_t> under_way;  // microbatches
   for (const Action& action : program) {
@@ -138,7 +138,7 @@ TEST(RankKillWindows, TheWovenProgramsHaveTheWindowsThatTheKillsNeed) {
   }
 }
 
-// A stopped process differs from a slow one only because it sends nothing. The steps are so short that the other ranks wait ten
+// A stopped process differs from a slow one only in that it sends nothing. The steps are so short that the other ranks wait ten
 // seconds for it.
 TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
   const TestFolder folder;

@@ -17,8 +17,8 @@
 namespace lynx::worker {
 
 inline const ParallelLayout kSmallLayout{.tp = 2, .pp = 2, .dp = 1};
-// Returns the configuration of a job of `steps` steps that recomputes everything and keeps its checkpoints in the folder. It
-// lacks only `peers` and `rank`. `layout` must have four ranks and the schedule 1F1B.
+// Returns the configuration of a job of `steps` steps that recomputes everything and keeps its checkpoints in the folder.
+// RankProcesses adds `generation`, `rank` and `peers`. `layout` must have four ranks and the schedule 1F1B.
 RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, const ParallelLayout& layout = kSmallLayout);
 // Returns one configuration for each stage. If `change` is not null, it changes each of them.
 std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,

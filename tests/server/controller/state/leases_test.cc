@@ -30,7 +30,7 @@ class LeasesTest : public ::testing::Test {
     leases_.TakeWitness(node, state);
     leases_.Renew(node, node.worker_link.stream, state);
   }
-  // From now on the daemon of node `name`, on which a rank runs, is cut off from the server.
+  // Cuts off the daemon of node `name` from the server. The node has a rank of job j.
   LiveNode& CutOff(const std::string& name) {
     LiveNode& node = parts_.nodes.At(NodeId(name));
     node.heard = true;

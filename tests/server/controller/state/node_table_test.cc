@@ -18,7 +18,7 @@ class NodeTableTest : public ::testing::Test {
   LiveNode* Admit(int64_t stream, const std::string& name, const std::string& host, const std::string& boot) {
     return nodes_.Admit(Party::kWorker, stream, NodeId(name), host, boot);
   }
-  // Returns the reason for which a stream was closed since the last call. Only one stream may have been closed.
+  // Returns the reason for which a stream was closed since the last call, or "" unless exactly one stream was closed.
   std::string Closed() {
     const std::vector<CloseStream> closed = parts_.Take<CloseStream>();
     return closed.size() == 1 ? std::string(closed[0].reason.message()) : "";

@@ -39,7 +39,7 @@ struct CudaOnHostEvent;
 
 namespace lynx::worker::cuda_on_host {
 
-// Of the calls that can fail, call number k from now on fails, and all later ones fail too, on all threads. 0: no call fails.
+// Makes calls fail on all threads: the k-th call from now on that can fail, and all later ones. 0: no call fails.
 void FailFromCall(int64_t k);
 bool Fails();
 

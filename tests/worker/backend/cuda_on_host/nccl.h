@@ -1,6 +1,7 @@
 // NCCL on the host: the part of its interface that worker/collectives/nccl_communicator.cc uses. The transfers are between the
-// devices of the test's threads (scheduler.h). A transfer reads the data that it sends when its stream reaches it. It is done
-// when the streams of all members have reached it. So if a peer never comes, the transfer waits until it is aborted.
+// devices of the test's threads (scheduler.h). When a stream reaches a transfer, the transfer reads the data to send. The
+// transfer is done when the streams of all members have reached it. So if a peer never comes, the transfer waits until it is
+// aborted.
 //
 // Calls do not block, and they are strict. The call that begins a transfer returns ncclInProgress, and the transfer is put into
 // its stream only after two calls of ncclCommGetAsyncError. The members' calls must match. If a call is not allowed in the
@@ -43,7 +44,7 @@ namespace lynx::worker::cuda_on_host {
 // Sets the transfer that fails: the k-th that is issued from now on, by any member of any communicator. It never ends, and its
 // communicator reports `error`. 0: all transfers end.
 void FailTransfer(int64_t k, ncclResult_t error);
-// Returns the number of transfers that all members have issued since the last call.
+// Returns the number of transfers issued since the last call. A transfer counts once for each member that issued it.
 int64_t TransfersIssued();
 // Returns the configuration of the newest communicator.
 ncclConfig_t NewestConfig();

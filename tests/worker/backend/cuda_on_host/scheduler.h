@@ -63,7 +63,7 @@ void Open(Device& device);
 void WaitFor(cudaStream_t stream, int64_t number);
 
 // --- The calls of the runtime use the following functions.
-void* TakeDeviceMemory(size_t bytes);  // of the calling thread's device; returns null if there is not enough
+void* TakeDeviceMemory(size_t bytes);  // on the calling thread's device; returns null if there is not enough memory
 void FreeDeviceMemory(void* memory);
 size_t DeviceMemoryTaken();
 void* TakePinnedMemory(size_t bytes);

@@ -25,7 +25,7 @@ float Half(uint64_t words, int place, int half) {
   return Bfloat16(ValueOf<Bfloat16>(words >> (32 * place + 16 * half) & 0xffff));
 }
 
-// Returns the lane that holds element k of 16 of a row (of left) or of a column (of right).
+// `line`: the number of a row of left or of a column of right, which have 16 elements. Returns the lane that holds element k.
 int LaneOf(int line, int k) { return line % 8 * 4 + k % 8 / 2; }
 
 }  // namespace

@@ -34,7 +34,7 @@ class WrongBackend : public cpu::CpuBackend {
   }
 };
 
-// The communicator of a pair, which receives wrong data.
+// The communicator of a pair with a fault: it receives wrong data, or its exchanges take longer.
 class BadPair : public Communicator {
  public:
   struct Fault {

@@ -52,7 +52,7 @@ TEST(FitLink, SurvivesTimesWithoutASlope) {
   EXPECT_GT(link.bytes_per_second, 0);
 }
 
-// If a process waits while it has its core, this time is wall-clock time but not processor time.
+// While a process waits, wall-clock time passes, but almost no processor time.
 TEST(Stopwatch, CountsProcessorTimeWithoutWhatTheProcessWaits) {
   const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
   EXPECT_GE(Stopwatch(1, 10).MedianOf(wait), Nanos(100'000'000));

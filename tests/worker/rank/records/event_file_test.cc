@@ -41,7 +41,7 @@ message_type {
   field { name: "session_log" number: 7 type: TYPE_MESSAGE type_name: "SessionLog" label: LABEL_OPTIONAL }
 })";
 
-// Returns the event as text, without the fields that the definition above lacks.
+// Decodes the event by the definition above, and returns it as text.
 std::string TextOf(const std::string& bytes) {
   google::protobuf::FileDescriptorProto file;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kEventProto, &file));

@@ -66,7 +66,7 @@ TEST(ShardWriter, WritesWhatTheStatesWereWhenItBegan) {
   EXPECT_TRUE(writer.Finish().ok());
   EXPECT_TRUE(writer.Done() && writer.copied());
   EXPECT_EQ(read, "AAAABBBB");
-  // After the first copy, the writer must take the next shard.
+  // When the first shard is written, the writer must take the next one.
   writer.Start(Header(), ContentOf(states), [&](const SafetensorsHeader& header, const TensorContent& content) {
     read.clear();
     return ReadAll(header, content, read);
