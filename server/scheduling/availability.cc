@@ -34,7 +34,8 @@ std::vector<NodeDevices> Without(const std::vector<NodeDevices>& free, const std
   const std::set<DeviceRef> taken(devices.begin(), devices.end());
   std::vector<NodeDevices> left;
   for (const NodeDevices& node : free) {
-    NodeDevices kept{.node = node.node, .memory_per_device = node.memory_per_device, .domain = node.domain};
+    NodeDevices kept = node;
+    kept.free.clear();
     for (const int32_t device : node.free) {
       if (!taken.contains(DeviceRef{node.node, device})) kept.free.push_back(device);
     }

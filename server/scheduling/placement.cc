@@ -47,7 +47,8 @@ Reservation TakeSingly(const std::vector<NodeDevices>& nodes, int32_t count) {
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted) {
   std::vector<NodeDevices> result;
   for (const NodeDevices& node : nodes) {
-    NodeDevices kept{.node = node.node, .memory_per_device = node.memory_per_device, .domain = node.domain, .slow = node.slow};
+    NodeDevices kept = node;
+    kept.free.clear();
     for (const int32_t device : node.free) {
       if (std::find(wanted.begin(), wanted.end(), DeviceRef{node.node, device}) != wanted.end()) {
         kept.free.push_back(device);

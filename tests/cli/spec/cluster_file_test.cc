@@ -190,6 +190,7 @@ TEST(ClusterFile, MeasuredFiguresReplaceStatedOnes) {
   EXPECT_EQ(now.memory_bytes_per_second, measured.memory_bytes_per_second);
   EXPECT_EQ(now.efficiency, stated.groups[0].profile.efficiency) << "not measured";
   EXPECT_EQ(now.host, stated.groups[0].profile.host);
+  EXPECT_EQ(now.adapters, 8);
   EXPECT_EQ(cluster.groups[1], stated.groups[1]) << "another kind";
 }
 

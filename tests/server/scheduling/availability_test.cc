@@ -36,7 +36,8 @@ Fit OfOneNode(size_t count) {
 }
 
 TEST(Availability, DevicesAreAddedAndTakenInOrder) {
-  const std::vector<NodeDevices> free = {{.node = NodeId("b"), .free = {1}, .memory_per_device = Bytes(7)}};
+  const std::vector<NodeDevices> free = {
+      {.node = NodeId("b"), .free = {1}, .memory_per_device = Bytes(7), .domain = "rack", .slow = true}};
   std::vector<DeviceRef> more = On("b", {0});
   for (const DeviceRef& device : On("a", {3, 2})) more.push_back(device);
   const std::vector<NodeDevices> all = With(free, more);
@@ -48,6 +49,9 @@ TEST(Availability, DevicesAreAddedAndTakenInOrder) {
   const std::vector<NodeDevices> left = Without(all, On("a", {2, 3}));
   ASSERT_EQ(left.size(), 1u) << "a node without devices is left out";
   EXPECT_EQ(left[0].node, NodeId("b"));
+  EXPECT_EQ(left[0].memory_per_device, Bytes(7));
+  EXPECT_EQ(left[0].domain, "rack");
+  EXPECT_TRUE(left[0].slow) << "a node that is slower than its measurements stays so";
   EXPECT_EQ(WithoutNodes(all, {NodeId("b"), NodeId("z")}).size(), 1u);
 }
 
