@@ -32,8 +32,10 @@ namespace lynx {
 struct Renewal {
   int64_t report = 0;  // number of the report
   Nanos server_up;     // time since the server began
-  Nanos isolated;      // 0: the ranks never end because the server is missing
-  Nanos cut_off;
+  // After this time without the server, the ranks end if too few witnesses reply. 0: the ranks go on without the server, and
+  // `cut_off` does not count.
+  Nanos isolated;
+  Nanos cut_off;                       // after this time, the ranks end if the server answers a witness but not this node
   std::vector<std::string> witnesses;  // host:port; empty: there is no other node, so nobody could take over the work
   // The server has just begun and does not know all witnesses, so earlier witnesses still count.
   bool more_witnesses = false;

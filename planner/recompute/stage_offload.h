@@ -38,8 +38,8 @@ Nanos SlowedByCopies(const RecomputeProblem& problem, const StagePolicy& policy,
 // time (HostLink).
 std::optional<OffloadSolution> BestWithOffloading(const StageHeu& heu, const StageHeu& offloading,
                                                   const RecomputeProblem& problem, int32_t copy_slowdown_permille);
-// The least device memory of the policies that are found. For any budget of at least this value, BestWithOffloading finds a
-// policy. The problem's budget is not used.
+// Returns the smallest budget of device memory for which BestWithOffloading finds a policy. It also finds one for every larger
+// budget. This function ignores the budget in `problem`.
 Bytes LeastBytesWithOffloading(const StageHeu& heu, const RecomputeProblem& problem);
 // A quick estimate of the solution's value. `exposed` of the estimate includes the slowdown by copies. If nothing is offloaded,
 // the value is that of StageHeu::Estimate.

@@ -1,5 +1,6 @@
-"""Records of the simulation, of a store under kills and damage, and of malformed input. Their test programs run in full
-elsewhere; these tests only check that the settings in the records do what they say."""
+"""Runs the commands of the pages of docs/measurements about the simulation, the store and malformed input in a smaller form
+(fewer seeds, kills or seconds). Checks that the changed settings take effect, and that the output has the expected form. The
+full test programs run elsewhere."""
 
 import unittest
 

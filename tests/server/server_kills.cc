@@ -29,7 +29,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kBinding = 64;               // number of jobs of a client that are not cancelled yet
+constexpr int kBinding = 64;               // a client keeps its newest 64 jobs and cancels older ones
 constexpr milliseconds kPatience{60'000};  // the limit for a server's answer
 
 int FreePort() {

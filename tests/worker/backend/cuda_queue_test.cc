@@ -101,8 +101,8 @@ INSTANTIATE_TEST_SUITE_P(, CudaQueue, testing::Values(Order::kEager, Order::kLat
 
 class WithoutMarks : public CudaQueue {};
 
-// The queue does not wait for the ops. If the ops are late, the queue's copy runs before the ops, although it should run after
-// them.
+// The queue does not wait for the ops. If the ops are late and the queue is not (kFirstLate), the copy runs before the ops, so
+// y gets the old values. In the other orders, the result is right by chance.
 TEST_P(WithoutMarks, AQueueThatFollowsNothingShows) {
   Fill(x, 1);
   queue->Copy(x.data(), kBytes, y.data());

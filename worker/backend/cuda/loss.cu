@@ -67,8 +67,9 @@ struct GradientOf {
   double scale;
 };
 
-// Computes the gradients of the tokens from `first` on, one token for each block. A row is processed in pieces: all threads
-// read a piece before any thread writes it. The first bfloat16 row needs this if dlogits begins at the same address as logits.
+// Computes the gradients of the tokens from `first` on; each block computes one token. A block processes a row in pieces: all
+// threads read a piece before any thread writes it. This order matters only for row 0 in bfloat16, if dlogits and logits begin
+// at the same address: only this row overwrites its own logits. LossBackward protects the other rows.
 template <class T>
 __global__ void __launch_bounds__(kBlock) Backward(GradientOf of, int64_t first, const float* logits, T* dlogits) {
   const int64_t token = first + blockIdx.x;

@@ -9,10 +9,10 @@
 
 namespace lynx::worker {
 
-// Prepares the report. From now on, if `new` or the stack of a thread gets no memory, the process appends a failure with
-// FaultCause::kMemory to `report_file`, says so on stderr and ends with kRankExitFailure. If the number of threads is limited,
-// the failure has FaultCause::kUnknown and says which limits to check. Call it once in a process, before the process has
-// several threads. The status follows errno.
+// Prepares the report. From now on, the process reports if `new` finds no memory or if a thread cannot start. It appends a
+// failure to `report_file`, writes a line to stderr and ends with kRankExitFailure. The cause is FaultCause::kMemory. But if a
+// thread cannot start although there is memory for its stack, the cause is kUnknown, and the text names the limits to check.
+// Call this function once in a process, before the process has several threads. The status follows errno.
 absl::Status ReportWhenMemoryEnds(const std::string& report_file);
 
 }  // namespace lynx::worker
