@@ -195,7 +195,8 @@ std::vector<Field<GroupEntry>> MakeGroupFields() {
   AddLink("links.node", "between devices of a node: ", &G::node_link, fields);
   AddLink("links.network", "between nodes: ", &G::network_link, fields);
   fields.push_back(Scalar<G>(
-      "links.network.adapters", "between nodes: of a node, that one ring can use at the same time, each at that bandwidth",
+      "links.network.adapters",
+      "between nodes: network adapters of a node that the rings of one group use at the same time, each at that bandwidth",
       false, "1", [](G& g) -> int32_t& { return g.group.profile.adapters; }, ParseCount));
   AddHostFields(fields);
   return fields;

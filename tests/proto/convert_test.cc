@@ -109,9 +109,9 @@ TEST(ConvertTest, BadSpecsNameTheField) {
 
 TEST(ConvertTest, LongValuesAreCutInErrors) {
   v1::JobSpec message = GoodSpec();
-  message.mutable_data()->set_path(std::string(4000, 'x'));
+  message.mutable_data()->set_path(std::string(4000, 'p'));
   const absl::Status status = FromProto(message).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("xxx...\""));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ppp...\""));
   EXPECT_LT(status.message().size(), 300u);
 }
 
