@@ -21,7 +21,7 @@ struct AgentOptions {
   std::string node;
   std::string server;                     // host:port
   std::vector<NodeCondition> conditions;  // conditions that hold as long as the agent runs
-  Bytes host_memory;                      // the node's memory that GPUs may offload to; 0: nothing
+  Bytes host_memory;                      // the node's memory that GPUs may offload to; 0: no offloading
   NodeCores cores;                        // reported if the devices are CPUs
   std::string network_domain;             // the node's domain (common/network_domain.h); may be empty
   CredentialSource credentials;           // null: plain text

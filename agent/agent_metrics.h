@@ -9,7 +9,7 @@
 
 namespace lynx::agent {
 
-enum class MeasureSubject : uint8_t { kShape, kLink };  // kShape includes the general rates
+enum class MeasureSubject : uint8_t { kShape, kLink };  // kShape: also the general rates; kLink: also the links between GPUs
 enum class MeasureOutcome : uint8_t { kMeasured, kCached, kFailed };
 
 class AgentMetrics {

@@ -29,25 +29,24 @@ struct MeasureTask {
 class AgentProfile {
  public:
   // `fallback_link` is used until the link has been measured. `inter_node_bytes_per_second`: the rate between nodes; 0: the
-  // rate that is measured within the node, over its address, is used. `gpus`: number of GPUs; 0 on a node of CPUs.
+  // rate that was measured within the node is used instead. `gpus`: number of GPUs; 0 on a node of CPUs.
   AgentProfile(LinkCost fallback_link, int64_t inter_node_bytes_per_second, size_t gpus = 0)
       : link_{.link = fallback_link}, inter_node_bytes_per_second_(inter_node_bytes_per_second), gpu_links_tried_(gpus < 2) {}
 
-  // Takes the first kMaxShapes shapes.
+  // Shapes after the first kMaxShapes are ignored.
   void SetWanted(const std::vector<LayerShape>& shapes);
   std::optional<MeasureTask> Next() const;
 
   void RecordLink(const absl::StatusOr<LinkResult>& result);
-  // Records the links between the GPUs. If their measurement failed, plans use the link that is measured over the node's
-  // address.
+  // Records the links between the GPUs. If their measurement failed, plans use the link of kind kLink, which was measured over
+  // the node's address.
   void RecordGpuLinks(const absl::StatusOr<GpuLinksResult>& result);
   // Records the result of a task of kind kRates or kShape. If the result lacks the shape, the shape has failed.
   void RecordDevices(const MeasureTask& task, const absl::StatusOr<MeasureResult>& result);
 
   // nullopt until a measurement of the devices has succeeded.
   std::optional<HardwareProfile> Profile() const;
-  // The memory of a GPU that NCCL takes if a rank exchanges messages with other ranks over kMaxRoutes routes. 0 if it was not
-  // measured.
+  // The memory of a GPU that NCCL takes if a rank exchanges messages with other ranks over kMaxRoutes routes. 0: not measured.
   Bytes nccl_memory() const;
   std::vector<LayerShape> FailedShapes() const;
   // Says why something could not be measured; "" if nothing failed.

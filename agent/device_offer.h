@@ -32,7 +32,8 @@ struct DeviceOffer {
 
 // Finds the devices to offer. `wish` sets `cpu.devices` and `gpu.devices`. If GPUs cannot be used, the result depends on
 // `wish`. With kCuda the result is an error that says why. With kAny the result is an offer of CPUs, and a condition says why
-// GPUs cannot be used. There is no such condition if the machine has no GPU. `library`: as for Nvml::Open.
+// GPUs cannot be used. There is no such condition if the machine has no GPU. InvalidArgument: `cpu` or `gpu` name something
+// that does not exist. `library`: as for Nvml::Open.
 absl::StatusOr<DeviceOffer> FindOffer(const DeviceWish& wish, CpuProbeOptions cpu, GpuProbeOptions gpu,
                                       const std::string& library = nvml::kLibrary);
 

@@ -43,8 +43,8 @@ class GpuHealth {
     NodeCondition condition;
     std::optional<Nanos> until;  // nullopt: the condition stays forever
   };
-  // `shown_for`: how long the condition is shown after the last Note. A withdrawing condition is never replaced by one
-  // that does not withdraw.
+  // `shown_for`: how long the condition is shown after the last call of Note for this kind; nullopt: forever. A withdrawing
+  // condition is never replaced by one that does not withdraw.
   void Note(const std::string& kind, bool withdrawn, const std::string& message, Nanos now, std::optional<Nanos> shown_for);
 
   const std::string label_;

@@ -118,7 +118,7 @@ absl::StatusOr<std::vector<NodeDevice>> GpuProbe::Find() {
   if (usable.size() > most) usable.resize(most);
   LYNX_ASSIGN_OR_RETURN(const std::vector<int32_t> available, UsableCores(options_.cores));
 
-  // GPUs of one NUMA node share its cores.
+  // GPUs of one NUMA node share the cores of this NUMA node.
   std::map<std::vector<int32_t>, size_t> sharers, next;
   for (const UsableGpu& gpu : usable) ++sharers[CoresNear(NumaNodeOf(gpu.facts), available)];
   std::vector<NodeDevice> devices;

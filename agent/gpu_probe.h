@@ -1,5 +1,5 @@
-// GpuProbe: finds the GPUs of a node on which ranks can run. These are the GPUs that NVML finds and on which the rank process
-// can make a backend. For each other GPU, a condition says why it is not used. Not thread-safe.
+// GpuProbe: finds the GPUs of a node on which ranks can run. These are the GPUs that NVML finds and with which `lynx-rank
+// --check-cuda` succeeds. For each wanted GPU that cannot be used, a condition says why. Not thread-safe.
 #ifndef LYNX_AGENT_GPU_PROBE_H_
 #define LYNX_AGENT_GPU_PROBE_H_
 

@@ -1,6 +1,6 @@
-// Measures a node's devices and links with `lynx-rank --measure` processes. There is one process per device, pinned to
-// the device's cores, and all run at once, so that times are those of a busy node. Times do not include waiting for a
-// core that devices share. Calls block; one thread at a time per directory.
+// Measures a node's devices and links with processes of lynx-rank. Each device has a process of its own, pinned to the
+// device's cores. These processes run at the same time, so that the times are those of a busy node. A link is measured by one
+// process. Times do not include waiting for a core that devices share. Calls block; one thread at a time per directory.
 #ifndef LYNX_AGENT_MEASUREMENT_H_
 #define LYNX_AGENT_MEASUREMENT_H_
 
@@ -16,7 +16,7 @@ namespace lynx::agent {
 
 struct MeasurementOptions {
   std::string rank_binary;
-  std::string directory;  // directory for request files and the cache; must exist
+  std::string directory;  // for the request files of the processes; must exist
   std::string address;    // the node's numeric address; the measured link runs over it
   int64_t pacing_bytes_per_second = 0;
   double budget_seconds = 20;   // soft limit; the processes keep to it themselves

@@ -31,7 +31,7 @@ class MeasurementCache {
   void KeepLink(const LinkResult& result);
   void KeepGpuLinks(const GpuLinksResult& result);
 
-  static constexpr size_t kMaxFiles = 256;  // the oldest files are deleted
+  static constexpr size_t kMaxFiles = 256;  // if there are more, the oldest files are deleted
 
  private:
   std::string PathOf(const std::string& key) const;

@@ -16,7 +16,7 @@ namespace lynx::agent {
 namespace {
 
 constexpr size_t kDigestLength = 32;
-constexpr int64_t kMaxLimit = 1'000'000'000;  // a million cores
+constexpr int64_t kMaxLimit = 1'000'000'000;  // in thousandths of a core: a million cores
 
 // The words of the file's first line; empty if the file cannot be read.
 std::vector<std::string> FirstLine(const std::string& path) {

@@ -148,8 +148,8 @@ std::optional<GpuXid> Nvml::AwaitXid(Nanos limit) {
     if (device == devices_.end() || event.type != nvml::kEventXid) return std::nullopt;
     return GpuXid{static_cast<int32_t>(device - devices_.begin()), static_cast<int64_t>(event.data)};
   }
-  // Every error other than a timeout, such as that of a lost GPU, returns at once, and again on each call. So this function
-  // sleeps.
+  // After a timeout, EventSetWait has already waited. With any other error, such as that of a lost GPU, it returns at once, on
+  // each call. Then this function sleeps, so that the caller does not loop without a pause.
   if (code != nvml::kTimeout) std::this_thread::sleep_for(std::chrono::nanoseconds(limit.value));
   return std::nullopt;
 }

@@ -40,7 +40,7 @@ struct GpuReadings {
   std::optional<int64_t> temperature_celsius;
   std::optional<double> power_watts;
   std::optional<int64_t> uncorrected_ecc_errors;  // counted since the driver was loaded
-  std::optional<uint64_t> throttle_reasons;       // bits, numbered as in NVML
+  std::optional<uint64_t> throttle_reasons;       // bits, as in nvml::kPowerCap and the other reasons
   bool lost = false;                              // the driver cannot reach the GPU any more
 };
 

@@ -46,8 +46,8 @@ inline constexpr int kClockSm = 1, kClockMemory = 2;
 inline constexpr int kUncorrected = 1, kSinceReboot = 0;  // a kind and a counter of ECC errors
 inline constexpr int kTemperatureOfGpu = 0;
 inline constexpr int kRemoteIsGpu = 0, kRemoteIsSwitch = 2;
-// Levels of two GPUs' common ancestor (nvmlGpuTopologyLevel_t). Up to this level, only PCIe switches are between the two GPUs,
-// no host bridge.
+// A level of the common ancestor of two GPUs (nvmlGpuTopologyLevel_t). At this level or below, there are only PCIe switches
+// between the two GPUs, no host bridge.
 inline constexpr int kManySwitches = 20;
 inline constexpr unsigned long long kEventXid = 8;
 // Reasons why clocks are lower than they could be.

@@ -15,10 +15,10 @@
 namespace lynx::agent {
 
 struct NodeDevice {
-  int32_t index = 0;                   // 0, 1, ... on the node
+  int32_t index = 0;                   // of a CPU device: 0, 1, ...; of a GPU: NVML's index
   DeviceKind kind = DeviceKind::kCpu;  // the same for all devices of a node
   std::string model;                   // "AMD EPYC ...", "NVIDIA H200"
-  Bytes memory;                        // memory that a rank on it may use
+  Bytes memory;                        // memory that a rank on this device may use
   std::vector<int32_t> cores;          // cores that a rank on it is pinned to; devices may share cores
   std::string uuid, detail;            // for a GPU; see proto/lynx/v1/cluster.proto
   // Only for a GPU. reserved: the part of the GPU's memory that is not in `memory`; 0: the user stated `memory` or the reserved
@@ -32,11 +32,11 @@ struct NodeDevice {
 // True if one of the conditions withdraws the device.
 bool IsWithdrawn(const NodeDevice& device, const std::vector<NodeCondition>& conditions);
 
-// The part of the device's memory to offer if NCCL takes `nccl_memory` of it. It is less than device.memory if too little was
-// reserved for NCCL and a rank's process.
+// The part of the device's memory to offer if NCCL takes `nccl_memory` of it. This is less than device.memory if
+// device.reserved is too small for NCCL and an idle rank process together.
 Bytes OfferedMemory(const NodeDevice& device, Bytes nccl_memory);
 
-// How much of this node's memory GPUs may offload to: 80% of what is available now. NotFound: the system does not say.
+// How much of this node's memory GPUs may offload to: 80% of what is available now. NotFound: /proc/meminfo does not exist.
 absl::StatusOr<Bytes> HostMemoryForOffloading();
 
 class DeviceProbe {

@@ -1,6 +1,6 @@
-// Rates of the CPU backend's ops with the shapes of one transformer layer: hidden 384, 6 heads, sequence 256, batch 4,
-// and a vocabulary of 8192 for embedding and loss. GFLOP/s for ops that multiply matrices, GB/s read and written for the
-// others. Causal attention counts only the visible half of its products.
+// Rates of the CPU backend's ops with the shapes of one transformer layer: hidden 384, 6 heads, sequence 256, batch 4, and a
+// vocabulary of 8192 for embedding and loss. Ops that multiply matrices are reported in GFLOP/s, the others in GB/s read and
+// written. Causal attention counts only the visible half of its products.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -104,7 +104,7 @@ void LinearWeight(benchmark::State& state) {
   ReportFlops(state, 2.0 * kN * static_cast<double>(in * out));
 }
 
-// The products for QKV, for attention's output, and the two of the MLP.
+// The sizes (in, out) of the matrix products for QKV, for attention's output, and of the two products of the MLP.
 #define LYNX_LINEAR_SHAPES \
   ArgNames({"in", "out"})->Args({kH, 3 * kH})->Args({kH, kH})->Args({kH, kF})->Args({kF, kH})->Unit(benchmark::kMillisecond)
 BENCHMARK_TEMPLATE(LinearForward, float)->LYNX_LINEAR_SHAPES;

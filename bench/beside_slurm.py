@@ -93,7 +93,7 @@ class Beside(test_slurm.SlurmTest):
         return sum(counts) / seconds
 
     def measure(self, jobs, seconds, held_each):
-        self.lynx_start("first")  # its shape's op times are measured only once
+        self.lynx_start("first")  # makes the nodes measure the op times of this shape, so that the timed jobs do not wait for it
         starts = {"slurm": [], "lynx": []}
         for number in range(jobs):
             starts["slurm"].append(self.slurm_start(number))

@@ -48,7 +48,7 @@ class Scale {
     }
   }
 
-  // Submits a job. If it begins, its request for a plan waits in plans_.
+  // Submits a job. If the controller starts it, the request for its plan is kept in plans_.
   void Submit(const std::string& kind, const std::string& name, int32_t ranks) {
     const std::string id = absl::StrCat("j", ++jobs_);
     Step(kind, JobSubmitted{jobs_, JobId(id), id, SpecOf(name, ranks), id});
@@ -69,7 +69,7 @@ class Scale {
     }
   }
 
-  // Lets the worker daemons do what they are told until nothing more comes: ranks listen, begin, and end at once.
+  // Plays the worker daemons until the controller sends them nothing more. Each rank listens, begins, and ends at once.
   void Obey(const std::string& kind) {
     while (!told_.empty()) {
       for (auto& [stream, desired] : std::exchange(told_, {})) {
@@ -136,7 +136,7 @@ class Scale {
   Nanos now_{1'000'000'000'000};
   int64_t stream_ = 0, jobs_ = 0, reports_ = 0;
   std::vector<PlanJob> plans_;
-  std::map<int64_t, WorkerDesired> told_;  // by stream
+  std::map<int64_t, WorkerDesired> told_;  // the newest orders for each worker daemon, by stream number
   std::map<std::string, std::vector<double>> times_;
 };
 
@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
     scale.Tick("gang's devices are reserved");
     scale.AnswerPlans("gang is placed");
   }
-  // By now the cluster is full, so the next jobs wait.
+  // Now gangs (jobs of kGang ranks) hold all devices, so the next jobs wait.
   for (int i = 0; i < 2'000; ++i) scale.Submit("gang is submitted", "waits", lynx::server::kGang);
   for (int i = 0; i < 100; ++i) scale.Tick("2,000 waiting jobs are looked at");
   scale.Print();

@@ -30,7 +30,7 @@ resources: {{ranks: 2}}
 parallel: {{tp: 1, pp: 2}}
 checkpoint: {{copyEverySteps: 2}}
 """
-WARM_UP = 20  # steps
+WARM_UP = 20  # steps at the beginning that are not counted
 
 
 class Cluster(ClusterTest):
@@ -75,7 +75,7 @@ def cost(cluster, steps, hidden):
 
 
 def resumed_at(cluster, job, killed):
-    """Seconds from `killed` to the first step of the next generation, and how many steps its states had behind them."""
+    """Seconds from `killed` to the first step of the next generation, and the step at which that generation resumed."""
     page = cluster.await_job(job, lambda p: "resumed" in cluster.event_kinds(p), "resumed")
     reason = next(e["reason"] for e in page["events"] if e["kind"] == "resumed")
     while not reports_of(cluster, job, page["generation"]).get(0):
@@ -119,7 +119,7 @@ def main():
     parser.add_argument("--hidden", type=int, default=256, help="size of the model whose steps are timed")
     parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
-    if arguments.steps < WARM_UP + 6:  # two pairs, which quartiles need
+    if arguments.steps < WARM_UP + 6:  # statistics.quantiles needs two pairs of steps
         parser.error(f"--steps must be at least {WARM_UP + 6}")
     cluster = Cluster()
     cluster.setUp()

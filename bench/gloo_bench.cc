@@ -1,4 +1,4 @@
-// The measurement of collectives_bench with Gloo's ring all-reduce, for comparison.
+// Measures all-reduce as collectives_bench does, but with Gloo's ring all-reduce, for comparison.
 //
 //   gloo_bench [ranks [rounds]]
 #include <gloo/allreduce.h>

@@ -32,8 +32,8 @@ RecomputeProblem StageOf(Kind kind, RandomNumbers& number, int layers) {
   return RandomStage(number, layers, kind == Kind::kMixed, kind == Kind::kWoven ? WeaveMode::kPairs : WeaveMode::kOff);
 }
 
-// The exposed time of HEU's policy, found as for a plan: offloading is decided over the whole stage. `start`: the exposed time
-// of the HEU solution with which OPT starts; it is the result for all kinds but kOffload.
+// The exposed time of HEU's policy. For kOffload, offloading is decided over the whole stage, as for a plan. For all other
+// kinds the result is `start`, the exposed time of the HEU solution with which OPT starts.
 int64_t HeuExposes(Kind kind, const RecomputeProblem& problem, Nanos start) {
   if (kind != Kind::kOffload) return start.value;
   const StageHeu heu(WithoutOffloading(problem));

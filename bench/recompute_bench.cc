@@ -60,7 +60,7 @@ void BM_HeuStageWithMasks(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuStageWithMasks)->ArgsProduct({{12}, {2, 4}, {200}, {30}, {0, 3500}});
 
-// A further stage of a pipeline, with other numbers of layers and microbatches in flight and its own budget.
+// Measures a further stage of a pipeline: as many layers, another number of microbatches in flight, and a budget of its own.
 void BM_HeuNextStage(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   const StageHeu first(problem);
@@ -82,7 +82,7 @@ void BM_HeuMix(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuMix)->ArgsProduct({{10, 20, 40, 80}, {4}, {200}, {30}});
 
-// Measures the function that a search calls most often.
+// Measures StageHeu::Estimate, the function that a search calls most often.
 void BM_HeuEstimate(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   const StageHeu heu(problem);

@@ -1,5 +1,5 @@
-// Whole searches (MakePlan without the text of its digest): from a job and a cluster to a plan that has been lowered,
-// laid out and simulated. Run it in the repository's root, because of the example clusters. The counters say how many
+// Whole searches (MakePlan without the digest of the plan): from a job and a cluster to a plan with programs, memory layout
+// and simulated step. Run it in the repository's root, because it reads the example clusters. The counters say how many
 // candidates reached each tier (planner/search/plan_search.h).
 #include <benchmark/benchmark.h>
 
@@ -72,7 +72,7 @@ void BM_SearchAny(benchmark::State& state) { Run(state, RequestOf(kSettings[stat
 BENCHMARK(BM_SearchEngine)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->MinTime(0.1);
 BENCHMARK(BM_SearchAny)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->MinTime(0.1);
 
-// A layout in which no field is open.
+// A layout with these sizes and this schedule. The fields that are not set here are left to the planner.
 ParallelSpec InALayout(int32_t tp, int32_t pp) {
   return {.tp = tp,
           .pp = pp,
@@ -94,7 +94,8 @@ void BM_Plan23b(benchmark::State& state) {
 }
 BENCHMARK(BM_Plan23b)->Arg(0)->Arg(8)->Arg(4)->Unit(benchmark::kMillisecond)->MinTime(0.2);
 
-// The same plan with more layers and more stages. Arguments: layers, stages.
+// Plans of the same model with other numbers of layers and stages, 64 microbatches, and 2 GiB of activation memory for each
+// layer of a stage. Arguments: layers, stages.
 void BM_PlanGrows(benchmark::State& state) {
   PlanRequest request = RequestOf(kSettings[0], PlanTarget::kLynxEngine);
   request.spec.model.layers = static_cast<int32_t>(state.range(0));

@@ -40,7 +40,7 @@ class Run:
         self.text = home / "text"
         self.text.write_text("the quick brown fox jumps over the lazy dog\n" * 2000)
         self.limited = False
-        self.story = []  # the job's events, for errors
+        self.story = []  # the job's events, shown if a wait takes too long
         self.names = ["server", "node0.agent", "node0.worker", "node1.agent", "node1.worker"]
 
     def page(self, job):
@@ -66,7 +66,7 @@ class Run:
         return int(self.page(job)["progress"].get("stepsDone", 0))
 
     def step_millis(self, job, seconds):
-        """The median time of the steps that are reported during so many seconds."""
+        """The median of the step times that the server shows during `seconds` seconds, in milliseconds."""
         times, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             times.append(int(self.page(job)["progress"]["stepNs"]) / 1e6)
@@ -95,7 +95,7 @@ class Run:
         of_links = lambda: [e for e in self.events(job, "drift") if "link" in e["reason"]]  # noqa: E731
         drift = self.until(of_links, "the slow link is noticed")[0]
         noticed = time.monotonic() - began
-        slow = noticed * 1000 / max(1, self.steps_done(job) - done)  # the server's median is still of steps before
+        slow = noticed * 1000 / max(1, self.steps_done(job) - done)  # not the server's median, which still includes steps before the limit
         of_it = lambda: [e for e in self.events(job, *DECIDED) if int(e["sequence"]) > int(drift["sequence"])]  # noqa: E731
         decision = self.until(of_it, "it is decided")[0]
         reason = f"{drift['reason']}; {decision['reason']}"

@@ -32,13 +32,13 @@ parallel: {{tp: 1, pp: 2, dp: 1, schedule: 1f1b}}
 
 class Run(cluster.ClusterTest):
     devices = 1
-    poll_seconds = 1  # looking more often would slow the ranks
+    poll_seconds = 1  # more frequent polls would slow the ranks
 
     def runTest(self):
         pass
 
     def step_millis(self, job, seconds):
-        """The median time of the steps that are reported during so many seconds."""
+        """The median of the step times that the server shows during `seconds` seconds, in milliseconds."""
         times, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             times.append(int(self.get(job)["progress"]["stepNs"]) / 1e6)

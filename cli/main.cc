@@ -114,7 +114,7 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   cancel->callback([&] { code = Cancel(global, cancel_options); });
 }
 
-// Verbs that show details.
+// Adds the verbs that look at jobs and nodes: logs, trace, report, top, nodes.
 void AddLookCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* logs = app.add_subcommand("logs", "What a job's ranks wrote; the rank that failed first comes first");
   static LogsOptions logs_options;

@@ -1,5 +1,5 @@
 // Clock is the interface through which code asks for the time. RealClock reads the machine's clock. Tests set the time of
-// SimulatedClock. The planner uses no clock.
+// SimulatedClock. The planner reads no clock, except for the time limit of the exact solver.
 #ifndef LYNX_COMMON_CLOCK_H_
 #define LYNX_COMMON_CLOCK_H_
 

@@ -1,5 +1,5 @@
-// FaultCause says why a rank failed, as far as the rank, or the daemon that saw the rank end, knows. The server decides about
-// the failure's attribution (server/health/attribution.h). Thread-safe.
+// FaultCause says why a rank failed. It holds what the rank knows, or what the daemon that saw the rank end knows. The server
+// decides about the failure's attribution (server/health/attribution.h). Thread-safe.
 #ifndef LYNX_COMMON_FAULT_CAUSE_H_
 #define LYNX_COMMON_FAULT_CAUSE_H_
 

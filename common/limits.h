@@ -1,4 +1,4 @@
-// Limits that all parts of the program share. So no part refuses what another part has accepted.
+// Limits that all parts of the program share, so that no part refuses what another part has accepted.
 #ifndef LYNX_COMMON_LIMITS_H_
 #define LYNX_COMMON_LIMITS_H_
 

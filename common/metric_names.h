@@ -1,8 +1,8 @@
 // All metrics of the Lynx daemons. Daemons register only these metrics (node/metric_families.h), and docs/metrics.md is
 // generated from them. Units are base units (seconds, bytes). A share from 0 to 1 has a name that ends in `_ratio`; a counter
 // has a name that ends in `_total`. All names except those of GPU metrics begin with `lynx_`. A label has only few values, or
-// one value for each job, stage or node. It never has one value for each step. This file has only constants. A new metric must
-// also be added to the list in metric_table.cc.
+// one value for each job, stage, rank, node or GPU. It never has one value for each step. This file has only constants. A new
+// metric must also be added to the list in metric_table.cc.
 #ifndef LYNX_COMMON_METRIC_NAMES_H_
 #define LYNX_COMMON_METRIC_NAMES_H_
 

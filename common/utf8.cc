@@ -9,8 +9,8 @@
 namespace lynx {
 namespace {
 
-// A row of the UTF-8 table. It has a range of lead bytes, the number of bytes that follow, and the bounds for the first of
-// these bytes. All other bytes that follow are 80..BF.
+// A row of the UTF-8 table: a range of lead bytes (`first` to `last`), the number of bytes that follow, and the bounds of the
+// first of these bytes (`least` to `most`). Every later byte is in 80..BF.
 struct Lead {
   uint8_t first, last, following, least, most;
 };

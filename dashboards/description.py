@@ -1,9 +1,10 @@
-"""What Lynx's Grafana dashboards show: one description, from which generate.py writes the JSON files. A panel is
-(kind, title, unit, [(query, legend), ...], {options}); a dashboard has rows of panels, each row a title and a list, in which panels of a
-kind stand together. A query without a legend is the panel's only one.
+"""The description of Lynx's Grafana dashboards. generate.py writes the JSON files from it. A panel is
+(kind, title, unit, [(query, legend), ...], {options}). A dashboard has rows. A row has a title and a list of panels, in which
+panels of the same kind stand together. Only a panel with a single query may leave out the legend.
 
-Queries know $job_id and $job_name where the dashboard has these variables, $server (the instance of lynx-server) and Grafana's
-$__rate_interval. Names of metrics are those of docs/metrics.md; those with colons are recording rules (prometheus/lynx_rules.yml).
+Queries can use $server (the instance of lynx-server), Grafana's $__rate_interval, and $job_id and $job_name if the
+dashboard has these variables. docs/metrics.md lists the metrics. Names with colons are recording rules
+(prometheus/lynx_rules.yml).
 """
 
 SERVER = 'instance=~"$server"'
@@ -16,7 +17,7 @@ def rate(metric, labels=SERVER, window="$__rate_interval"):
 
 
 def quantile(q, metric, by="", labels=SERVER, window="$__rate_interval"):
-    """Nothing, rather than a line without points, where nothing was observed."""
+    """A quantile of a histogram. `>= 0` drops NaN, so there is no empty line in a graph if nothing was observed."""
     group = f"le, {by}" if by else "le"
     return f"histogram_quantile({q}, sum by ({group}) ({rate(metric + '_bucket', labels, window)})) >= 0"
 
@@ -26,20 +27,23 @@ def quantiles(metric, by="", labels=SERVER, window="$__rate_interval"):
 
 
 def mean(metric, by="", labels=SERVER, window="$__rate_interval"):
-    """Of a histogram: exact, where quantiles are read from its buckets. Nothing where nothing was observed."""
+    """The mean of a histogram. It is exact; quantiles are only estimates from buckets. No value if nothing was observed."""
     group = f" by ({by}) " if by else ""
     return f"sum{group}({rate(metric + '_sum', labels, window)}) / (sum{group}({rate(metric + '_count', labels, window)}) > 0)"
 
 
 def with_devices(query):
-    """Of the jobs in `query` those that hold devices: series of a job are there for a while after its end."""
+    """Keeps only the jobs that hold devices: the metrics of a job remain for a while after the job has ended."""
     return f"{query} and on (instance, job_id) lynx_job_ranks{{{SERVER}}} > 0"
 
 
-# Never below 0: the clocks of who writes a checkpoint and of who asks may differ.
+# Seconds since the time {}, at which a checkpoint was written. Never below 0: the clock of the machine that wrote the
+# checkpoint may differ from the clock of Prometheus.
 CHECKPOINT_AGE = "clamp_min(time() - {}, 0)"
 
-# What is counted of all ranks of a stage, of one of them and one step, done again or not. Stages have equally many ranks.
+# RANKS_OF_A_STAGE: number of ranks of one stage; all stages have the same number. PHASES_OF_A_RANK: seconds of each phase for
+# one rank and one step. The metric adds up all ranks of a stage, so it is divided by the number of ranks and of steps.
+# Repeated steps count, too.
 RANKS_OF_A_STAGE = (f"(lynx_job_ranks{{{JOB}}} > 0) / on (instance, job_id) "
                     f'count by (instance, job_id) (lynx_job_predicted_phase_seconds{{{JOB},phase="forward"}})')
 PHASES_OF_A_RANK = (f"sum by (instance, job_id, stage, phase) ({rate('lynx_job_phase_seconds_total', JOB)}) / on (instance, job_id) group_left () "

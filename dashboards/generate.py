@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the Grafana dashboards in grafana/ from description.py: generate.py [--check]. With --check nothing is written, and the
-exit code is 1 where a file is not what would be."""
+"""Writes the Grafana dashboards in grafana/ from description.py. Usage: generate.py [--check]. With --check, it writes nothing,
+and the exit code is 1 if a file differs from what would be written."""
 
 import itertools
 import json
@@ -13,10 +13,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
 HEIGHT = {"stat": 4, "graph": 8, "table": 8}
-MOST = {"stat": 8, "graph": 3, "table": 1}  # beside each other
-# Of units whose axis would go to 100 where all values are 0.
+MOST = {"stat": 8, "graph": 3, "table": 1}  # largest number of panels side by side
+# The smallest upper end of an axis, for units whose axis would otherwise reach up to 100 if all values are 0.
 LEAST_TOP = {"short": 1, "percentunit": 0.1}
-COLUMNS = {"job_id": "Job", "job_name": "Name", "queue": "Queue", "layout": "Layout", "device": "Device"}  # of a table, in this order
+COLUMNS = {"job_id": "Job", "job_name": "Name", "queue": "Queue", "layout": "Layout", "device": "Device"}  # label: title
 VARIABLES = {
     "server": ("Server", "label_values(lynx_jobs, instance)"),
     "job_name": ("Job", 'label_values(lynx_job_target_steps{instance=~"$server"}, job_name)'),
@@ -25,7 +25,7 @@ VARIABLES = {
 
 
 def panels_of(dashboard):
-    """(row's title, panel) of all, in order."""
+    """All panels of a dashboard in order, as pairs (title of the row, panel)."""
     return [(title, panel) for title, panels in dashboard["rows"] for panel in panels]
 
 
@@ -36,7 +36,8 @@ def target(number, query, legend, kind):
 
 
 def axis(unit, options):
-    """Axes begin at 0, but for `free` ones, of which the form matters alone, and `signed` ones, which have it in their middle."""
+    """An axis begins at 0. Exceptions: a `free` axis has no bounds, because only the shape of the curve matters. A `signed`
+    axis has 0 in its middle."""
     if options.get("free"):
         return {}, {}
     top = {"axisSoftMax": LEAST_TOP[unit]} if unit in LEAST_TOP else {}
@@ -87,7 +88,7 @@ def panel_json(number, panel, place):
 
 
 def lines(row):
-    """A row's panels as they stand beside each other: of one kind, and as many in each line as can be."""
+    """Splits the panels of a row into lines. The panels of a line are of one kind, and there are as few lines as possible."""
     for kind, same in itertools.groupby(row, key=lambda panel: panel[0]):
         same = list(same)
         count = -(-len(same) // MOST[kind])
@@ -132,7 +133,7 @@ def dashboard_json(dashboard):
 
 
 def files():
-    """path -> text of every dashboard."""
+    """The text of every dashboard file. The key is the path."""
     return {HERE / "grafana" / f"{dashboard['uid']}.json": json.dumps(dashboard_json(dashboard), indent=1) + "\n"
             for dashboard in DASHBOARDS}
 

@@ -17,7 +17,8 @@ struct BackoffOptions {
 class Backoff {
  public:
   Backoff(BackoffOptions options, uint64_t seed) : options_(options), seed_(seed) {}
-  // The time to wait before the next attempt. It lies between half and all of min(first * 2^attempts, most).
+  // The time to wait before the next attempt. After n failed attempts it lies between half and all of min(first * 2^n, most),
+  // with `first` and `most` from BackoffOptions.
   Nanos Next();
   // Call after a success.
   void Reset() { attempts_ = 0; }

@@ -27,7 +27,7 @@ std::string BesideThisBinary(const std::string& name);
 // give.
 absl::Status CheckExecutable(const std::string& path, const std::string& flag);
 
-// Returns a new id. A process takes one when it starts.
+// Returns a new id. A process takes one when it starts, so that others can tell this run of the process from earlier runs.
 std::string NewBootId();
 
 }  // namespace lynx

@@ -40,7 +40,7 @@ absl::Status WriteAll(int fd, const std::string& content, const std::string& pat
 }
 
 absl::Status WriteAndSync(const std::string& path, const std::string& content, mode_t mode) {
-  // Other users may be able to read an old file with this name, so it is removed first.
+  // If a file with this name is left from an earlier attempt, other users may be allowed to read it. So it is removed first.
   if ((mode & 077) == 0) ::unlink(path.c_str());
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", path));

@@ -17,8 +17,8 @@ namespace lynx {
 class Heartbeat {
  public:
   explicit Heartbeat(uint64_t seed) : seed_(seed) {}
-  // Sets the interval that the server asks for; 0 or less keeps the present one. The interval is bounded, so a server can
-  // neither make a node flood it nor silence it.
+  // Sets the interval that the server asks for. If it is 0 or less, the present interval stays. The interval is bounded, so a
+  // server can neither make a node flood it nor silence it.
   void SetInterval(Nanos interval) {
     if (interval > Nanos(0)) interval_ = std::clamp(interval, kShortest, kLongest);
   }

@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
                            longest.c_str(),   "request_timeout_ms", millis.c_str(), nullptr};
   mg_callbacks callbacks{};
   callbacks.begin_request = OnRequest;
-  callbacks.log_message = [](const mg_connection*, const char*) { return 1; };  // the caller reports errors
+  callbacks.log_message = [](const mg_connection*, const char*) { return 1; };  // drops the library's message
   endpoint->context_ = mg_start(&callbacks, endpoint.get(), options);
   mg_server_port port{};
   if (endpoint->context_ == nullptr || mg_get_server_ports(endpoint->context_, 1, &port) != 1) {

@@ -28,7 +28,7 @@ struct HttpReply {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // headers in addition to those about the content
+  std::vector<std::pair<std::string, std::string>> headers;  // in addition to Content-Type, Content-Length and Connection
 };
 
 // The limits of an endpoint. Each thread waits for the request of one connection at a time. So idle connections delay other
@@ -46,7 +46,8 @@ class HttpEndpoint {
   // Starts the endpoint. `address`: "host:port" with a numeric host; port 0: a free port. `answer` is called on any of the
   // threads, with requests within the limits. Unavailable: the address is in use or does not belong to this machine.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address, Answer answer, HttpLimits limits = {});
-  // Waits for answers in progress, which can take seconds. An endpoint at an IPv6 address takes up to two seconds more.
+  // Waits for answers in progress, which can take seconds. An endpoint at an IPv6 address takes up to two seconds more,
+  // because only IPv4 connections can wake its thread early.
   ~HttpEndpoint();
 
   int port() const { return port_; }

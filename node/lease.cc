@@ -12,8 +12,8 @@ namespace {
 
 // An answer of a witness counts for this long.
 constexpr Nanos kAnswerHolds{3'000'000'000};
-// A node is cut off only if the suspicion lasts this long. When connections come back, the server may hear from this node a
-// little later than from other nodes.
+// A node counts as cut off only after ServerAnswersOthers has been true for this long. When connections come back, the server
+// may hear from this node a little later than from other nodes.
 constexpr Nanos kSuspicionLasts{2'000'000'000};
 constexpr size_t kMaxUnanswered = 1024;
 constexpr size_t kMaxWitnesses = 8;

@@ -41,10 +41,11 @@ struct Renewal {
   bool more_witnesses = false;
 };
 
-// What a node reports about itself as a witness, and receives from its own witnesses.
+// What a node reports about itself as a witness, and receives from its own witnesses. Both times are on the clock of the node
+// that holds this object.
 struct Witnessed {
-  Nanos renewed_at;    // on the clock of the reader: when the node sent the newest report that the server has answered
-  Nanos server_began;  // start time of the server that answered
+  Nanos renewed_at;    // when the node sent the newest report that the server has answered
+  Nanos server_began;  // when the server that answered has started
 };
 
 // The part of a lease that is kept when the daemon restarts.
@@ -97,7 +98,7 @@ class Lease {
   std::optional<Witnessed> own_;
   int64_t renewed_ = 0;
   Nanos deadline_;
-  std::optional<Nanos> suspected_;  // since when a witness, but not this node, has had contact to the server
+  std::optional<Nanos> suspected_;  // since when the server has answered a witness, but not this node
   std::string reason_;
 };
 

@@ -20,7 +20,7 @@ struct ListenAddress {
 absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text);
 // The text of the address with another port.
 std::string AddressText(const ListenAddress& address, int port);
-// Checks whether a listening socket can be bound there now. Unavailable says why not: "address already in use".
+// Checks whether a socket can listen at this address now. Unavailable says why not: "address already in use".
 absl::Status CheckFree(const ListenAddress& address);
 
 }  // namespace lynx

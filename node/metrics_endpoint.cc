@@ -15,7 +15,7 @@ namespace {
 // Requests for these pages may have many headers, because proxies add some.
 constexpr HttpLimits kLimits{.max_request = 16384};
 
-// Keeps endpoints that are never destroyed, so that they do not count as leaks.
+// Keeps the endpoint until the process ends. It is never destroyed, but stays reachable, so leak checkers do not report it.
 void KeepForever(std::unique_ptr<HttpEndpoint> endpoint) {
   static std::mutex mutex;
   static auto* endpoints = new std::vector<std::unique_ptr<HttpEndpoint>>();

@@ -1,6 +1,7 @@
-// OomKills: tells whether the kernel has just killed processes of this node because memory ran out. It uses the counter of this
-// process's memory cgroup, which includes its children. If no cgroup is visible, it uses the counter of the whole machine. If a
-// process is killed for another reason at the same moment, OomKills cannot distinguish this. Not thread-safe.
+// OomKills: tells whether the kernel has just killed processes of this node because memory ran out. It uses the counter of
+// this process's memory cgroup, which includes its children. If no cgroup is visible, it uses the counter of the whole
+// machine. If a process is killed for another reason at about the same time, OomKills cannot tell this from a lack of memory.
+// Not thread-safe.
 #ifndef LYNX_NODE_OOM_KILLS_H_
 #define LYNX_NODE_OOM_KILLS_H_
 

@@ -81,7 +81,7 @@ absl::Status SpawnError(int error, const std::string& binary) {
   return absl::InternalError(text);
 }
 
-// Live processes with an argument that is `wanted`.
+// Live processes of which at least one argument passes the test `wanted`.
 std::vector<pid_t> FindProcesses(const std::function<bool(const std::string&)>& wanted) {
   std::vector<pid_t> found;
   DIR* proc = ::opendir("/proc");
@@ -171,8 +171,8 @@ absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity) {
   if (!pidfd.valid() && errno != ESRCH) {
     return absl::InternalError(absl::StrCat("pidfd_open of process ", identity.pid, ": ", std::string(::strerror(errno))));
   }
-  // The identity is compared after the pidfd was opened. So the pidfd refers to exactly this process, whatever happens to its
-  // id later.
+  // The identity is compared after the pidfd was opened. So the pidfd refers to exactly this process, even if its id is reused
+  // later.
   if (!pidfd.valid() || IdentifyProcess(identity.pid) != identity) {
     return absl::NotFoundError(absl::StrCat("process ", identity.pid, " is no more"));
   }

@@ -2,7 +2,7 @@
 // over process ids and pidfds; thread-safe.
 //
 // A process id alone is never trusted, because ids are reused. A process is identified by its id, its start time and the boot
-// of the machine. A signal goes through a pidfd that was opened before these were compared.
+// of the machine. A signal is sent through a pidfd that was opened before these three values were compared.
 #ifndef LYNX_NODE_PROCESS_H_
 #define LYNX_NODE_PROCESS_H_
 
@@ -25,7 +25,8 @@ struct ProcessIdentity {
   bool operator==(const ProcessIdentity&) const = default;
 };
 
-// The descriptors 0, 1, 2 and 3 of the new process. -1: /dev/null, or closed for 3. All other descriptors are closed.
+// The descriptors 0, 1, 2 and 3 of the new process. -1: the new process gets /dev/null as 0, 1 or 2, and no descriptor 3. All
+// other descriptors are closed.
 struct SpawnFds {
   int in = -1;
   int out = -1;

@@ -28,7 +28,7 @@ bool EndsWith(const std::string& text, const std::string& suffix) {
 
 constexpr Unit kSizeUnits[] = {{"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"", 1}};
 
-// Parses a number with one of the units; false: anything else.
+// Parses a number with one of the units. Returns false for any other text.
 template <size_t kCount>
 bool ParseQuantity(const std::string& text, const Unit (&units)[kCount], int64_t& bytes) {
   for (const Unit& unit : units) {

@@ -16,8 +16,8 @@ namespace lynx {
 namespace {
 
 constexpr char kSolverName[] = "lynx-opt";
-// The solver checks its clock between pieces of work. If it runs for longer than kPatience times its limit plus kGrace, it is
-// stuck.
+// The solver checks its clock between pieces of work. If it runs for longer than kPatience times its limit plus kGrace, it
+// counts as stuck and is killed.
 constexpr int64_t kPatience = 2;
 constexpr Nanos kGrace{30'000'000'000};
 

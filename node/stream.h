@@ -1,6 +1,6 @@
 // NodeStream: a node's side of a Cluster stream. It connects to the server, keeps one bidirectional stream open, and connects
 // again with bounded exponential backoff whenever the stream ends. The owner sends reports and takes desired states. The owner
-// never waits for the network. When the server is lost, only `attachment` changes.
+// never waits for the network. The owner sees the loss of the server only in `attachment` and `accepted`.
 //
 //   dial ----------> attached (owner sends its full state) ------> stream ends
 //     ^  refused, timed out: back off                                   |
@@ -72,8 +72,8 @@ class NodeStream {
     return attached_ && !outbox_.has_value() && !writing_;
   }
 
-  // Takes over a report to be written. Returns false and takes nothing while there is no stream or another report waits; the
-  // WakeEvent tells when to try again.
+  // Takes over a report to be written. Returns false and takes nothing if there is no stream or another report is still to be
+  // written; the WakeEvent tells when to try again. If the stream ends before the report is written, the report is lost.
   bool TrySend(Report& report) {
     std::lock_guard lock(mutex_);
     if (!attached_ || outbox_.has_value() || writing_) return false;
@@ -185,7 +185,8 @@ class NodeStream {
     changed_.notify_all();
   }
 
-  // Runs until the stream breaks or Stop is called. Leaves the stream in a state in which the reader ends.
+  // Runs until the stream breaks or Stop is called. When it returns, the stream has ended or is about to end, so the reader
+  // thread ends, too.
   void WriteAll(Wire& wire, grpc::ClientContext& context) {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -215,7 +216,7 @@ class NodeStream {
   const NodeStreamOptions options_;
   const Open open_;
   WakeEvent& wake_;
-  std::atomic<bool> stop_{false};  // written under the lock
+  std::atomic<bool> stop_{false};  // set while mutex_ is held; read without it
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,4 +1,4 @@
-// Conversion between protocol messages (lynx::v1) and the planner's domain types. Only this code uses both kinds of types.
+// Conversion between protocol messages (lynx::v1) and the planner's domain types. All these conversions are in proto/.
 //
 // ToProto never fails. FromProto checks every bound. It returns InvalidArgument for an unknown enum value, for a negative, too
 // large or non-finite number, and for a missing or duplicate entry. The error names the field by its path

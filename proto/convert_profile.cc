@@ -61,8 +61,8 @@ v1::HostLink HostLinkToProto(const HostLink& host) {
   return message;
 }
 
-// Converts the fields that the description of a cluster has in addition to the rates. This file checks sizes and single values;
-// CheckProfile checks whether the values are consistent.
+// Converts the bfloat16 rate, the efficiency curves, the GEMM tiles, the inner links and the host link. When a message is read,
+// this file checks sizes and single values; CheckProfile checks whether the values are consistent.
 void DescriptionToProto(const HardwareProfile& profile, v1::HardwareProfile& message) {
   message.set_bfloat16_flops_per_second(profile.bfloat16_flops_per_second);
   for (const EfficiencyCurve& curve : profile.efficiency) *message.add_efficiency() = CurveToProto(curve);

@@ -26,7 +26,7 @@ enum class EventKind : uint8_t {
   kNodeLost,          // the server has lost a node
   kFault,             // attribution of the last failure: what caused it
   kNodeCheck,         // the ranks checked their nodes and found nothing
-  kNodeKept,          // a node is not excluded although it should be
+  kNodeKept,          // a node is to blame, but the job goes on using it: it has no other node, or excludes too many already
   kNodeExcluded,      // the job does not use a node any more
   kRestarting,        // the job starts again after a failure
   kResuming,          // the ranks gave way to another plan that cannot be used, so the job starts again without it

@@ -33,7 +33,7 @@ constexpr int NumberOf(Enum value) {
       std::is_same_v<Enum, RecomputeMode> || std::is_same_v<Enum, DataKind> || std::is_same_v<Enum, LrSchedule>;
   return static_cast<int>(value) + (unspecified ? 1 : 0);
 }
-// In messages, the numbers of kZeroBubbleV and kChimera are exchanged.
+// ScheduleKind and the message's enum list kZeroBubbleV and kChimera in opposite orders, so their numbers are exchanged.
 constexpr int NumberOf(ScheduleKind kind) {
   if (kind == ScheduleKind::kZeroBubbleV) return static_cast<int>(ScheduleKind::kChimera);
   if (kind == ScheduleKind::kChimera) return static_cast<int>(ScheduleKind::kZeroBubbleV);
@@ -56,7 +56,7 @@ bool EnumOfNumber(int number, Enum& value) {
 // `least` or more.
 template <class Enum>
 absl::Status BadNumber(const std::string& path, int number, int least = 0) {
-  // if there is no "unspecified", this is one too many; the loop skips the last one
+  // If there is no "unspecified", the number `most` does not exist, and the loop skips it.
   const int most = static_cast<int>(kEnumNames<Enum>.size());
   std::string choices;
   for (int choice = least; choice <= most; ++choice) {

@@ -1,5 +1,5 @@
 // The maximum size of a message that the server, the daemons and the command line accept. Programs of large jobs are megabytes
-// of text, which is more than gRPC's default limit of 4 MiB. A constant.
+// of text, which is more than gRPC's default limit of 4 MiB.
 #ifndef LYNX_PROTO_MESSAGE_LIMIT_H_
 #define LYNX_PROTO_MESSAGE_LIMIT_H_
 

@@ -66,7 +66,7 @@ struct Recovery {
   std::string fault;       // the attribution of the failure; empty: unknown
   bool goes_on = false;    // the job trained again
   int64_t away_ns = 0;     // time from the event until all ranks train again
-  int64_t from_step = -1;  // the first step afterwards; -1: unknown
+  int64_t from_step = -1;  // the first step after the job continued; -1: unknown
   int64_t done_again = 0;  // number of steps that were repeated
   std::string resumed;     // text of the event that says how the job continued: from which checkpoint, with which plan
 };

@@ -25,8 +25,8 @@ bool SaysHow(std::optional<EventKind> kind) {
   return false;
 }
 
-// Sets from_step, the first step after the ranks ran again, and done_again, the number of steps from there on that had been
-// done before.
+// Sets from_step, the first step after the ranks ran again, and done_again, the number of steps that the job repeats from
+// there.
 void FillSteps(Recovery& recovery, int64_t running_unix_ns, const v1::JobCurves& curves) {
   int64_t done = 0;
   int64_t generation = 0;

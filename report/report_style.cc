@@ -28,8 +28,8 @@ std::string_view ReportTemplate() {
 )html";
 }
 
-// Kinds of spans and of memory have the same colours as on plan pages: a class c-... gives an SVG shape the colour that k-...
-// gives a box there.
+// Kinds of spans and of memory have the same colours as on plan pages: the class c-X gives an SVG shape the colour that the
+// class k-X gives a box on a plan page.
 std::string_view ReportStyle() {
   return R"css(
 .plots { overflow-x: auto; overflow-y: hidden; }

@@ -14,14 +14,15 @@ namespace {
 constexpr double kLeft = 150, kRight = 8, kTop = 6;
 constexpr double kCompute = 20, kTransfers = 7, kBetween = 5, kBetweenStages = 16;
 constexpr size_t kMaxStages = 16;
-constexpr size_t kColumns = 2000;  // columns of a lane; a column shows the kind that fills most of it
+constexpr size_t kColumns = 2000;  // columns of a lane; see Run
 
 struct Lane {
   bool compute = false;
   std::vector<TimelineSpan> spans;
 };
 
-// Consecutive columns of one kind. The kind of a column is the one that fills most of the column.
+// Consecutive columns of one kind. The kind of a column is the one that takes most of its time. A column that is busy for less
+// than a quarter of its time shows nothing.
 struct Run {
   size_t begin = 0, end = 0;
   int kind = -1;  // -1: the columns show nothing
@@ -66,7 +67,7 @@ std::string LaneRects(const std::vector<TimelineSpan>& spans, Nanos whole, const
   return rects;
 }
 
-// Draws compute above the transfers that run at the same time.
+// Draws the compute lane above the transfers that run at the same time.
 std::string Lanes(const Program& program, const std::vector<ActionSpan>& spans, Nanos whole, const Axis& x, double y) {
   StageTimes times;
   times.spans = spans;

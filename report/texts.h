@@ -18,7 +18,8 @@ std::string Count(double value);
 // Core wait of a step: the time in which compute threads were ready to run, but other threads had their cores. The prediction
 // includes only the time that ranks of this job on shared cores take from each other.
 struct CoreWaitOfStep {
-  // mean core wait of the stage in which core wait is the largest share of the step; 0: no core wait, or not measured
+  // The mean core wait of one stage: the stage in which core wait is the largest share of the step. 0: no core wait, or not
+  // measured.
   int64_t ns = 0;
   double share = 0;          // the share of core wait in that stage's step
   int64_t predicted_ns = 0;  // the predicted core wait of that stage; before the first measurement, the largest of all stages

@@ -31,7 +31,8 @@ absl::Status Fill(const v1::TraceJobResponse& response, TracedJob& traced) {
   LYNX_ASSIGN_OR_RETURN(traced.request.spec, FromProto(response.job().spec()));
   LYNX_ASSIGN_OR_RETURN(traced.request.cluster, FromProto(response.cluster()));
   absl::StatusOr<PredictedStep> predicted = PredictStep(traced.request, traced.plan);
-  // PredictStep fails if another version made the plan. The plan's own figures are still available.
+  // If another version made the plan, PredictStep fails. This is not an error, because the plan's own figures are still
+  // available.
   if (predicted.ok()) traced.predicted = *std::move(predicted);
   return absl::OkStatus();
 }

@@ -31,11 +31,11 @@ SLOW = "4mbit"  # the rate at which a slow node sends
 PATIENCE = 420  # seconds in which all jobs must end after everything is mended
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
-# Kind -> parts of its job file. All jobs of a kind are the same run, so in one layout they must end with the same bits.
-# The layout of the elastic kind changes, so its sums differ in their last bits. Its learning rate is so small that the loss
-# of each step shows which samples the step had.
+# Kind -> parts of its job file. All jobs of a kind train in the same way. If two of them have the same layout, their weights
+# must be the same to the last bit. The layout of the elastic kind changes, so its sums differ in their last bits. Its learning
+# rate is so small that the loss of each step shows which samples the step had.
 KINDS = {
-    # The split of the layers decides in which order the gradient's norm is summed, and so its last bits.
+    # The partition is fixed, because it decides in which order the gradient's norm is summed, and so the norm's last bits.
     "fixed": dict(ranks="2", parallel="{tp: 1, pp: 2, dp: 1, schedule: zero-bubble, partition: even}", seed=1, lr="3e-3"),
     "single": dict(ranks="1", parallel="{tp: 1, pp: 1, dp: 1}", seed=2, lr="3e-3"),
     "elastic": dict(ranks="1..2", parallel="{tp: auto, pp: auto}", seed=3, lr="1e-12"),
@@ -100,7 +100,7 @@ class Watch(threading.Thread):
                 try:
                     generation = int(re.search(r'"generation"\s*:\s*"?(\d+)', index.read_text())[1])
                 except (OSError, TypeError):
-                    continue  # it was removed meanwhile
+                    continue  # the checkpoint was removed in the meantime
                 known[step] = generation
                 newer = [g for (name, g), seen in self.fences.items()
                          if name == folder.name and g > generation and now - seen > 5]
@@ -140,7 +140,7 @@ class Jobs:
             del self.pending[kind]
 
     def look(self):
-        """False while the server does not answer."""
+        """Gets the list of jobs, and notes which jobs have ended. Returns False if the server does not answer."""
         jobs = self.cluster.jobs()
         if jobs is None:
             return False
@@ -159,7 +159,7 @@ class Jobs:
         return [job for job in self.acknowledged if job not in self.ended]
 
     def steps_done(self):
-        """The steps that each unfinished job has done."""
+        """Returns for each unfinished job the number of steps that it has done."""
         return {job: int(self.last[job].get("progress", {}).get("stepsDone", 0)) for job in self.unfinished() if job in self.last}
 
 
@@ -180,7 +180,7 @@ OF_NAMESPACES = ("cut-node", "cut-node", "slow-node", "full-server", "full-node"
 
 
 def draw(cluster, rng, real, busy):
-    """A random fault, not on a machine that has a fault already. None if nothing is left to break."""
+    """Returns a random fault. None: the place of the fault already has a fault (`busy`), or there is no rank to break."""
     kind = rng.choice(KILLS_AND_STOPS + (OF_NAMESPACES if real else ()))
     action, what = kind.split("-")
     seconds = rng.choice([0.3, 1, 2, 4, 12]) * rng.uniform(0.7, 1.3)
@@ -214,7 +214,8 @@ def draw(cluster, rng, real, busy):
 
 
 def kill(cluster, names, node):
-    """Kills daemons, which are not restarted before the fault is mended. If it is a whole node, also its ranks and its memory."""
+    """Kills daemons, which are not restarted before the fault is mended. If `node` is not None, also kills the ranks of this
+    node and deletes its copies in memory."""
     with cluster.lock:
         cluster.held.update(names)
         for name in names:
@@ -230,13 +231,15 @@ class Chaos:
     def __init__(self, cluster, jobs, watch, rng, real, log):
         self.cluster, self.jobs, self.watch, self.rng, self.real, self.log = cluster, jobs, watch, rng, real, log
         self.active = []                                  # (when it is mended, fault)
-        self.measuring = None                             # (fault, when, steps done by the jobs that ran then, killed generations)
+        # The fault whose recovery is measured: (fault, when it began, job -> steps that the job has done and must exceed,
+        # job -> generation whose ranks were killed). None: no recovery is measured.
+        self.measuring = None
         self.recoveries = collections.defaultdict(list)   # kind -> seconds
         self.counts = collections.Counter()
 
     def tend(self):
-        """Does one round: mends what is due, restarts what has ended, submits what is missing. False while the server does
-        not answer."""
+        """Does one round: mends what is due, restarts what has ended, submits what is missing. Returns False if the
+        server does not answer."""
         now = time.monotonic()
         for item in [item for item in self.active if item[0] <= now]:
             self.active.remove(item)
@@ -288,7 +291,7 @@ class Chaos:
                 self.calm(45)
                 end = time.monotonic() + self.rng.uniform(0.5, 2)
             else:
-                end = time.monotonic() + self.rng.uniform(0.2, 2)  # in addition to what is broken
+                end = time.monotonic() + self.rng.uniform(0.2, 2)  # the next fault comes while earlier faults may still last
             while time.monotonic() < end:
                 self.tend()
                 time.sleep(0.1)
@@ -308,7 +311,7 @@ class Chaos:
 
 
 def undisturbed(chaos):
-    """Runs each kind once, all at the same time: kind -> (name, seconds)."""
+    """Runs one job of each kind, all at the same time and without faults. Returns kind -> (name, seconds)."""
     jobs = chaos.jobs
     before = set(jobs.acknowledged)
     deadline = time.monotonic() + PATIENCE
@@ -326,7 +329,7 @@ def undisturbed(chaos):
 
 
 def report(chaos, references, violations, seconds):
-    """`references`: runs from before the faults and from after them."""
+    """Returns the lines of the report. `references`: the results of undisturbed() from before and after the faults."""
     jobs = chaos.jobs
     undisturbed_names = {run[kind][0] for run in references for kind in KINDS}
     later = [(job, kind) for job, (kind, name) in jobs.acknowledged.items() if name not in undisturbed_names and job in jobs.ended]

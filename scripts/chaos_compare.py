@@ -1,4 +1,4 @@
-"""Tells chaos.py whether a job was trained as without faults: step by step, and by its last weights."""
+"""Compares jobs that had faults with jobs that had none, for chaos.py: the loss of each step, and the last weights."""
 
 import collections
 import csv
@@ -10,7 +10,7 @@ SAME_LAYOUT = ("fixed", "single")
 
 
 def steps_of(cluster, name):
-    """The exact [(step, loss, gradient norm)] of a job, from its log."""
+    """Returns [(step, loss, gradient norm)] of a job from its log. Loss and norm are the exact text of the log."""
     rows = []
     for path in (cluster.home / "checkpoints" / name).glob("metrics-*/metrics.csv"):
         with open(path, newline="") as lines:
@@ -19,7 +19,7 @@ def steps_of(cluster, name):
 
 
 def weights_of(cluster, name, steps):
-    """Digest of all weights and moments in the last checkpoint; None: there is no such checkpoint."""
+    """Returns a digest of all weights and moments in the checkpoint of step `steps`; None: there is no such checkpoint."""
     digest = hashlib.sha256()
     shards = sorted((cluster.home / "checkpoints" / name / f"step-{steps:08}").glob("*.safetensors"))
     for shard in shards:
@@ -36,13 +36,13 @@ def same_loss(a, b):
 
 
 def neighbours_differ(cluster, name):
-    """The share of steps whose loss differs from that of the next step."""
+    """Returns the share of steps whose loss differs from that of the next step."""
     losses = [loss for _, loss, _ in steps_of(cluster, name)]
     return sum(not same_loss(a, b) for a, b in zip(losses, losses[1:])) / max(len(losses) - 1, 1)
 
 
 def wrong_samples(jobs, name, kind, reference, whole):
-    """What differs from the undisturbed run. `whole`: no line of the log may be missing."""
+    """Returns what differs from the undisturbed job `reference`. `whole`: no step may be missing in the log."""
     cluster = jobs.cluster
     rows, expected = steps_of(cluster, name), {step: rest for step, *rest in steps_of(cluster, reference)}
     steps = [step for step, *_ in rows]
@@ -60,7 +60,7 @@ def wrong_samples(jobs, name, kind, reference, whole):
 
 
 def check(chaos, references):
-    """Everything that is wrong, one sentence each. `references`: kind -> (name, seconds) of undisturbed runs."""
+    """Returns everything that is wrong, one sentence each. `references`: kind -> (name, seconds) of undisturbed jobs."""
     jobs, found = chaos.jobs, list(chaos.watch.violations)
     names = collections.Counter(job["spec"]["name"] for job in jobs.last.values())
     found += [f"{name} is there {count} times" for name, count in names.items() if count > 1]

@@ -16,11 +16,11 @@ JOB = ("-f", ROOT / "examples/gpt-6.7b.yaml", "--cluster", ROOT / "examples/clus
        "--set", "parallel.schedule=1f1b", "--set", "parallel.sequenceParallel=off")
 ONE_BY_ONE = ("--set", "parallel.weave=off")
 PAIRS = ("--set", "parallel.weave=pairs", "--set", "train.microBatch=1")  # a pair has the samples of one microbatch of the job
-STAGE, MICROBATCH, LAYER = 1, 3, 12  # the backward pass to draw; any in the middle looks the same
-# What the backward pass of a layer reads, in the order in which its forward pass makes it.
+STAGE, MICROBATCH, LAYER = 1, 3, 12  # the pass to draw; any pass in the middle of the step looks the same
+# The tensors that the backward pass of a layer reads, in the order in which the forward pass makes them.
 TENSORS = ("ln1", "qkv", "probs", "probs_dropped", "context", "mask1", "x1", "ln2", "fc1", "gelu", "mask2")
 WIDTH, LEFT = 860, 96
-STALL_MS = 4  # longer than a wait for a collective
+STALL_MS = 4  # a gap longer than this is a stall; waits for collectives are shorter
 
 STYLE = """<style>
   svg { --page: #ffffff; --ink: #1f2328; --faint: #59636e; --line: #d8dee4; --on: #ffffff;
@@ -82,7 +82,8 @@ KINDS = {"forward": "forward", "backward": "backward", "weight": "weight", "hidd
 
 
 def layer_pass(plan, kind, before, microbatches):
-    """The part of the step in which the passes of the layer run, F or B: begin, end and spans. `before`: the layer that runs before it."""
+    """Returns the part of the step in which layer LAYER runs these microbatches: begin, end and spans. `kind`: F or B.
+    `before`: the layer that runs just before LAYER."""
     spans = plan.stage(STAGE)
     begin, end = (max(span["ts"] + span["dur"] for span in spans if re.match(rf"{STAGE}{kind}({'|'.join(map(str, microbatches))}):{layer}\.", span["name"]))
                   for layer in (before, LAYER))
@@ -90,7 +91,7 @@ def layer_pass(plan, kind, before, microbatches):
 
 
 def draw_spans(svg, y, lanes, excerpt, scale):
-    """An excerpt of a step: a row for each lane that computes, and one for what the tensor-parallel ranks send."""
+    """Draws an excerpt of a step: a row for each compute lane, and a row for the transfers of the tensor-parallel ranks."""
     begin, end, spans = excerpt
     for lane in range(lanes):
         svg.text(LEFT - 8, y + 32 * lane + 18, "computes" if lanes == 1 else f"strand {lane + 1}", "faint", "end")
@@ -114,7 +115,7 @@ def draw_spans(svg, y, lanes, excerpt, scale):
 
 
 def draw_overlap(plans, path):
-    """One layer's backward pass under both policies, on one scale: compute above, communication below."""
+    """Draws one layer's backward pass under both policies, on one scale: compute above, communication below."""
     svg = Svg(232, "The backward pass of one layer, with full recomputation and as Lynx plans it")
     excerpts = [(said, layer_pass(plan, "B", LAYER + 1, [MICROBATCH])) for said, plan in plans]
     scale = (WIDTH - LEFT - 70) / max(end - begin for _, (begin, end, _) in excerpts)
@@ -127,7 +128,7 @@ def draw_overlap(plans, path):
 
 
 def draw_weaving(lynx, woven, path):
-    """One layer's forward passes of the same samples: as one microbatch, and as two that run side by side."""
+    """Draws one layer's forward passes of the same samples: as one microbatch, and as two that run side by side."""
     svg = Svg(264, "The forward passes of one layer, one pass at a time and two side by side")
     one = layer_pass(lynx, "F", LAYER - 1, [MICROBATCH])
     two = layer_pass(woven, "F", LAYER - 1, [2 * MICROBATCH, 2 * MICROBATCH + 1])
@@ -141,7 +142,7 @@ def draw_weaving(lynx, woven, path):
 
 
 def draw_pipeline(plans, path):
-    """Which microbatch each stage works on, for the whole step, under both policies on one scale."""
+    """Draws for the whole step which microbatch each stage works on, under both policies on one scale."""
     svg = Svg(286, "One step of four pipeline stages, with full recomputation and as Lynx plans it")
     scale = (WIDTH - LEFT - 60) / max(plan.step_ms() for _, plan in plans)
     for row, (said, plan) in enumerate(plans):
@@ -158,7 +159,7 @@ def draw_pipeline(plans, path):
                 if match and span["cat"] in KINDS and span["cat"] != "hidden":
                     start, end = span["ts"] / 1000, (span["ts"] + span["dur"]) / 1000
                     parts = slots.setdefault(("forward" if match.group(1) == "F" else "backward", match.group(2)), [[start, end]])
-                    # Waits for collectives are part of a pass, but a stall splits it.
+                    # The rectangle of a pass includes its waits for collectives. A stall splits the rectangle into two.
                     if start - parts[-1][1] > STALL_MS:
                         parts.append([start, end])
                     parts[-1][1] = max(parts[-1][1], end)
@@ -173,7 +174,7 @@ def draw_pipeline(plans, path):
 
 
 def placements(plan):
-    """tensor -> stored, a window, or critical; for the layers of which LAYER is one."""
+    """Returns the policy of layer LAYER: tensor -> "stored", "critical", or the name of a window such as "b2"."""
     for first, last, said in re.findall(r"^stage \d+, layers? (\d+)(?:-(\d+))?: (.*)$", plan.text, re.MULTILINE):
         if int(first) <= LAYER <= int(last or first):
             found = {}

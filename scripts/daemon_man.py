@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 
-# Defaults that depend on the machine where the page is made.
+# The page shows these words as defaults of flags whose real default depends on the machine where the page is made.
 OF_THE_MACHINE = {"--node": "the machine's name", "--rank-binary": "beside the program"}
 
 

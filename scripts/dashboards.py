@@ -28,8 +28,8 @@ class Stopped(Exception):
 
 
 class Stop:
-    """A signal asks this program to stop. The signal takes effect only during a wait of this class, so that a server that
-    has just been started is not forgotten."""
+    """Stops this program after a signal. The signal takes effect only in rest(), so that the program cannot end between the
+    start of a server and the moment at which it has noted the server's process."""
 
     asked = False
 
@@ -45,7 +45,7 @@ class Stop:
 
 
 def port_near(wanted):
-    """`wanted`, or a free port if somebody listens there."""
+    """Returns the port `wanted`, or another free port if some program already listens at `wanted`."""
     for port in (wanted, 0):
         with socket.socket() as one:
             try:
@@ -57,7 +57,7 @@ def port_near(wanted):
 
 
 def targets(cluster):
-    """The targets that Prometheus scrapes for the daemons of a cluster.json, with the label that the alert rules expect."""
+    """Returns the targets that Prometheus scrapes: the daemons of a cluster.json, with the label that alert rules expect."""
     by_kind = {}
     for daemon in cluster["daemons"]:
         by_kind.setdefault("lynx-" + daemon["name"].rpartition(".")[2], []).append(daemon["metricsAddress"])
@@ -113,7 +113,7 @@ def end(process):
 
 
 def start_prometheus(home, folder, interval):
-    """Returns the process and its address. Exits with a sentence if Prometheus is not installed."""
+    """Starts Prometheus. Returns the process and its address. Exits with an error if Prometheus is not installed."""
     program = shutil.which("prometheus")
     if program is None:
         sys.exit("error: prometheus is not installed: scripts/install.sh installs it, or 'apt-get install prometheus'")
@@ -125,7 +125,7 @@ def start_prometheus(home, folder, interval):
 
 
 def grafana():
-    """The program and its home; None if it is not installed."""
+    """Returns the beginning of Grafana's command line, and its home folder; None if Grafana is not installed."""
     for home in GRAFANA_HOMES:
         for name in ("grafana-server", "grafana"):
             program = pathlib.Path(home) / "bin" / name

@@ -16,7 +16,7 @@ import time
 
 BIN = pathlib.Path(os.environ["LYNX_BIN"])
 HOME = pathlib.Path(os.environ["LYNX_HOME"]) / "local"
-STEPS_BEFORE = 20  # steps to train before the node dies, and in the smaller layout before it returns
+STEPS_BEFORE = 20  # steps to train before the node dies, and again in the smaller layout before the node returns
 PATIENCE = 300     # seconds in which each expected thing must happen
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
@@ -50,8 +50,8 @@ class Job:
         return json.loads(lynxctl("get", self.id, "-o", "json", "--events"))
 
     def wait(self, condition, what):
-        """Waits for a page of the job that satisfies the condition, and returns it. A busy machine may need long, but steps
-        must follow one another."""
+        """Waits for a page of the job that satisfies the condition, and returns it. A busy machine may be slow,
+        so the limit PATIENCE begins again whenever the job has done a step or changed its state."""
         seen = deadline = None
         while True:
             page = self.page()
@@ -83,7 +83,7 @@ def step_time(page):
 
 
 def kill_node(name):
-    """Kills all processes of the node at once, as when the power fails, and none of the other node's."""
+    """Kills all processes of the node at once, as if its power had failed. The processes of the other node go on."""
     marker = str(HOME / name) + "/"
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -16,8 +16,8 @@ INSIDE = "LYNX_CHAOS_NAMESPACES"  # an environment variable: this process runs i
 
 
 def enter_namespaces():
-    """Starts this program again with its own network, mounts and process ids; everything that it starts ends with it.
-    Returns whether this process is already inside. False: the machine does not allow it."""
+    """Starts this program again in namespaces of its own: network, mounts and process ids. So everything that the program
+    starts ends with it. Returns True in the program that was started again; False if the machine does not allow namespaces."""
     if os.environ.get(INSIDE) is not None:
         return os.environ[INSIDE] == "1"
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -41,7 +41,8 @@ def shell(*command):
 
 
 class Network:
-    """A bridge with the server on it, and for each node a network namespace with one cable. Without namespaces: loopback."""
+    """A bridge with the server on it, and for each node a network namespace with one cable. Without namespaces,
+    everything uses the loopback interface."""
 
     def __init__(self, real):
         self.real = real
@@ -68,7 +69,7 @@ class Network:
         return f"10.77.0.{10 + node}" if self.real else "127.0.0.1"
 
     def command(self, node):
-        """The command line prefix that runs a command on the node's network."""
+        """Returns the words that must stand before a command so that it runs in the node's network."""
         return ["nsenter", f"--net=/run/netns/n{node}"] if self.real else []
 
     def cut(self, node, off):
@@ -81,7 +82,7 @@ class Network:
 
 
 class Disk:
-    """A folder on its own file system, which can be filled up. Without namespaces: an ordinary folder."""
+    """A folder with a file system of its own, which can be filled up. Without namespaces, it is an ordinary folder."""
 
     def __init__(self, path, megabytes, real):
         self.path = path
@@ -109,7 +110,7 @@ class Disk:
 
 
 def ranks_of_machine(home):
-    """(pid, node, job, generation, rank) of every live rank process of this cluster."""
+    """Returns (pid, node, job, generation, rank) of every live rank process of this cluster."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -174,7 +175,7 @@ class Cluster:
                 self.processes[name].send_signal(number)
 
     def ctl(self, *arguments, timeout=15):
-        """The parsed output; None while the server does not answer."""
+        """Runs lynxctl with these arguments. Returns its parsed output; None: it failed, or the server does not answer."""
         try:
             result = subprocess.run([str(BIN / "lynxctl"), "--server", f"{self.network.server}:7470", "--timeout", "5",
                                      *map(str, arguments), "-o", "json"], capture_output=True, text=True, timeout=timeout,
@@ -196,7 +197,7 @@ def send(pid, number):
 
 
 def stop_everything(cluster):
-    """Ends the cluster's own processes, by their ids."""
+    """Ends the daemons and the ranks of this cluster, and no other process."""
     with cluster.lock:
         for process in cluster.processes.values():
             if process.poll() is None:

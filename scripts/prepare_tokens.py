@@ -39,13 +39,14 @@ def encoder(options):
             tokenizer = tokenizers.Tokenizer.from_file(options.tokenizer)
         else:
             tokenizer = tokenizers.ByteLevelBPETokenizer(options.vocab, options.merges)
-    except Exception as error:  # the library has no exception class for a file that it cannot read
+    except Exception as error:  # the library has no exception class of its own for a file that it cannot read
         fail(options.tokenizer or f"{options.vocab} and {options.merges}", error)
     return lambda text: tokenizer.encode(text).ids
 
 
 def first_wrong_byte(path):
-    """The position at which a file stops being UTF-8. (A decoder that gets the file in pieces counts from the last piece.)"""
+    """Returns the line at which a file stops being UTF-8, and a sentence with the byte. (The error of documents() does not give
+    the position, because its decoder reads the file in pieces and counts from the last piece.)"""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -71,8 +72,8 @@ def documents(options):
 
 
 def write_pair(prefix, sequences):
-    """Writes the two files from lists of ids, one per document, completely or not at all. Returns the number of tokens
-    and the largest id."""
+    """Writes the two files from lists of ids, one list per document. A file appears under its name only when both files are
+    complete. Returns the number of tokens and the largest id."""
     largest = max((max(ids) for ids in sequences), default=0)
     code, kind = UINT16 if largest < 1 << 16 else INT32
     width = array.array(kind).itemsize

@@ -21,7 +21,7 @@ LONGEST = 300  # limit for a reason, in characters
 
 
 def reasons(name, said):
-    """The reasons, from the test's output, why this test or a part of it was skipped."""
+    """Returns why this test or a part of it was skipped. `said` is the test's output."""
     found = [text for text in TOLD.findall(said)]
     for why, inner in GOOGLE_TEST.findall(said):
         why = " ".join(why.split()) or "no reason is given"
@@ -30,7 +30,7 @@ def reasons(name, said):
 
 
 def skips(results):
-    """A line for each skip: the test's name in CTest, the skipped part unless all of it was skipped, and why."""
+    """Returns a line for each skip: the test's name in CTest, the skipped part unless the whole test was skipped, and why."""
     lines = []
     for case in xml.etree.ElementTree.parse(results).getroot().iter("testcase"):
         name, mark = case.get("name"), case.find("skipped")
@@ -44,7 +44,7 @@ def skips(results):
 
 
 def allowed():
-    """Shell patterns for lines of skips()."""
+    """Returns shell patterns for the lines of skips() that skips_allowed.txt allows."""
     lines = (line.strip() for line in ALLOWED.read_text().splitlines())
     return [line for line in lines if line and not line.startswith("#")]
 

@@ -73,7 +73,7 @@ class Cluster:
             os.kill(pid, signal.SIGKILL)
 
     def ranks(self):
-        """Process ids of the ranks below this folder."""
+        """Returns the process ids of the ranks that work in this test's folder."""
         found = set()
         for entry in pathlib.Path("/proc").iterdir():
             try:
@@ -116,7 +116,7 @@ class Cluster:
         return int(page.get("progress", {}).get("stepsDone", 0))
 
     def succeed(self, name):
-        """Runs a new job with a rank on each node until it ends by itself."""
+        """Submits a job with a rank on each node, and waits until it has succeeded."""
         self.submit(name, 5, 2)
         self.wait(lambda: self.steps(name) >= 0 and self.job(name)["state"] == "JOB_STATE_SUCCEEDED", f"job {name} to succeed")
         used = {rank["node"] for rank in self.job(name)["placement"]}
@@ -141,8 +141,8 @@ def upgrade(cluster, old, new):
         cluster.start_node("worker", node, old)
 
     def attached(node, kind, version):
-        """True if the daemon `kind` of `node` is attached with `version`. None: any version, because some old servers do
-        not tell it."""
+        """True if the daemon `kind` of `node` is attached with `version`. None: any version is right, because some
+        old servers do not report it."""
         page = cluster.nodes().get(node, {})
         return page.get(f"{kind}Attached") and version in (None, page.get(f"{kind}Version"))
 

@@ -22,8 +22,8 @@ namespace {
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr Nanos kAuthorityLife{10 * 365 * 86'400 * kNanosPerSecond};
-// A certificate is valid from this long before it is issued, because the clocks of other machines may be behind. If a tenth of
-// its lifetime is less, it is valid from that long before.
+// The validity of a certificate begins this long before it is issued, because the clocks of other machines may be behind. For
+// servers and nodes, it begins at most a tenth of the lifetime before.
 constexpr Nanos kClockSkew{300 * kNanosPerSecond};
 constexpr int kSerialBytes = 16;
 constexpr int kWeakestEcBits = 256;
@@ -160,7 +160,8 @@ absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos no
   if (!has_key && !has_certificate) {
     LYNX_ASSIGN_OR_RETURN(const KeyHandle key, GenerateKey());
     LYNX_ASSIGN_OR_RETURN(const std::string certificate, SelfSigned(key.get(), now));
-    // The certificate is written last. If the start is interrupted before, nobody trusts the authority yet.
+    // The certificate is written last. If the server is killed before that, nobody trusts the authority yet, and the next start
+    // makes the certificate from the key.
     LYNX_RETURN_IF_ERROR(WriteSecretFile(key_path, PemOf(key.get())));
     LYNX_RETURN_IF_ERROR(WriteFileDurably(certificate_path, certificate));
   } else if (!has_certificate) {

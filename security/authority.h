@@ -1,6 +1,6 @@
 // Authority: the small certificate authority of one cluster. Its key signs the certificates of the server and of nodes. The key
-// is in the server's data directory. Only the server reads the key, and the key never leaves this machine. Thread-safe after
-// Open.
+// is in the server's data directory. Only the server reads the key, and the key never leaves the server's machine. Thread-safe
+// after Open.
 #ifndef LYNX_SECURITY_AUTHORITY_H_
 #define LYNX_SECURITY_AUTHORITY_H_
 
@@ -15,8 +15,9 @@ namespace lynx {
 class Authority {
  public:
   // Reads DIRECTORY/ca.key and ca.pem. If neither exists, creates both and the directory; if only ca.pem is missing, creates it
-  // from the key. The certificate is valid for ten years. FailedPrecondition: only ca.key is missing, the files do not belong
-  // together, others may read the key, or the certificate has expired; each error says which and what to do.
+  // from the key. A new certificate is valid for ten years. FailedPrecondition: only ca.key is missing, a file is damaged, the
+  // files do not belong together, ca.pem is not an authority's certificate, others may read the key, or the certificate has
+  // expired. Each error says which of these it is, and what to do.
   static absl::StatusOr<Authority> Open(const std::string& directory, Nanos now);
 
   const std::string& certificate() const { return certificate_; }  // in PEM form

@@ -1,5 +1,5 @@
-// ContextFile: the file with all that a person needs to reach a server: its address, the cluster's authority, and a token.
-// JSON, readable only for its owner. Values; thread-safe for different paths.
+// ContextFile: the file with all that a person needs to reach a server: its address, the cluster's authority, and a token. The
+// file is JSON, and only its owner can read it. Thread-safe for different paths.
 #ifndef LYNX_SECURITY_CONTEXT_FILE_H_
 #define LYNX_SECURITY_CONTEXT_FILE_H_
 

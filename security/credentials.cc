@@ -39,7 +39,7 @@ class NodeVerifier : public tls::ExternalCertificateVerifier {
 
  private:
   const bool any_;
-  const std::string uri_;  // if any_: the beginning of the URI
+  const std::string uri_;  // the URI that the certificate must have; if any_, only the beginning of the URI
 };
 
 }  // namespace

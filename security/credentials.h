@@ -21,7 +21,7 @@
 namespace lynx {
 
 enum class ClientCertificate : uint8_t {
-  kOptional,  // a client may have no certificate; one that is presented must be from the authority
+  kOptional,  // a client may have no certificate; if it presents one, this must be from the authority
   kRequired,
 };
 // Reloads the directory's files within a second of a change.

@@ -1,6 +1,6 @@
-// IdentityDirectory: the identity of this process on disk: the authority that it trusts, its own certificate and its private
-// key. Processes of one node share a directory. Key and certificate are replaced together, by one rename of a link, so a reader
-// always finds a matching pair. Stateless; thread-safe.
+// IdentityDirectory is a folder with the identity of this process: the authority that it trusts, its own certificate and its
+// private key. Processes of one node share a directory. Key and certificate are replaced together, by one rename of a link, so
+// a reader always finds a matching pair. Stateless; thread-safe.
 //
 //     ca.pem    current -> identity-SERIAL/{key.pem, cert.pem}    lock
 #ifndef LYNX_SECURITY_IDENTITY_DIRECTORY_H_
@@ -28,8 +28,8 @@ class IdentityDirectory {
   // Reads the identity. NotFound: there is no identity yet. PermissionDenied: others may read the key. InvalidArgument: the
   // files do not belong together.
   absl::StatusOr<Identity> Read() const;
-  // Replaces the identity. Creates the directory, for its owner only, if it does not exist. Even if Replace fails, Read returns
-  // either the old or the new identity afterwards.
+  // Replaces the identity. Creates the directory, for its owner only, if it does not exist. Even if Replace fails, Read
+  // afterwards returns the old or the new pair of key and certificate; the authority may already be the new one.
   absl::Status Replace(const Identity& identity) const;
   // Reads only the authority, for a process without its own certificate.
   absl::StatusOr<std::string> ReadAuthority() const;

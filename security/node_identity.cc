@@ -109,8 +109,8 @@ absl::Status NodeIdentity::GetCertificate(const std::string& join_token) {
   const Nanos give_up = clock_.Monotonic() + kJoinPatience;
   while (true) {
     const absl::Status joined = Join(join_token);
-    // Joining is tried again later in these cases. ResourceExhausted: many nodes join from one address, or the server is
-    // behind.
+    // Joining is tried again after these errors. ResourceExhausted means that many nodes join from one address, or that the
+    // server has too many events to handle.
     const bool later = absl::IsUnavailable(joined) || absl::IsDeadlineExceeded(joined) || absl::IsResourceExhausted(joined);
     if (!later || clock_.Monotonic() > give_up) return Annotate(joined, "this node cannot join");
     std::this_thread::sleep_for(kBetweenAttempts);
@@ -125,7 +125,7 @@ absl::Status NodeIdentity::Join(const std::string& join_token) {
   request.set_secret(token.secret);
   request.set_node(node_);
   LYNX_ASSIGN_OR_RETURN(*request.mutable_request(), NewRequest(key));
-  // From here on the server must prove that it belongs to that authority and has the name in the address.
+  // From here on the server must present a certificate of that authority for the name in the address.
   LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
                         Dial(server_, kCallLimit, stop_, [&] { return AuthorityChannelCredentials(authority); }));
   grpc::ClientContext context;

@@ -32,10 +32,10 @@ struct IdentityFlags {
 
 class NodeIdentity {
  public:
-  // Opens the node's identity, and gets a certificate with the join token if the directory has no valid one. The token is
-  // removed from the environment, so that ranks do not inherit it. nullptr: `flags` name no directory. FailedPrecondition:
-  // there is neither a certificate nor a token, or the certificate is for another node. Unavailable: the server does not
-  // answer. Other errors come from the server.
+  // Opens the identity of this node. If the directory has no valid certificate, gets one with the join token. Removes the token
+  // from the environment, so that ranks do not inherit it. nullptr: `flags` name no directory. FailedPrecondition: there is
+  // neither a certificate nor a token, or the certificate is for another node. Unavailable: the server does not answer. Other
+  // errors come from the server.
   static absl::StatusOr<std::unique_ptr<NodeIdentity>> Open(const IdentityFlags& flags, const std::string& node,
                                                             const std::string& server, const Clock& clock);
   ~NodeIdentity();
@@ -55,7 +55,7 @@ class NodeIdentity {
   const IdentityDirectory directory_;
   const std::string node_, server_;
   const Clock& clock_;
-  std::atomic<bool> stop_{false};  // written under the lock
+  std::atomic<bool> stop_{false};  // written only while mutex_ is held
   std::mutex mutex_;
   std::condition_variable changed_;
   std::thread thread_;

@@ -1,5 +1,5 @@
-// A thin C++ layer over OpenSSL's C interface, with owning handles and statuses. As thread-safe as OpenSSL: threads must not
-// share objects.
+// A thin C++ layer over OpenSSL's C interface, with owning handles and statuses. Threads may use it at the same time, but must
+// not share objects.
 #ifndef LYNX_SECURITY_OPENSSL_H_
 #define LYNX_SECURITY_OPENSSL_H_
 
@@ -31,7 +31,7 @@ using BioHandle = std::unique_ptr<BIO, OpensslFree<BIO_free_all>>;
 // Returns an Internal error with `doing` and OpenSSL's error text, and empties OpenSSL's error queue.
 absl::Status OpensslError(const std::string& doing);
 
-// Parses PEM text. InvalidArgument: it is not PEM of this kind.
+// Parses PEM text. InvalidArgument: the text is not PEM, or contains another kind of object.
 absl::StatusOr<X509Handle> ParseCertificate(const std::string& pem);
 absl::StatusOr<KeyHandle> ParsePrivateKey(const std::string& pem);
 absl::StatusOr<RequestHandle> ParseRequest(const std::string& pem);

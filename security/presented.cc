@@ -28,7 +28,7 @@ absl::Status Silent(const std::string& server, const std::string& why) {
   return absl::UnavailableError(absl::StrCat("no server answers at ", server, ": ", why));
 }
 
-// True if the socket has one of these events before the deadline.
+// Waits for the socket. True if one of `events` comes before the deadline.
 bool Await(int socket, short events, Deadline deadline) {
   pollfd fd{.fd = socket, .events = events, .revents = 0};
   while (true) {
@@ -77,7 +77,7 @@ absl::Status Handshake(SSL* ssl, int socket, const std::string& server, Deadline
     const bool waits = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
     if (waits && Await(socket, error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, deadline)) continue;
     ERR_clear_error();
-    // A gRPC server without TLS waits for more data of its own protocol, or closes the connection.
+    // Usually the server is a gRPC server without TLS: it waits for more data of its own protocol, or closes the connection.
     return absl::FailedPreconditionError(absl::StrCat("who answers at ", server, " does not speak TLS"));
   }
 }

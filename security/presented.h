@@ -1,6 +1,6 @@
-// The certificates that a server presents to any client. They are not verified here. A node that knows only the digest of the
-// authority's certificate finds the certificate among them. They also help to explain why a connection failed. Blocks;
-// thread-safe.
+// Gets the certificates that a server presents to any client. The certificates are not verified here. A node that knows only
+// the digest of the authority's certificate finds that certificate among them. The certificates also help to explain why a
+// connection failed. Blocks; thread-safe.
 #ifndef LYNX_SECURITY_PRESENTED_H_
 #define LYNX_SECURITY_PRESENTED_H_
 

@@ -12,8 +12,8 @@ namespace lynx {
 
 // Returns 64 hexadecimal digits.
 std::string NewSecret();
-// The SHA-256 of a secret, which is stored in its place. Secrets that people invent can be guessed, so they would need a slow
-// hash. Nobody can guess 256 random bits, so a fast hash is enough. A fast hash makes it possible to check every call.
+// The SHA-256 of a secret, which the server stores instead. Secrets that people invent can be guessed, so they would need a
+// slow hash. Nobody can guess 256 random bits, so a fast hash is enough. A fast hash makes it possible to check every call.
 std::string SecretDigest(const std::string& secret);
 // Returns `digits` random hexadecimal digits, which need not be secret.
 std::string NewRandomId(int digits);

@@ -68,7 +68,8 @@ absl::StatusOr<Nanos> ParseTime(const std::string& text, const std::string& flag
       absl::StrCat(flag, " '", text, "' is not a time above zero: write for example 60s, 1.5s, 500ms or 2m"));
 }
 
-// Runs on a thread of the planning pool, which waits for the solver process.
+// Makes a plan on a thread of the planning pool. For RecomputeMode::kOpt it uses the exact solver, which runs as a process; the
+// thread waits for it.
 absl::StatusOr<PlanResult> PlanWithSolver(const PlanRequest& request) {
   if (request.spec.recompute != RecomputeMode::kOpt) return MakePlan(request);
   PlanRequest with = request;
@@ -81,7 +82,8 @@ bool IsLoopback(const std::string& listen) {
   return address.ok() && address->loopback;
 }
 
-// `value` is the flag's value in calls per second; 0: no limit; -1: the default rate. The burst is five seconds of the rate.
+// `value` is the flag's value in calls per second; 0: no limit; -1: the rate is `by_default`. The burst is the number of calls
+// in five seconds at this rate.
 absl::StatusOr<Rate> RateOf(const std::string& flag, int64_t value, int64_t by_default) {
   if (value < -1 || value > 1'000'000)
     return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, " is not between 0 and 1000000"));

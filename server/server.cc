@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kKeepaliveMillis = 10'000;
 constexpr int kKeepaliveTimeoutMillis = 5'000;
-// Nodes ping every 10 s. The default minimum of gRPC is longer, so gRPC would treat these pings as an attack.
+// Nodes ping every 10 s. By default gRPC requires a longer time between pings, and would treat these pings as an attack.
 constexpr int kMinPingMillis = 5'000;
 constexpr std::chrono::milliseconds kFarewell{1000};
 
@@ -87,7 +87,8 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
 }
 
-// See AdminOptions::reached_at. Uses the first of --tls-names, otherwise the listening address, otherwise this machine's name.
+// See AdminOptions::reached_at. Uses the first of --tls-names; without one, the listening address, or this machine's name if
+// the server listens on all addresses. Empty: the server is on loopback, or its port is not fixed.
 std::string ReachedAt(const ServerOptions& options, const ListenAddress& address) {
   if (address.loopback || address.port == 0) return "";
   const bool everywhere = address.host == "0.0.0.0" || address.host == "::";
@@ -109,7 +110,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
     return absl::FailedPreconditionError(absl::StrCat(std::string(made.message()), "; check --data-dir"));
   }
   LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(options.data_directory + "/lynx.db"));
-  // The server holds the store's lock, so address files here are left from an earlier server.
+  // This server holds the lock of the store, so no other server runs here: address files in the directory are left from an
+  // earlier one.
   std::unique_ptr<Server> server(new Server());
   server->data_directory_ = options.data_directory;
   RemoveFile(options.data_directory + "/" + kAddressFile);
@@ -254,7 +256,8 @@ void Server::Stop() {
   RemoveFile(data_directory_ + "/" + kMetricsAddressFile);
   RemoveFile(data_directory_ + "/" + kPageAddressFile);
   if (grpc_ != nullptr) grpc_->GetHealthCheckService()->Shutdown();
-  // The library may take two seconds to close the page, so the page closes on its own thread during the shutdown below.
+  // Closing the page may take two seconds, because the library waits. So a thread of its own closes it during the shutdown
+  // below.
   std::thread page_closes([this] { page_endpoint_.reset(); });
   core_->Stop();
   if (grpc_ != nullptr) {
@@ -262,7 +265,7 @@ void Server::Stop() {
     grpc_.reset();
   }
   page_closes.join();  // clients of the page have their answers, because the core has stopped
-  // Objects are destroyed before those that they use.
+  // Each object is destroyed before the objects that it uses.
   page_.reset();
   admin_front_.reset();
   cluster_front_.reset();

@@ -26,7 +26,7 @@ struct ServerOptions {
   std::string listen = "127.0.0.1:7470";  // host:port; port 0: a free port
   bool tls = false;       // use TLS on loopback, too; on other addresses TLS is always used, except with `insecure`
   bool insecure = false;  // plain text on addresses that other machines can reach
-  std::vector<std::string> tls_names;  // names by which clients reach the server, in addition to those it finds itself
+  std::vector<std::string> tls_names;  // names by which clients reach the server, in addition to those that NamesOf finds
   Nanos certificate_life{30LL * 86'400 * 1'000'000'000};  // lifetime of the certificates of the server and of nodes
   CallLimitOptions limits;
   bool new_admin = false;       // make a new token for the first admin
@@ -40,8 +40,8 @@ struct ServerOptions {
 inline constexpr char kAddressFile[] = "server.address";
 inline constexpr char kMetricsAddressFile[] = "metrics.address";
 inline constexpr char kPageAddressFile[] = "page.address";
-// With this value the live page gets the address 127.0.0.1:7472. If that port is in use, or if the port in `listen` is 0, the
-// page gets a free port. Only a server on loopback without TLS has a page by default.
+// The value of ServerOptions::page_address with which the live page gets the address 127.0.0.1:7472. If that port is in use, or
+// if the port in `listen` is 0, the page gets a free port. With this value, only a server on loopback without TLS has a page.
 inline constexpr char kAutoPage[] = "auto";
 inline constexpr int kPagePort = 7472;
 // A folder in the data directory. If the server uses TLS, it contains the authority and all keys.
@@ -72,7 +72,8 @@ class Server {
   absl::Status StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store,
                          const Clock& clock);
   absl::Status Listen(const ServerOptions& options, const ListenAddress& address);
-  // Writes the context file with a new token of kFirstAdmin and this address, if no admin has a valid token or if `always`.
+  // Makes a new token for kFirstAdmin and writes the context file with it and `address`, if no admin has a valid token or if
+  // `always`.
   absl::Status MakeFirstAdmin(bool always, const std::string& address);
   absl::Status ServeMetricsPage(const ServerOptions& options);
   absl::Status ServeLivePage(const ServerOptions& options, const ListenAddress& listen, const Clock& clock);

@@ -1,6 +1,6 @@
-"""Runs tests in Python as `python3 -m unittest -v` does: program.py NAME..., in the tests' folder. For each skip it
-also prints a line, from which scripts/skips.py makes its list. If all tests were skipped the exit code is 77, which
-CTest takes for a skip."""
+"""Runs tests in Python as `python3 -m unittest -v` does: program.py NAME..., in the tests' folder. For each skipped
+test it also prints a line, from which scripts/skips.py makes its list. If tests were skipped and none succeeded, the exit
+code is 77, which CTest counts as a skip. A failure gives 1."""
 
 import os
 import sys
@@ -10,13 +10,13 @@ SKIPPED = 77
 
 
 def tell(what):
-    """Prints that this was skipped, and why, in the line that scripts/skips.py looks for."""
+    """Prints a line that scripts/skips.py looks for. `what`: the test or program that is skipped, and why."""
     sys.stdout.flush()  # otherwise buffered output would appear in the middle of the line
     print("skipped:", " ".join(str(what).split()), file=sys.stderr, flush=True)
 
 
 class Result(unittest.TextTestResult):
-    """Reports a skip when it happens, so that a program that is killed later has reported it."""
+    """Prints each skip at once, so that it is printed even if the program is killed later."""
 
     def __init__(self, *arguments, **more):
         super().__init__(*arguments, **more)
@@ -43,7 +43,7 @@ def exit_code(result):
 
 
 def main(*names):
-    """Runs these tests, or those of the calling program if no name is given, and exits."""
+    """Runs the tests with these names, or all tests of the calling program if there is no name. Then exits."""
     made = unittest.main(module=None if names else "__main__", argv=[sys.argv[0], *names], exit=False, verbosity=2, testRunner=Runner)
     sys.exit(exit_code(made.result))
 

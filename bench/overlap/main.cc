@@ -2,7 +2,7 @@
 // its own cores, over a link that is as slow as the benchmark wants. It does several rounds in one run and prints a
 // Markdown page.
 //
-//   overlap_bench --rank-binary build/bin/lynx-rank            needs root for network namespaces; paces sockets without
+//   overlap_bench --rank-binary build/bin/lynx-rank            needs root for network namespaces; without root, paces sockets
 //
 // Times are medians; comparisons are ratios within one round. Predictions come only from the agent's measurements of
 // devices and link, which are made at the beginning of the same run.
@@ -41,9 +41,9 @@ struct Options {
   int32_t tp = 2, pp = 1;
   bool sequence_parallel = false;
   int32_t rounds = 3, steps = 5;
-  int32_t limit_percent = 110;  // of what full recomputation needs
+  int32_t limit_percent = 110;  // limit for activations, in percent of what full recomputation needs
   int64_t latency_us = 0;
-  int64_t host_mib = 0;  // of each rank; 0: nothing is offloaded
+  int64_t host_mib = 0;  // host memory that each rank may offload to; 0: no offloading
   // How slow the link is: the time of a layer's forward collectives divided by the time of its ops. With tp 1: the time
   // of a microbatch's transfer to the next stage divided by the time of a stage's forward pass.
   std::vector<double> slowness = {1, 0.2};
@@ -101,7 +101,7 @@ JobSpec SpecOf(const Options& options) {
   return spec;
 }
 
-// The part of a run of the benchmark that does not depend on the link.
+// What all links of the benchmark have in common: the job, the measured devices and the network. Run() measures one link.
 class Benchmark {
  public:
   Benchmark(const Options& options, RankNetwork& network, const std::string& folder)
@@ -169,7 +169,7 @@ class Benchmark {
   }
 
  private:
-  // The machine of the ranks. Tells the planner which ranks share a core.
+  // The machine on which the ranks run, for the planner. It says which ranks share a core.
   ClusterTopology Cluster(const HardwareProfile& profile) const {
     const int32_t ranks = options_.tp * options_.pp;
     ClusterTopology cluster = UniformCluster(1, ranks, profile);
@@ -197,7 +197,8 @@ class Benchmark {
         request, {{network_.HostOf(0), network_.HostOf(1)}, [&](int32_t rank) { return network_.Enter(rank); }});
   }
 
-  // A group of microbatches that run side by side has the samples of one microbatch that runs alone.
+  // The job under this policy. If microbatches run side by side, the whole group has as many samples as one microbatch that
+  // runs alone.
   JobSpec SpecFor(const Policy& policy) const {
     JobSpec spec = spec_;
     spec.recompute = policy.mode;
@@ -279,7 +280,7 @@ class Benchmark {
   RunSettings settings_;
   std::vector<agent::NodeDevice> devices_;
   MeasureResult measured_;
-  double foreign_share_ = 0;  // while the devices were measured
+  double foreign_share_ = 0;  // other processes' share of the machine while the devices were measured
 };
 
 std::string Head(const Options& options, const RankNetwork& network) {

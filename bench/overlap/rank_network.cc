@@ -23,9 +23,9 @@ namespace {
 
 constexpr Nanos kCommandLimit{10'000'000'000};
 // Size of tc's token bucket (tbf). It must hold the largest packet that the kernel gives to the queue: 64 KiB and a header for
-// each of its frames. tbf splits a packet that is larger than the bucket into frames, each with its own timer interrupt. On a
-// virtual machine these interrupts take a third of the core. After a pause, a whole bucket passes without delay, so the bucket
-// is not larger than needed; messages should be larger than it.
+// each frame of the packet. tbf splits a packet that is larger than the bucket into frames, each with its own timer interrupt.
+// On a virtual machine these interrupts take a third of a core. After a pause, a whole bucket passes without delay. So the
+// bucket is not larger than needed, and messages should be larger than the bucket.
 constexpr int64_t kBurstBytes = 70 << 10;
 // Bytes that a shaped queue holds before it drops packets. TCP slows down long before that.
 constexpr int64_t kQueueBytes = 8 << 20;

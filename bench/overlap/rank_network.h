@@ -51,7 +51,7 @@ class RankNetwork {
   std::string NameOf(int32_t rank) const;
 
   const int32_t ranks_;
-  const std::string prefix_;  // of the namespaces' names
+  const std::string prefix_;  // the names of all namespaces begin with it
   std::string why_paced_;
   LinkShape shape_;
 };

@@ -83,7 +83,7 @@ const PolicyResult* Find(const LinkReport& report, const std::function<bool(cons
   return best;
 }
 
-// The ratios of steps in the same round, so that what slows a whole round affects both.
+// The ratio of the two policies' step times in each round. Load that slows a whole round slows both policies.
 std::vector<double> RatiosOfRounds(const PolicyResult& slow, const PolicyResult& fast) {
   std::vector<double> ratios;
   for (size_t round = 0; round < std::min(slow.step_ms.size(), fast.step_ms.size()); ++round) {
@@ -98,7 +98,7 @@ std::string RatioText(const PolicyResult& slow, const PolicyResult& fast) {
   return absl::StrFormat("%.3f (%.3f to %.3f)", MedianOf(ratios), *least, *most);
 }
 
-// The targets of the benchmark, and whether the run met them.
+// Says for each target of the benchmark whether this run met it.
 std::string Verdicts(const LinkReport& report, const PolicyResult& lynx) {
   std::string text = "\n";
   const bool loaded = report.foreign_share > kMaxForeignShare;

@@ -23,11 +23,11 @@ struct PolicyResult {
   bool within_limit = false;
   bool overlaps = false;          // the policy is HEU, which overlaps recomputation with transfers
   bool woven = false;             // passes of several microbatches run side by side
-  int32_t micro_batch = 1;        // losses have the same bits only at the same micro-batch
-  Nanos predicted;                // time of a step
+  int32_t micro_batch = 1;        // two policies have exactly equal losses only if this is equal
+  Nanos predicted;                // predicted time of a step
   StepParts parts;                // of rank 0, predicted
   Bytes planned_peak;             // the largest arena of all ranks
-  Bytes measured_peak;            // the largest of all ranks and steps
+  Bytes measured_peak;            // measured: the largest of all ranks and steps
   std::vector<double> step_ms;    // for each round: the median of its steps; the time of a step is that of its slowest rank
   std::vector<StepReport> steps;  // of rank 0, in all rounds
   double last_loss = 0;           // of the last step
@@ -36,14 +36,14 @@ struct PolicyResult {
 struct LinkReport {
   std::string name;              // headline of the section
   bool slow = false;             // forward collectives take at least as long as the forward ops
-  int64_t bytes_per_second = 0;  // as shaped
+  int64_t bytes_per_second = 0;  // the rate that the benchmark has set
   int64_t measured_bytes_per_second = 0;
   Nanos measured_latency;
-  int32_t overlap_slowdown_permille = 1000;    // of ops during a transfer, as the agent measured it
-  int32_t communication_compute_permille = 0;  // share of a core that a transfer takes
+  int32_t overlap_slowdown_permille = 1000;    // time of an op during a transfer, in thousandths of its usual time
+  int32_t communication_compute_permille = 0;  // share of a core that a transfer takes, in thousandths
   Bytes limit;                                 // for activations
   std::vector<PolicyResult> policies;
-  double foreign_share = 0;  // the largest of all measurements and runs
+  double foreign_share = 0;  // other processes' share of the machine, the largest of all measurements and runs
 };
 
 // If other processes use a larger share of the machine's processor time, the figures mean nothing.

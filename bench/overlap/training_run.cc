@@ -25,7 +25,7 @@ namespace lynx::bench {
 namespace {
 
 struct RankProcess {
-  std::string name;  // of its files, without extension
+  std::string name;  // path of the rank's files, without extension
   UniqueFd socket;
   int32_t port = 0;
   Child child;
@@ -40,7 +40,7 @@ std::string LastLineOf(const std::string& path) {
   return last;
 }
 
-// `secret`: by which all ranks of the run recognize one another.
+// `secret`: the connection secret, the same for all ranks of the run.
 RankConfig ConfigOf(const JobSpec& spec, const Plan& plan, int32_t rank, const std::vector<PeerAddress>& peers,
                     const std::string& secret, const RankNetwork& network, const RunSettings& settings) {
   const int32_t stage = CoordinatesOf(plan.layout, rank).stage;
@@ -77,7 +77,7 @@ absl::Status Start(const RunSettings& settings, const RankConfig& config, RankPr
   return absl::OkStatus();
 }
 
-// OK: the process has done all its steps.
+// Waits until the process has ended, at most until `end`. OK: the process has done all its steps.
 absl::Status Await(const RankProcess& process, std::chrono::steady_clock::time_point end) {
   while (!HasEnded(process.child.pidfd)) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());

@@ -19,16 +19,17 @@ struct RunSettings {
   std::string folder;          // for configurations, reports and checkpoints; must exist
   std::vector<int32_t> cores;  // rank i is pinned to `cores_per_rank` of these, from cores[i * cores_per_rank % count] on
   int32_t cores_per_rank = 1;
-  int64_t warmup_steps = 1;  // not counted
+  int64_t warmup_steps = 1;  // the first steps, which are left out of the reports
   Nanos limit{300'000'000'000};
 };
 
 struct TrainingRun {
-  std::vector<std::vector<StepReport>> steps;  // by rank; only the steps that count
+  std::vector<std::vector<StepReport>> steps;  // by rank, without the warm-up steps
   double foreign_share = 0;  // share of the machine's processor time during the run that was not used by the ranks
 };
 
-// Trains spec.train.steps steps. Errors: that of a rank that fails, with its last line; DeadlineExceeded.
+// Trains spec.train.steps steps. Errors: the error of the first rank that fails, with the last line of its log;
+// DeadlineExceeded after settings.limit.
 absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const RankNetwork& network,
                                   const RunSettings& settings);
 

@@ -58,7 +58,7 @@ class Stream : public grpc::ClientBidiReactor<Report, Desired> {
 
   grpc::ClientContext& context() { return context_; }
   void Begin() {
-    this->AddHold();  // because writes are started from outside
+    this->AddHold();  // because writes are started outside the callbacks of this object
     this->StartRead(&desired_);
     this->StartCall();
   }
@@ -162,7 +162,7 @@ class Node {
     bool endless = false;
   };
 
-  // The caller of a function below holds the lock, unless the function takes the lock itself.
+  // The caller of a function below must hold mutex_, unless the function locks mutex_ itself.
   void SendAgent() {
     if (agent_ == nullptr || agent_writing_) return void(agent_due_ = true);
     v1::AgentReport report;
@@ -237,7 +237,7 @@ class Node {
     fleet_.Ended(status.error_message());
     const std::lock_guard lock(mutex_);
     worker_answered_ = false;
-    number_ = renewed_ = 0;  // like a new daemon, which costs the server more
+    number_ = renewed_ = 0;  // as if the daemon were new: that is more work for the server
     asked_at_.clear();
     answered_at_ = Nanos(0);
     Redial(worker_, worker_backoff_, [this] { DialWorker(); });

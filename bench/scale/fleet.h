@@ -52,14 +52,15 @@ class Fleet {
   explicit Fleet(FleetOptions options);
   ~Fleet();
 
-  // The number of nodes of which the present server has answered both streams.
+  // The number of nodes whose two streams have both had an answer since they were opened.
   int attached() const;
   // The reasons why streams have ended, and how often.
   std::map<std::string, int64_t> ended();
-  // The time between two answered reports of a daemon, and the time from a report to its answer.
+  // Times in milliseconds: between two answered reports of a worker daemon, and from a report to its answer.
   Samples& intervals() { return intervals_; }
   Samples& answers() { return answers_; }
-  // The numbers of ranks that have been told to begin (by binding their sockets), and of ranks that run.
+  // told: the number of ranks that have been told to bind their sockets, which is the first order for a rank. running: the
+  // number of ranks that run now.
   int64_t told() const { return told_; }
   int64_t running() const { return running_; }
 
@@ -81,7 +82,7 @@ class Fleet {
     std::function<void()> action;
     bool operator<(const Item& other) const { return other.time < time; }
   };
-  // mutex_ guards the next three.
+  // mutex_ guards the next three members.
   std::priority_queue<Item> items_;
   std::map<std::string, int64_t> ended_;
   bool stop_ = false;

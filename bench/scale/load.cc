@@ -86,7 +86,7 @@ class Submitter {
     }
     const double millis = std::chrono::duration<double, std::milli>(steady_clock::now() - call->due).count();
     const std::string key = call->request.idempotency_key(), id = call->response.job().id();
-    owned.reset();  // before the call is counted: after the last one, the channel is destroyed
+    owned.reset();  // the call must be gone before it is counted, because after the last call the channel is destroyed
     const std::lock_guard lock(mutex_);
     if (status.ok()) {
       result_.answers.push_back(millis);

@@ -1,5 +1,5 @@
-// Load: submissions at a steady rate. Each is repeated with its key until it is answered. Latency counts from the time
-// at which a submission was due, so that the submissions that a stalled server delays count too.
+// Load: submissions at a steady rate. Each is repeated with its idempotency key until the server accepts or refuses it.
+// Latency counts from the time at which a submission was due, so that the submissions that a stalled server delays count too.
 #ifndef LYNX_BENCH_SCALE_LOAD_H_
 #define LYNX_BENCH_SCALE_LOAD_H_
 
@@ -11,10 +11,10 @@
 namespace lynx::scale {
 
 struct LoadResult {
-  std::vector<double> answers;   // milliseconds, sorted
+  std::vector<double> answers;   // milliseconds from due to accepted, sorted
   std::vector<std::string> ids;  // ids of the jobs, one for each key
   int asked_again = 0;
-  std::vector<std::string> refused;  // reasons
+  std::vector<std::string> refused;  // the reasons of refused submissions
 };
 
 // A job of `ranks` CPU ranks on nodes that have `devices` devices each. A job of at most kShortSteps steps ends soon (fleet.h).

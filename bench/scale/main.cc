@@ -93,7 +93,7 @@ class ServerProcess {
     }
     return 0;
   }
-  // Seconds of processor time since it began.
+  // Seconds of processor time that the server process has used since it began.
   double Cpu() const {
     const std::string text = ReadFile(absl::StrCat("/proc/", child_.pid, "/stat")).value();
     const std::vector<std::string> words = absl::StrSplit(text.substr(text.rfind(')') + 2), ' ');
@@ -163,7 +163,7 @@ class Bench {
   }
 
   void Submissions() {
-    // The op times of the jobs' shape are measured only once.
+    // The first jobs of a shape wait until the op times of the shape are measured. So some jobs run before the timed ones.
     Submit(server_.address(), "warm-", 10, 1, 1);
     AwaitEnds();
     const int count = static_cast<int>(arguments_.rate * arguments_.load);

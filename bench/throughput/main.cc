@@ -48,8 +48,8 @@ struct Options {
 // What both sides measured with one number of threads.
 struct Sides {
   std::vector<double> lynx, pytorch;  // milliseconds per step: the median of each round
-  std::vector<StepReport> steps;      // Lynx's, of all rounds
-  int64_t flops_per_second = 0;       // of a matrix product on this number of threads, the best of the rounds
+  std::vector<StepReport> steps;      // Lynx's step reports of all rounds
+  int64_t flops_per_second = 0;       // rate of a matrix product with so many threads: the best round's
   double foreign_share = 0;
 };
 
@@ -107,7 +107,8 @@ class Benchmark {
     return absl::InternalError(std::get<Infeasible>(result).reason);
   }
 
-  // The best of all rounds, because other work on the machine can only make it slower.
+  // Measures the rate of matrix products and keeps the best of all rounds, because other work on the machine can only lower
+  // it.
   absl::Status MeasureProducts(const std::vector<int32_t>& cores, Sides& sides) const {
     WakeEvent never;
     LYNX_ASSIGN_OR_RETURN(const MeasureResult rates,

@@ -1,5 +1,5 @@
-"""The options that throughput_bench passes to its PyTorch side. In a separate file, so that it can be read where
-PyTorch is not installed."""
+"""The options that throughput_bench passes to pytorch_train.py. They are in a file of their own, so that they can be
+imported where PyTorch is not installed."""
 
 import argparse
 

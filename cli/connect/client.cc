@@ -292,7 +292,7 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
                            const std::function<void()>& silent) {
   const RealClock clock;
   const Nanos began = clock.Monotonic();
-  std::optional<Nanos> lost_at;  // since when the server does not answer
+  std::optional<Nanos> lost_at;  // when the server was lost; nullopt: it is not lost
   std::string watched = job_id;  // the job's id once it is known, because another job may take the name
   bool heard = false;
   bool stopped = false;
@@ -311,8 +311,8 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
       std::this_thread::sleep_for(std::chrono::nanoseconds(later->value));
       continue;
     }
-    // The error is final if the server has never answered, or has refused the call. If the connection was lost or the server is
-    // too busy, the watch tries again.
+    // The error is final if the server has never answered or has refused the call. If the connection was lost or the server is
+    // too busy, the watch tries again until `patience` is over.
     const bool gone = later.has_value() || status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
     const Nanos now = clock.Monotonic();

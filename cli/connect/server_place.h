@@ -23,8 +23,8 @@ std::string Absolute(const std::string& path);
 std::string LocalDirectory();
 // The file that describes the local cluster in the directory.
 std::string LocalClusterFile(const std::string& directory);
-// The text of that file. NotFound: there is no file. FailedPrecondition: it belongs neither to the caller nor to root,
-// so its commands and its server cannot be trusted.
+// The text of the local cluster's file. NotFound: there is no file, or `directory` is "". PermissionDenied: it cannot be read.
+// FailedPrecondition: it belongs neither to the caller nor to root, so its commands and its server cannot be trusted.
 absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory);
 
 // Returns the server's address for a call in plain text, as FindServer (cli/local/find_server.h) would find it. Of the flags of

@@ -191,7 +191,7 @@ class UnaryCall {
   int fd_ = -1;
   nghttp2_session* session_ = nullptr;
   std::string request_;
-  size_t given_ = 0;  // bytes of the request that the session has taken
+  size_t given_ = 0;  // bytes of request_ that were given to the HTTP/2 session
   std::string http_status_, grpc_status_, answer_;
   bool closed_ = false;
 };

@@ -14,12 +14,12 @@ namespace lynx::cli {
 
 class WaitingReason {
  public:
-  // kFirst: how long the job has waited before the first reason is shown. kOther: the time before a reason of other
-  // kinds ("ahead", then "capacity"). kSame: the time before a reason of the same kinds, in which only numbers or names
-  // differ.
+  // kFirst: how long the job has waited before the first reason is shown. kOther: the time from the last shown reason to a
+  // reason of other kinds ("ahead", then "capacity"). kSame: the time from the last shown reason to one of the same kinds, in
+  // which only numbers or names differ.
   static constexpr Nanos kFirst{3'000'000'000}, kOther{10'000'000'000}, kSame{60'000'000'000};
 
-  // Call it if `text` has been shown to the person in another way.
+  // Call this if `text` was shown to the person in another way. Due does not return this text again.
   void Said(const std::string& text) { said_ = text; }
   // The text to show now; "" = nothing. `job`: the newest known state of the job. `now`: monotonic.
   std::string Due(const v1::Job& job, Nanos now);

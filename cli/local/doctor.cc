@@ -12,7 +12,7 @@ namespace {
 
 constexpr Bytes kLittleMemory{kGiB.value}, kLittleShared{256 * kMiB.value};
 constexpr Bytes kLittleDisk{5 * kGiB.value}, kNoDisk{512 * kMiB.value};
-constexpr double kSlowDisk = 32.0 * 1024 * 1024;  // the planner assumes this speed for each rank when it changes a plan
+constexpr double kSlowDisk = 32.0 * 1024 * 1024;  // bytes/s; a change of plan is estimated with this speed for each rank
 constexpr int64_t kFewFiles = 1024, kTooFewFiles = 256;
 constexpr int64_t kFewProcesses = 1024;
 constexpr int64_t kClockApart = 1'000'000'000, kClockFarApart = 60'000'000'000;

@@ -83,8 +83,8 @@ bool IsTaken(int port) {
   return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno == EADDRINUSE;
 }
 
-// True if a time service has told the kernel that the clock is synchronized. Every user may read this, but some containers
-// forbid it.
+// True if a time service has told the kernel that the clock is synchronized. nullopt: the kernel does not allow this process
+// to ask, as in some containers.
 std::optional<bool> IsClockSynchronized() {
   timex state{};
   const int read = ::adjtimex(&state);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMaxPem = 64 << 10;
 
-// A word without a slash may be a context's name, unless a file here has this name.
+// The file of a context. A text without a slash is a context's name, unless the current folder has a file of this name.
 absl::StatusOr<std::string> ContextFileOf(const std::string& text) {
   std::error_code error;
   if (text.find('/') != std::string::npos || std::filesystem::exists(text, error)) return text;

@@ -21,8 +21,9 @@ struct ConnectionFlags {
 // FindServer takes the address from the first of these that is given: --server; $LYNX_SERVER; the context's server; the local
 // cluster in LocalDirectory(); the server in ~/.config/lynx/context.json; 127.0.0.1:7470.
 // It takes the context from the first of these: --context; $LYNX_CONTEXT, a name (cli/connect/contexts.h) or a file; the
-// context in use. If there is no such context, a file that somebody put to ~/.config/lynx/context.json by hand counts if it
-// names the server that is called.
+// context in use. If --server or $LYNX_SERVER is given, the context in use counts only if it names the same server. If there
+// is no such context, a file that somebody put at ~/.config/lynx/context.json by hand counts if it names the server that is
+// called. --no-context ignores all of them.
 // It takes authority and token from --ca-file or $LYNX_CA_FILE, and --token-file or $LYNX_TOKEN_FILE; otherwise from the
 // context.
 ServerAddress FindServer(const ConnectionFlags& flags);

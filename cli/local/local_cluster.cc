@@ -37,9 +37,10 @@ using nlohmann::json;
 
 constexpr Nanos kReadyTimeout{60'000'000'000};
 constexpr Nanos kStopTimeout{10'000'000'000};
-// How long `down` waits until all ranks have stopped. A rank that does not end within 5 s is killed.
+// How long `down` waits until the ranks of one node have stopped. A rank that does not end within 5 s is killed.
 constexpr Nanos kStopRanksTimeout{60'000'000'000};
-// How long a command waits for another command that holds the lock. An `up` or a `down` takes less time than this.
+// How long a command waits for another command that holds the lock. An `up` takes less time, and so does a `down`, unless it
+// waits for the ranks of several nodes.
 constexpr Nanos kLockTimeout{120'000'000'000};
 constexpr Nanos kPause{50'000'000};
 constexpr uintmax_t kMaxLog = 16 << 20;
@@ -77,7 +78,7 @@ std::string FreeAddress() {
     given.insert(port);
     return absl::StrCat("127.0.0.1:", port);
   }
-  return "127.0.0.1:0";  // no port is free; the daemon that gets this address reports this
+  return "127.0.0.1:0";  // no free port was found; the daemon then takes any port, which is not recorded
 }
 
 // The path of a daemon's program, which is in the folder of lynxctl.
@@ -234,7 +235,7 @@ std::string CannotStop(const LocalDaemon& daemon, const std::string& why) {
   return absl::StrCat(daemon.name, " (process ", daemon.process.pid, ") cannot be stopped: ", why);
 }
 
-// Asks the daemon to end, if it is running.
+// If the daemon is running, asks it to end and adds it to `alive`.
 absl::Status Ask(const LocalDaemon& daemon, std::vector<Alive>& alive) {
   if (daemon.process.pid == 0) return absl::OkStatus();
   absl::StatusOr<UniqueFd> process = OpenProcess(daemon.process);

@@ -68,7 +68,8 @@ class CellText {
 // The time since then: "5s", "3h", "2d"; "-" for 0.
 std::string Age(int64_t since_unix_ns, Nanos now);
 
-// Prints the message, or the listing of its contents. If `text` is not empty, it replaces the tables. Returns the exit code.
+// Prints the message (json, yaml) or the listing of its contents (other formats). In table formats, `text` is printed instead
+// of the listing if it is not empty. Returns the exit code.
 int Show(OutputFormat format, const google::protobuf::Message& message, const Listing& listing, const std::string& text = "");
 // Prints output that is not a listing, so the formats csv and name are bad input.
 int Show(OutputFormat format, const google::protobuf::Message& message, const std::string& text);

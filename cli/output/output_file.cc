@@ -50,8 +50,8 @@ fs::path BehindLinks(fs::path path) {
   return path;
 }
 
-// Writes to a device or a pipe in place, because an atomic write would replace it by a file. If the path is a link, writes to
-// the file that it leads to.
+// Replaces a regular file atomically. If the path is a link, the file that it leads to is replaced. A device, a pipe or a
+// descriptor is written in place, because an atomic write would put a file in its place.
 absl::Status WriteWhereItIs(const std::string& path, const std::string& content) {
   std::fflush(stdout);  // earlier output must come first
   if (const std::optional<int> fd = DescriptorOf(path); fd.has_value()) return WriteTo(*fd, content);

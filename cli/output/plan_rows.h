@@ -14,7 +14,7 @@ namespace lynx::cli {
 // The pointers refer to the objects from which the row was made. These objects must outlive the row.
 struct PlanRow {
   const char* kind = "";                 // the kind of alternative: "policy", "partition", "layout", "more", ...
-  std::string name;                      // "full", "1 GiB more memory per device"
+  std::string name;                      // shown in the first column: "full", "1 GiB more memory per device"
   const PlanRequest* request = nullptr;  // MFU is relative to the devices of this request
   const Plan* plan = nullptr;            // nullptr: there is no plan
   // The throughput of `plan` is compared with that of `base`. nullptr: there is no comparison.

@@ -33,7 +33,7 @@ struct TopStyle {
   bool unicode = true;
 };
 
-// The lines, each with its newline. Jobs that train come first.
+// Returns the overview as lines, each with its newline. Jobs that train come first.
 std::string TopScreen(const TopView& view, const TopStyle& style);
 
 // What the lowest bar of a sparkline means.

@@ -1,6 +1,6 @@
-// WaitingLine: a sign of life on a terminal for a command that computes. After two seconds, a line on standard error
-// says what the command is doing and for how long. The line is erased at the end. Nothing is written if standard error
-// is not a terminal.
+// WaitingLine: shows on a terminal that a command is still computing. After two seconds, a line on standard error says what
+// the command is doing and for how long. The line is erased at the end. Nothing is written if standard error is not a
+// terminal.
 //
 // Thread-safe; a thread of its own draws.
 #ifndef LYNX_CLI_OUTPUT_WAITING_LINE_H_

@@ -9,8 +9,8 @@
 namespace lynx::cli {
 namespace {
 
-// A field whose text `parse` turns into a StatusOr<Value>. The value is stored in `member(record)`. `fallback`: the default as
-// text.
+// Makes a field of a record. `parse` turns the field's text into a StatusOr<Value>, and the value is stored in
+// `member(record)`. `fallback`: the default as text, for the reference page.
 template <class T, class Member, class Parse>
 Field<T> Scalar(std::string path, std::string meaning, bool required, std::string fallback, Member member, Parse parse) {
   return {std::move(path), std::move(meaning), required,
@@ -41,7 +41,7 @@ absl::StatusOr<Bytes> ParseSize(const std::string& text) {
   return bytes;
 }
 
-// Parses a share from zero to one, both included, because both have a meaning here.
+// Parses a share from zero to one. ParseShare does not accept zero.
 absl::StatusOr<int32_t> ParseWholeShare(const std::string& text) {
   if (text == "0") return 0;
   return ParseShare(text);

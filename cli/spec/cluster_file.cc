@@ -121,7 +121,7 @@ absl::Status UseMeasured(const HardwareProfile& measured, ClusterTopology& clust
     keep(now.gemm_tiles, stated.gemm_tiles);
     keep(now.inner_links, stated.inner_links);
     keep(now.host, stated.host);
-    if (now.adapters == 1) now.adapters = stated.adapters;  // agents do not count them
+    if (now.adapters == 1) now.adapters = stated.adapters;  // agents do not count network adapters
     keep(now.bfloat16_flops_per_second, stated.bfloat16_flops_per_second);
     found = true;
   }

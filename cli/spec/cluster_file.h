@@ -26,8 +26,8 @@ absl::StatusOr<ClusterFile> ParseClusterFile(const std::string& text, const std:
 absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& path);
 
 // For the groups whose devices are of the measured kind, replaces the stated figures by the measured ones. If one of these was
-// not measured, its stated value stays: curves, tiles, inner links, copies to the host, bfloat16 rate. InvalidArgument: no
-// group has this kind; the text lists the kinds that there are.
+// not measured, its stated value stays: curves, tiles, inner links, copies to the host, network adapters, bfloat16 rate.
+// InvalidArgument: no group has this kind; the text lists the kinds that there are.
 absl::Status UseMeasured(const HardwareProfile& measured, ClusterTopology& cluster);
 
 // Markdown tables of all fields with their defaults and meanings.

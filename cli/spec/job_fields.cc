@@ -311,8 +311,9 @@ JobField ScheduleField() {
           }};
 }
 
-// A field that names what the model's other fields start from. This field must come first, wherever it is in the file. So the
-// reader of the file handles it before it uses the table.
+// The field model.preset or model.config. The values of the preset or config.json must be set before the model's other fields
+// are read, wherever the line is in the file. So the reader of the file handles these two fields first, and this entry does
+// nothing.
 JobField ModelBaseField(const char* path, std::string meaning) {
   return {path, std::move(meaning), false, [](const std::string&, JobSpec&) { return absl::OkStatus(); },
           [](const JobSpec&) { return std::string(); }};

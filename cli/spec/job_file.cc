@@ -26,7 +26,8 @@ struct Override {
   std::string path, value;
 };
 
-// A folder's name and a word of the command line may be any bytes, but the server accepts only UTF-8.
+// InvalidArgument if the text is not UTF-8. Folder names and words of the command line may be any bytes, but the server
+// accepts only UTF-8. `mend`: what to do about it.
 absl::Status CheckUtf8(const std::string& field, const std::string& text, const char* mend) {
   const size_t valid = ValidUtf8Prefix(text);
   if (valid == text.size()) return absl::OkStatus();
@@ -72,8 +73,8 @@ struct ModelBase {
   const Override* change = nullptr;  // the --set that names the base
 };
 
-// The base of the model: the preset or config.json that the overrides name, the last one if there are several. If they name
-// none: the one that the file names. If the field has a wrong type, the reader of the table reports this.
+// Finds the base of the model. If overrides name a preset or a config.json, the last of them counts; otherwise the one that
+// the file names. If the field in the file is not a scalar, it is ignored here, and YamlReader::Read reports it later.
 absl::StatusOr<std::optional<ModelBase>> FindModelBase(const YamlValue& root, const std::vector<Override>& overrides,
                                                        const YamlReader& reader) {
   std::optional<ModelBase> base;

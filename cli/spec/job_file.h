@@ -15,7 +15,7 @@ namespace lynx::cli {
 
 // Returns the text of the file at an absolute path.
 using TextReader = std::function<absl::StatusOr<std::string>(const std::string& path)>;
-// Reads from disk, at most 16 MiB. NotFound names the file.
+// Reads from disk. NotFound: the file cannot be read. InvalidArgument: it is larger than 16 MiB. Both name the file.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 // Parses the text of a job file. `file` names the text in messages; relative paths in it are taken from `folder` (absolute).

@@ -202,7 +202,7 @@ void ReadDropout(ConfigReader& config, ModelSpec& model) {
   }
 }
 
-// Checks the options that GPT-2's configuration has beside its layers.
+// Checks the options for scaled attention scores and cross-attention, which only GPT-2's configuration has.
 void CheckGptSwitches(ConfigReader& config, ModelSpec& model) {
   if (config.Flag("scale_attn_by_inverse_layer_idx", false) || !config.Flag("scale_attn_weights", true)) {
     model.plan_only |= Bit(PlanOnlyFeature::kMultipliers);
@@ -213,7 +213,8 @@ void CheckGptSwitches(ConfigReader& config, ModelSpec& model) {
 
 double YarnScale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
 
-// Reads the scaling. `scaling`: the object's fields. Its type is "rope_type", or "type" in older files.
+// Reads the scaling of rotary positions. `scaling` reads the object in the field `where`. The type of the scaling is in its
+// field "rope_type", or "type" in older files.
 void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTraits& family, ModelSpec& model,
                      ConfigReader& config) {
   RotarySpec& rotary = model.rotary;

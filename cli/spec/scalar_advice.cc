@@ -45,8 +45,8 @@ std::string Ungrouped(const std::string& text) {
 
 bool IsDigits(const std::string& text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos; }
 
-// Advice for a size whose unit is not written as it must be. The advice is to write "GiB" or "GB", between the number and
-// `after`. It names both if the unit can mean both. Empty: the text is not such a unit.
+// Advice for a size with a unit that is not accepted. It says to write `number`, a correct unit ("GiB" or "GB") and `after`.
+// If `unit` may mean both, the advice names both. "": `unit`, in lower case, is no unit of sizes.
 std::string ByteUnits(const std::string& unit, const std::string& number, const std::string& after) {
   const size_t letter = std::string("kmgt").find(unit.substr(0, 1));
   const std::string rest = unit.empty() ? "" : unit.substr(1);

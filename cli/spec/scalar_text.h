@@ -54,7 +54,7 @@ absl::StatusOr<int64_t> ParseFlops(const std::string& text);
 absl::StatusOr<Nanos> ParseDuration(const std::string& text);
 // The duration in the largest unit in which it is a whole number: "90min", "2d".
 std::string DurationText(Nanos duration);
-// Reads a number above 0 and at most 1, such as "0.83". Returns thousandths.
+// Reads a number from 0.0005 to 1, such as "0.83". Returns thousandths, at least 1.
 absl::StatusOr<int32_t> ParseShare(const std::string& text);
 // Reads a number from 1 to 100, such as "1.8". Returns thousandths.
 absl::StatusOr<int32_t> ParseSlowdown(const std::string& text);

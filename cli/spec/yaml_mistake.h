@@ -1,6 +1,6 @@
 // YamlMistake: for text that is not valid YAML, explains in plain words what the person most likely did wrong and how to
-// correct it. The parser itself speaks of grammar. It names the place where it noticed the mistake, which may be far below the
-// mistake.
+// correct it. The parser's own messages use terms of YAML's grammar, and name the place where the parser noticed the mistake.
+// That place may be far below the mistake.
 //
 // Pure functions of text; thread-safe.
 #ifndef LYNX_CLI_SPEC_YAML_MISTAKE_H_

@@ -45,7 +45,7 @@ struct Field {
 // with the section: "model.layers" for "layers". If no known name is near, the text lists all known names.
 std::string DidYouMean(const std::string& name, const std::vector<std::string>& known);
 
-// The source of a number in the file.
+// A scalar in the file, with the source that the file gives for it.
 struct NumberSource {
   std::string path;    // "devices[0].memory"
   std::string value;   // the text in the file

@@ -20,8 +20,7 @@ namespace {
 constexpr char kPlainTag[] = "?", kQuotedTag[] = "!";
 constexpr char kByteOrderMark[] = "\xef\xbb\xbf";  // the parser does not count these bytes
 
-// An error whose text already says what is wrong. For the parser's own errors, an explanation is found in the file's text
-// instead.
+// An error whose text already says what is wrong. All other errors of the parser go through ExplainYamlError.
 class Refused : public YAML::ParserException {
  public:
   using YAML::ParserException::ParserException;
@@ -93,7 +92,7 @@ class TreeBuilder : public YAML::EventHandler {
     return container.value->entries.emplace_back().key;
   }
 
-  // A value does not move while it is open, because only the innermost open container grows.
+  // open_ keeps pointers to the open values. They stay valid, because only the innermost open container grows.
   void Open(YamlValue& value, const YAML::Mark& mark) {
     if (open_.size() >= static_cast<size_t>(kMaxYamlDepth)) {
       throw Refused(mark, absl::StrCat("nested deeper than ", kMaxYamlDepth, " levels"));

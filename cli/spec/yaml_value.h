@@ -29,7 +29,7 @@ struct YamlValue {
   bool IsScalar() const { return kind == YamlKind::kScalar; }
   bool IsList() const { return kind == YamlKind::kList; }
   bool IsMap() const { return kind == YamlKind::kMap; }
-  // The first value of that key; nullptr if the key is missing or this is not a map.
+  // The first value with this key; nullptr if the key is missing or this is not a map.
   const YamlValue* Find(const std::string& key) const;
 };
 

@@ -20,7 +20,8 @@ namespace {
 constexpr Nanos kPatience{1'000'000'000};
 constexpr int32_t kMaxNames = 1000;
 
-// The names by which other verbs know things of this kind; empty if the server does not answer.
+// The names by which other verbs know things of this kind. Contexts are read from this machine. Other names come from the
+// server; empty if the server does not answer.
 std::vector<std::string> KnownNames(const GlobalOptions& global, const std::string& kind) {
   std::vector<std::string> names;
   if (kind == "contexts") {

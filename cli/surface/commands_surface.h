@@ -10,8 +10,8 @@
 
 namespace lynx::cli {
 
-// Prints the names of `kind` (completion.h) that the server knows, one per line. Prints nothing if the server does not
-// answer within a second.
+// Prints the names of `kind` (completion.h), one per line: contexts of this machine, or names that the server knows. Prints no
+// names of the server if it does not answer within a second.
 int CompleteNames(const GlobalOptions& global, const std::string& kind);
 int Completion(const std::string& shell, const CommandTree& tree);
 // Prints the page of the verb ("queue-set"; "" = lynxctl's own), or writes all pages into the folder.

@@ -54,7 +54,8 @@ std::vector<std::string> Names(const std::vector<CommandOption>& options) {
   return names;
 }
 
-// Patterns of a `case` over "VERB:OPTION". An option of the program is valid with every verb.
+// The patterns of a shell's `case` over "VERB:OPTION" that match this option. An option of the program is valid with every
+// verb.
 std::string ValuePatterns(const std::string& path, const CommandOption& option, const CommandTree& command,
                           const CommandTree& tree) {
   std::vector<std::string> patterns;
@@ -64,7 +65,7 @@ std::string ValuePatterns(const std::string& path, const CommandOption& option, 
   return absl::StrJoin(patterns, "|");
 }
 
-// The function that sets `values` for "VERB:OPTION". It is valid in bash and zsh.
+// The text of the shell function that sets `values` for "VERB:OPTION". It is valid in bash and zsh.
 std::string ValueFunction(const CommandTree& tree) {
   std::string text = "_lynxctl_values() {\n  values=\n  case \"$1\" in\n";
   ForEach("", tree, [&](const std::string& path, const CommandTree& command) {

@@ -1,6 +1,6 @@
-// Completion scripts for shells, made from the command tree. The scripts get the names of jobs, nodes, queues and users
-// from the server with `lynxctl __complete KIND`; without a server they complete nothing. No script expands the text
-// that it gets. Pure; thread-safe.
+// Completion scripts for shells, made from the command tree. The scripts get the names of jobs, nodes, queues, users and
+// contexts with `lynxctl __complete KIND`. All of these except contexts come from the server, and are not completed without
+// it. No script lets the shell interpret the text that it gets. Pure; thread-safe.
 #ifndef LYNX_CLI_SURFACE_COMPLETION_H_
 #define LYNX_CLI_SURFACE_COMPLETION_H_
 

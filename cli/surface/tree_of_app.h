@@ -9,7 +9,7 @@
 namespace lynx::cli {
 
 CommandTree TreeOf(const CLI::App& app);
-// Gives the value of each option of the app and its verbs a name ("FILE", "JOB"), so that --help shows it too.
+// Gives the value of each option of the app and its verbs a name ("FILE", "JOB"), so that --help shows this name.
 void NameValues(CLI::App& app);
 
 }  // namespace lynx::cli

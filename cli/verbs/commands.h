@@ -27,7 +27,7 @@ struct SubmitOptions {
   std::vector<std::string> overrides;  // "train.steps=20"
   std::string idempotency_key;         // "" = a new one; for several files KEY.1, KEY.2, ...
   bool wait = false;                   // follow the job to its end; for one file only
-  bool follow = false;                 // like `wait`, and also print what the job's ranks write
+  bool follow = false;                 // like `wait`, but print what the job's ranks write instead of its progress
   bool dry_run = false;                // only print the job files; nothing is submitted
 };
 
@@ -51,7 +51,7 @@ struct CancelOptions {
 };
 
 struct PlanOptions {
-  std::string target = "lynx";  // lynx or any
+  std::string target = "lynx";  // lynx: plan for Lynx's own engine; any: for any framework
   bool opt = false;             // use the exact solver even if the job does not ask for it
   double opt_seconds = 10;      // time limit of the exact solver for each problem
   std::string file;

@@ -141,7 +141,7 @@ int TellDamaged(const FoundCheckpoints& found) {
   return found.damaged.empty() ? kExitOk : kExitRefused;
 }
 
-// The checkpoint at the path, or the newest one in that directory.
+// The checkpoint at the path, or the newest checkpoint if the path is a directory of checkpoints.
 absl::StatusOr<CheckpointSummary> FindOne(const std::string& path) {
   LYNX_ASSIGN_OR_RETURN(FoundCheckpoints found, Find(path));
   if (found.checkpoints.empty()) return absl::DataLossError(absl::StrJoin(found.damaged, "; "));

@@ -32,7 +32,7 @@ ServerFacts AskServer(const GlobalOptions& global) {
   return facts;
 }
 
-// The local cluster's folder, or the folder that will contain it.
+// The local cluster's folder, or the nearest folder above it that exists. If there is no home, the current folder.
 std::string DefaultFolder() {
   std::error_code error;
   std::filesystem::path folder = LocalDirectory();

@@ -111,7 +111,7 @@ class ProgressPrinter {
     Wait(job);
   }
 
-  // Called when no message has come for a second.
+  // Prints why the job waits, if it is time to do so. Called after each message, and once a second while no message comes.
   void Wait(const v1::Job& job) {
     const std::string why = why_.Due(job, clock_.Monotonic());
     if (why.empty()) return;

@@ -35,7 +35,8 @@ absl::StatusOr<std::unique_ptr<const TracedJob>> TraceOf(Client& client, const s
   return nullptr;
 }
 
-// Other policies in the layout and micro-batch of the job; nullopt if the planner refuses to compare them.
+// Other policies in the layout and micro-batch of the job. nullopt: the prediction for the traced step is not known, or the
+// planner refuses to compare.
 std::optional<PolicyComparison> CompareFor(const TracedJob& traced) {
   if (!traced.predicted.has_value()) return std::nullopt;
   PlanRequest request = traced.request;

@@ -60,7 +60,8 @@ bool SpeaksUtf8() {
 absl::StatusOr<TopView> Look(Client& client) {
   TopView view{.server = client.server().address, .now = RealClock().Wall()};
   LYNX_ASSIGN_OR_RETURN(view.nodes, client.Nodes());
-  // Jobs with devices come first. All of them are shown, however many jobs wait.
+  // Jobs that are planned, started or trained at present have a request of their own and come first. So they are shown, up to
+  // kMaxJobs, however many jobs wait.
   v1::ListJobsRequest active, waiting;
   for (const v1::JobState state : {v1::JOB_STATE_PLANNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING})
     active.add_states(state);
@@ -80,7 +81,7 @@ absl::StatusOr<TopView> Look(Client& client) {
     request.set_job_id(view.jobs[i].id());
     request.set_include_curves(true);
     const auto job = client.GetAll(request);
-    if (job.ok()) view.curves[i] = job->curves();  // an error means that the server has forgotten the job meanwhile
+    if (job.ok()) view.curves[i] = job->curves();  // on an error, such as a forgotten job, there is no curve
   }
   LYNX_ASSIGN_OR_RETURN(const v1::ListQueuesResponse queues, client.Queues());
   view.queues.assign(queues.queues().begin(), queues.queues().end());
@@ -102,10 +103,10 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
 
   static bool IsToFollowShell() { return suspended != 0 || resumed != 0; }
-  // Follows a shell that suspends and continues the program. If suspension was requested, stops the program until the shell
-  // continues it. The program may also have been stopped without a request. In the background the terminal belongs to another
-  // program, so the terminal is entered again only in the foreground. A program that is continued in the background may have to
-  // end, so it checks `ended` from time to time.
+  // Follows a shell that suspends and continues the program. If suspension was requested, restores the terminal and stops
+  // until the shell continues the program. The program may also have been stopped by a signal that it cannot handle. The
+  // terminal is drawn on again only when the program is in the foreground, because otherwise another program uses the
+  // terminal. While the program waits in the background, it checks `ended`, so that it can be ended there.
   void FollowShell() {
     constexpr int kLookEvery = 100;  // milliseconds
     while (ended == 0 && IsToFollowShell()) {
@@ -140,7 +141,7 @@ class Screen {
     std::fflush(stdout);
   }
 
-  // Waits for a key, at most `seconds`. False: somebody pressed q, or the program should end.
+  // Waits for a key, at most `seconds`. False: somebody pressed q, the input has ended, or the program should end.
   bool Wait(double seconds) const {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const int ready = poll(&input, 1, static_cast<int>(std::lround(seconds * 1000)));

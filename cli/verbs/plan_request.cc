@@ -42,7 +42,7 @@ absl::StatusOr<ClusterTopology> UniformTopology(const PlanOptions& options, cons
     group.host_memory = *memory;
   }
   LYNX_ASSIGN_OR_RETURN(group.profile, ReadProfile(options.profile));
-  // The server plans in the same way for Lynx's own engine: the memory of a CPU rank is the host's memory.
+  // For Lynx's own engine, the memory of a CPU rank is the host's memory. The server plans in the same way.
   group.host_is_device = options.target != "any" && !OnGpus(spec.resources.device, group.profile);
   return ClusterTopology{{std::move(group)}};
 }

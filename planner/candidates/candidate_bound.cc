@@ -28,11 +28,12 @@ Nanos WholeTransfers(const CostModel& costs, LayerType type) {
 }
 
 // The least time for the forward and the backward of one microbatch. If passes run side by side, transfers and computation may
-// hide each other completely, also those of different layers. So only the longer of the two counts for a transformer layer.
+// hide each other completely, even if they belong to different layers. So only the longer of the two counts for a transformer
+// layer.
 Nanos WholeTime(const CostModel& costs, LayerType type) {
   if (costs.woven()) {
-    // Recomputation can make a stage's computation longer than its transfers, so the embedding and the head count with the
-    // shorter of the two.
+    // Recomputation lengthens the computation of a stage. So it is not known whether the computation or the transfers of the
+    // stage take longer, and the embedding and the head count only with the shorter of their two times.
     if (type != kLayer) return std::min(WholeTransfers(costs, type), WholeCompute(costs, type));
     return std::max(WholeTransfers(costs, type), WholeCompute(costs, type));
   }
@@ -191,7 +192,8 @@ CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
     if (pipeline.Previous(stage) == kNoStage) result.ends += floor_.embedding();
     if (pipeline.Next(stage) == kNoStage) result.ends += floor_.head();
   }
-  // the embedding and the head each run for only half of the microbatches, so their time is left out
+  // Each pipe has its own embedding and head, which run for only half of the microbatches. Their time is left out, so that the
+  // result stays a lower bound.
   if (pipeline.bidirectional()) result.ends = Nanos(0);
   result.states = states(0);
   result.states_per_layer = states(1) - result.states;
@@ -213,7 +215,7 @@ const StateLowerBound& CandidateBound::States() const {
 }
 
 std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) const {
-  // The bound does not cover recomputed layer inputs. It also does not cover a fixed offloaded share.
+  // The bound assumes that every layer stores its input and that no fixed share is offloaded. Otherwise memory is not checked.
   const RecomputeOptions& options = request_.spec.recompute_options;
   const bool chains = request_.spec.recompute == RecomputeMode::kUniform && options.layers != 1;
   if (chains || options.offload_permille > 0) return std::nullopt;
@@ -246,7 +248,8 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nan
   const std::optional<Bytes> budget = Budget(rank, layers);
   const Nanos busy = Busy(rank, layers);
   if (!budget) return busy;
-  // If chunks have different sizes, each chunk holds at least as much as the smallest chunk.
+  // The layers of a rank are divided evenly over its chunks (EvenPartition). So each chunk has at least this number of layers,
+  // rounded down.
   const int64_t held_layers = rank.chunks_in_flight * (layers / pipeline_.chunks);
   if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
   const Bytes each = *budget / held_layers - floor_.input();
@@ -301,8 +304,9 @@ bool CandidateBound::MayTake(Nanos step) const {
 std::optional<Nanos> CandidateBound::Bound() const {
   Nanos low = Quick();
   if (MayTake(low)) return low;
-  // No real step takes as long as this one. So if the request does not fit even then, it does not fit into memory. A small
-  // multiple of `low` would not be enough: between many nodes, reductions can take a thousand times as long as computation.
+  // No real step takes as long as kMaxStep. So if MayTake is false even for this step, the reason is that the request does not
+  // fit into memory. A small multiple of `low` would not be enough: between many nodes, reductions can take a thousand times
+  // as long as computation.
   if (!MayTake(std::max(low * 256, kMaxStep))) return std::nullopt;
   Nanos high = low * 2;
   while (!MayTake(high)) {

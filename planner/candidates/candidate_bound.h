@@ -1,5 +1,6 @@
 // Lower bounds for a candidate's step. They are computed only from sums over layers, without policy, program or schedule. The
-// search (plan_search.h) uses them to drop layouts that cannot win. Nearly all layouts are dropped, in microseconds each.
+// search (planner/search/plan_search.h) uses them to drop layouts that cannot win. Nearly all layouts are dropped, in
+// microseconds each.
 //
 // Let M be the number of microbatches. Let x_r be the time of one microbatch on pipeline rank r, with the recomputation that is
 // not hidden. Let b_r be the part of x_r that is forward and input gradient. Rank r works for the time M x_r. It can begin only
@@ -11,7 +12,7 @@
 //
 // (1) does not hold if the stages are placed as `v` or bidirectional; there step >= M x_r. After the last backward comes the
 // time for the states of a rank's layers (StateLowerBound). The transfers on the links between a rank's replicas run one after
-// another. Both add terms to this bound or give other bounds.
+// another. The time for states and the time of these transfers add terms to (1) or give bounds of their own.
 //
 // Recomputation. A layer that stores s bytes of a microbatch recomputes the rest. The least time for this is the value of a
 // fractional knapsack problem over the layer's items, in which the items with the lowest cost per byte are recomputed first.
@@ -51,7 +52,7 @@ class LayerLowerBound {
   Nanos layer() const { return layer_; }
   Nanos embedding() const { return embedding_; }
   Nanos head() const { return head_; }
-  Nanos forward() const { return forward_; }  // part of layer()
+  Nanos forward() const { return forward_; }  // the forward part of layer(); if passes run side by side, its computation
   // Lower bound, in thousandths, for the share b_r / x_r: the part of a layer's time that delays the ranks after it or the end
   // of the step. This part is the forward pass and the input gradient. If weight gradients are split off, the step may end with
   // them, so this part is only the forward pass.

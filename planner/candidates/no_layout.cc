@@ -269,8 +269,8 @@ std::vector<Pin> PinsOf(const JobSpec& spec) {
   return pins;
 }
 
-// Single changes with which there are layouts, as text: "; with parallel.pp left to the planner (auto), or with 6 or 8 ranks,
-// there are layouts".
+// Looks for single changes of the job with which layouts exist. Returns them as the end of a sentence: "; there are layouts
+// with parallel.pp left to the planner (auto), or with resources.ranks 6 or 8".
 std::string WhatWouldDo(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target) {
   std::vector<std::string> open;
   for (const Pin& pin : PinsOf(spec)) {

@@ -96,7 +96,7 @@ class Space {
     return {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
   }
 
-  // With `auto`, WovenCandidates adds the others.
+  // If the job leaves the choice open (kAuto), the candidates do not weave here. WovenCandidates makes woven ones from them.
   WeaveMode Weave() const { return pinned_.weave == WeaveMode::kAuto ? WeaveMode::kOff : pinned_.weave; }
 
   std::vector<ScheduleKind> Schedules(const ParallelLayout& layout, int32_t virtual_stages) const {

@@ -32,7 +32,7 @@ inline constexpr int32_t kMaxAutoMicroBatch = 8;
 // PlanTarget::kAnyFramework, also gradients and weights. cp is 1, or with kAnyFramework a power of two up to 8. Returns
 // InvalidArgument with the rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
-// Returns the same candidates. If there is no candidate, the list is empty.
+// Returns the same list as Candidates. If there is no candidate, it returns an empty list and no error.
 std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 
 // True if the planner decides whether passes run side by side: the job leaves it open, and Lynx itself runs the plan. (Other
@@ -43,12 +43,12 @@ bool MayChooseWeave(const PlanRequest& request);
 // candidates without tensor parallelism (they have nothing to weave), with too few microbatches, or whose schedule does not
 // allow it.
 std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates, WeaveMode weave);
-// The ways that the planner tries for every candidate. It tries kNeighbours, which gains little, only if these gain nothing, in
-// the layout of the plan that it found without weaving.
+// The weave modes that the planner tries for every candidate. If they gain nothing, the planner also tries kNeighbours, but
+// only in the layout of the plan that it found without weaving, because kNeighbours gains little.
 inline constexpr WeaveMode kGroupedWeaves[] = {WeaveMode::kPairs, WeaveMode::kQuads};
 
-// Shapes whose op times MakePlan would like to have measured: one per (tp, micro_batch). CostModel derives times for
-// sequence parallelism.
+// Shapes whose op times MakePlan would like to have measured: one per (tp, micro_batch), at most kMaxWantedShapes. CostModel
+// derives the times with sequence parallelism from them.
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
 
 // True if the planner may choose tensors to offload. False if no host is known to have memory for them, if the job's recompute

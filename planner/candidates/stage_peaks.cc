@@ -14,7 +14,7 @@ constexpr int32_t kFewInFlight = 2;
 // With offloading, the memory of a rank repeats only from four microbatches in flight on. With fewer microbatches, the tensors
 // that are being copied belong to different microbatches.
 constexpr int32_t kFewWithCopies = 4;
-// Number of microbatches in addition to those in flight. From this number on, more microbatches do not change the peak.
+// If a step has at least this many microbatches in addition to those in flight, more microbatches do not change the peak.
 constexpr int32_t kFurther = 2;
 
 Bytes Padded(Bytes bytes) {

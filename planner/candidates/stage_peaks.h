@@ -32,8 +32,8 @@ struct SliceEnds {
   auto operator<=>(const SliceEnds&) const = default;
 };
 
-// Returns those parts of a layout on which a rank's memory for a layer depends: tp, cp, sequence parallelism, which gradients
-// and weights are sharded, and over how many ranks.
+// Returns a layout with only those parts on which the memory of one layer depends: tp, cp, sequence parallelism, which
+// gradients and weights are sharded, and over how many ranks.
 ParallelLayout LayerLayout(const ParallelLayout& layout);
 
 // True if no layer's input is recomputed. (The memory for recomputing inputs depends on the actions before and after.)

@@ -13,7 +13,7 @@ absl::Status NotPlanned(const std::string& what, const std::string& instead) {
   return absl::InvalidArgumentError(absl::StrCat(what, " is not planned by this version: ", instead));
 }
 
-// Layouts that are in the search space but are not supported by the lowering yet.
+// Returns an error for a layout of the search space that the lowering does not support yet.
 absl::Status CheckSupported(const ModelSpec& model, const ParallelLayout& layout) {
   const absl::Status weave = CheckWeave(model, layout);
   if (!weave.ok()) return weave;
@@ -33,14 +33,15 @@ absl::Status CheckSupported(const PlanRequest& request) {
   if (spec.recompute == RecomputeMode::kOpt && !request.exact) {
     return absl::InvalidArgumentError("recompute opt needs an exact solver, and none was handed to the planner: use heu");
   }
-  // The modes that are refused here choose by themselves which tensors are offloaded, so they allow no fixed share.
+  // In these recomputation modes, the planner itself chooses which tensors are offloaded. So a fixed share is refused.
   const bool shares = spec.recompute_options.offload_permille > 0;
   if (shares && (spec.recompute == RecomputeMode::kAuto || spec.recompute >= RecomputeMode::kNoOverlap)) {
     return NotPlanned(absl::StrCat("recomputeOptions.offloadShare with recompute ", EnumName(spec.recompute)),
                       "name the policy whose stored tensors go to the host (none, balanced, selective, ...)");
   }
   ParallelLayout pinned = PinnedLayout(spec.parallel);
-  // Where the job leaves the number of stages open, a layout with several stages may be supported.
+  // If the job leaves the number of stages open, a layout with several stages may be supported even if one with a single stage
+  // is not.
   if (spec.parallel.pp == 0) pinned.pp = 2;
   return CheckSupported(spec.model, pinned);
 }

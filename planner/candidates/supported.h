@@ -12,7 +12,8 @@
 
 namespace lynx {
 
-// Returns InvalidArgument if the spec pins a field to an unsupported value. The error names the field and says what to do.
+// Returns InvalidArgument if the spec pins a field to an unsupported value, or asks for RecomputeMode::kOpt in a request
+// without an exact solver. The error names the field and says what to do.
 absl::Status CheckSupported(const PlanRequest& request);
 
 // The supported candidates of the search space. The list is never empty. Returns the InvalidArgument errors of Candidates and

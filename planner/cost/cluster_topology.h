@@ -41,7 +41,7 @@ struct SharedCores {
   // last device of the cluster are ignored.
   std::vector<int32_t> devices;
   // The number of ranks that can run at full speed at the same time, in thousandths: 500 = one rank at half speed. It is less
-  // than 1000 per device.
+  // than 1000 times the number of devices.
   int32_t at_once_permille = 0;
   bool operator==(const SharedCores&) const = default;
 };

@@ -3,9 +3,9 @@
 // ranks at full speed, and n > c, each rank runs at c / n of its speed. In this class, "stage" means a pipeline rank. A stage
 // is as slow as its slowest rank.
 //
-// A stage's own slowdown has only the stage's own ranks as its cause. They are symmetric and compute at the same time, so this
-// slowdown is part of the stage's cost model (planner/cost/stage_costs.h). How much other stages on the same cores slow it down
-// depends on when they compute; only the simulation knows that.
+// A stage's own slowdown comes only from the ranks of this stage. These ranks are symmetric and compute at the same time, so
+// the slowdown is part of the stage's cost model (planner/cost/stage_costs.h). How much other stages on the same cores slow it
+// down depends on when they compute; only the simulation knows that.
 //
 // Pure; immutable after construction; thread-safe.
 #ifndef LYNX_PLANNER_COST_CORE_SHARING_H_
@@ -29,7 +29,8 @@ class CoreSharing {
   // The factor, in thousandths, by which the stage computes slower while no other stage computes. 1000 = its ranks have enough
   // cores.
   int32_t OwnSlowdown(int32_t stage) const { return own_.empty() ? 1000 : own_[static_cast<size_t>(stage)]; }
-  // The same factor while the stages with a nonzero entry in `computing` compute. The entry of `stage` must be nonzero.
+  // The factor, in thousandths, by which the stage computes slower while all stages with a nonzero entry in `computing`
+  // compute. The entry of `stage` must be nonzero.
   int32_t Slowdown(int32_t stage, const std::vector<uint8_t>& computing) const;
   // True if stages slow each other down.
   bool BetweenStages() const { return between_stages_; }

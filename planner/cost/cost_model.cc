@@ -186,8 +186,8 @@ LinkCost CostModel::RingLink(size_t level, RingKind kind) const {
   LinkCost link = LinkAt(level);
   if (level <= profile_.inner_links.size() || profile_.adapters == 1) return link;
   int64_t slowest = std::numeric_limits<int64_t>::max();
-  // If a node holds whole tensor-parallel groups, the rings of all tensor ranks are placed alike on the nodes. Then the first
-  // tensor rank is enough.
+  // If a node holds whole tensor-parallel groups, the rings of all tensor ranks use the same nodes in the same way. So the
+  // ring of the first tensor rank is enough.
   const int32_t alike = kind == RingKind::kTensor || ranks_per_node_ % layout_.tp == 0 ? 1 : layout_.tp;
   for (int32_t stage = 0; stage < layout_.pp; ++stage) {
     for (int32_t t = 0; t < alike; ++t) {
@@ -305,7 +305,7 @@ Nanos CostModel::TransferTime(const Action& start) const {
 Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
   if (layout_.tp == 1 || !graph_.EndsInCollective(type, segment, pass)) return Nanos(0);
   const Bytes bytes = CollectiveBytes(type, segment, pass, shape_);
-  // In a ring, a reduce-scatter moves as many bytes as an all-gather, and an all-reduce is both, one after the other.
+  // In a ring, a reduce-scatter takes as long as an all-gather. An all-reduce is a reduce-scatter and then an all-gather.
   const bool both = graph_.CollectiveOf(type, segment, pass).kind == Collective::kAllReduce;
   return both ? AllReduce(bytes, layout_.tp, tensor_link_) : AllGather(bytes, layout_.tp, tensor_link_);
 }

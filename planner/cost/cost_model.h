@@ -89,8 +89,8 @@ class CostModel {
                                          // offload
   Nanos ReloadTime(Bytes bytes) const;
   // Time of a copy if another copy runs in the other direction during the first `other_busy` nanoseconds. The copy takes the
-  // time `alone` if no other copy runs. The rates of the two copies add up to the host link's common rate; the copy that began
-  // earlier keeps its own rate.
+  // time `alone` if no other copy runs. The copy that began earlier keeps its own rate. The later copy gets its own rate or,
+  // if that is less, what the first copy leaves of the host link's common rate.
   Nanos CopyTime(Nanos alone, bool to_host, Nanos other_busy) const;
   // Time that `work` takes if copies to or from the host run during the first `window` nanoseconds.
   Nanos BesideCopies(Nanos work, Nanos window) const;

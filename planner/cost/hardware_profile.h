@@ -106,8 +106,8 @@ struct HardwareProfile {
   std::array<EfficiencyCurve, kOpClassCount> efficiency;  // the index is the OpClass; shares of the rates above
   GemmTiles gemm_tiles;
   Nanos op_overhead;  // fixed cost of one op
-  // Links from the closest to the farthest: inner_links, then the link inside a node, then the link between nodes. `devices` of
-  // the inner links ascend, and each divides the number of a node's devices.
+  // Links from the closest to the farthest: inner_links, then the link inside a node, then the link between nodes. Each inner
+  // link's `devices` is a larger multiple of the one before, and divides the number of a node's devices.
   std::vector<LinkLevel> inner_links;  // at most kMaxLinkLevels; usually empty
   LinkCost intra_node;
   LinkCost inter_node;  // latency and rate for one device of a node

@@ -241,7 +241,7 @@ void Simulator::Enqueue(int32_t stage) {
 absl::Status Simulator::RunAll() {
   for (int32_t stage = 0; stage < stages_; ++stage) Enqueue(stage);
   while (true) {
-    // The end of compute on shared cores is known only when it is reached, because other stages may begin before.
+    // When compute on shared cores ends is known only at that time, because another stage may begin earlier and slow it down.
     const std::optional<SharedCompute::End> done = shared_ ? shared_->Next() : std::nullopt;
     if (done && (ready_.empty() || done->at <= ready_.top().first)) {
       shared_->Finish(*done);

@@ -55,9 +55,10 @@ struct Simulation {
   std::vector<StageTimes> stages;
 };
 
-// Returns FailedPrecondition if there is a deadlock; the error names, for each blocked stage, the action where it waits and the
-// stages for which it waits. Also returns FailedPrecondition if a wait has no start before it, or if a send and its receive
-// have different microbatches. `programs` and `contexts` must have one entry per stage.
+// Returns FailedPrecondition if there is a deadlock; the error names, for each blocked stage, the action where it waits and
+// the stages for which it waits. Also returns FailedPrecondition if a wait has no start before it, if a send and its receive
+// have different microbatches, or if the virtual stage of a transfer is not on the rank or has no neighbour on another rank.
+// `programs` and `contexts` must have one entry per stage.
 absl::StatusOr<Simulation> Simulate(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
                                     const StageCosts& costs);
 // Simulates a step in which all stages have the same costs.

@@ -1,11 +1,11 @@
 // Lowers the slots of one rank, and the transfers between ranks. See lower.h.
 //
-// A receive is posted one slot before it is needed. In a forward or weight slot it is posted at the start of the slot. In a
-// backward slot it is posted before the attention of the bottom layer, when most of the slot's memory is free again. The wait
-// for a sent activation is in a backward slot after the slot's gradient has come, in a forward slot before the next activation
-// is sent, or at the end of a weight slot. The wait for a sent gradient is at the end of a slot. Each of these waits is in the
-// first slot in which it cannot block another rank (RankSlot::sent_by). So each transfer has the time of one slot, and no two
-// ranks wait for each other.
+// A receive is posted in an earlier slot, usually the one before (RankSlot::post_begin), or before the first slot. A forward
+// slot posts it after its own input has come, a weight slot at its start. A backward slot posts it before the attention of the
+// bottom layer, when most of the slot's memory is free again. The wait for a sent activation is in a backward slot after the
+// slot's gradient has come, in a forward slot before the next activation is sent, or at the end of a weight slot. The wait for
+// a sent gradient is at the end of a slot. Each of these waits is in the first slot in which it cannot block another rank
+// (RankSlot::sent_by). So each transfer has the time of one slot, and no two ranks wait for each other.
 #include "planner/lower/lower.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ class StageLowering {
     }
   }
   void PostReceivesOf(const RankSlot& slot) { PostReceives(slot.post_begin, slot.post_end); }
-  // The first slot whose receive another slot posts.
+  // The first slot whose receive another slot posts. The receives of all slots before it are posted before the first slot.
   int32_t FirstPosted() const {
     for (const RankSlot& slot : slots_) {
       if (slot.post_begin < slot.post_end) return slot.post_begin;
@@ -159,7 +159,7 @@ class StageLowering {
   const std::vector<RankSlot>& slots_;
   std::deque<SliceLowering> slices_;  // the index is the chunk
   size_t at_ = 0;                     // index of the current slot
-  int32_t hosts_ = 0;                 // number of layers of the last forward if the next backward recomputes in their windows
+  int32_t hosts_ = 0;  // number of layers of the last forward if the next backward recomputes in its windows, else 0
   std::deque<Sent> activations_, gradients_;
   Program program_;
 };

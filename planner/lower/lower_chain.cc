@@ -60,7 +60,8 @@ class ChainLowering {
   struct Remade {
     std::map<int32_t, Program> made;  // for each layer, the recomputation actions that move into the chain
     bool top_seen = false;            // true once the top layer's recomputation or backward has been seen
-    bool top_moves = false;    // true if the top layer's recomputation begins in a collective's window; then it moves, too
+    // true if the top layer's recomputation begins in a collective's window; then it also moves into the chain
+    bool top_moves = false;
     bool top_started = false;  // true once the top layer's backward has started
   };
 

@@ -32,7 +32,8 @@ SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slic
     for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) {
       const LayerPolicy& of_layer = policy.layers[static_cast<size_t>(Position(layer))];
       std::vector<RecomputeOps>& resolved = recompute_[paired];
-      // If a layer has the same policy as the layer below it, both have the same result.
+      // A layer with the same policy as the layer below it has the same result. The top layer is an exception: no layer is
+      // above it, so it cannot use the windows of such a layer.
       const bool top = layer == slice_.top_layer();
       if (!resolved.empty() && !top && of_layer == policy.layers[resolved.size() - 1]) {
         resolved.push_back(RecomputeOps(resolved.back()));
@@ -279,8 +280,8 @@ void SliceLowering::ReduceTiedEmbedding() {
   if (slice_.has_embedding && HoldsTiedEmbedding(context_)) Reduce(kEmbeddingLayer);
 }
 
-// Starts the sum of a layer's gradients over the ranks that hold the same weights. The last microbatch has added to these
-// gradients before.
+// Starts the sum of a layer's gradients over the ranks that hold the same weights. At this point, the last microbatch has
+// already added its part.
 void SliceLowering::Reduce(int32_t layer) {
   if (context_.gradient_ranks() == 1 || ReducesEachMicrobatch(context_)) return;  // see ShareStates
   Emit({.kind = kDataReduceStart, .layer = layer});

@@ -48,13 +48,14 @@ class SliceLowering {
     int32_t hosts = 0;
     bool last = false;
   };
-  // Emits everything that comes before the backward of the top transformer layer. On the last slice this is the head's
-  // backward. On other slices it is the recomputation before the gradient comes; the caller adds the wait for the gradient.
+  // Emits everything that comes before the backward of the top transformer layer. On the slice with the head this is the
+  // head's backward and the recomputation that the top layer needs first. On other slices it is the recomputation before the
+  // gradient comes; the caller adds the wait for the gradient.
   void BackwardTop(const BackwardSlot& slot);
   // Emits the backward of the transformer layers, then of the embedding. Calls `before_bottom` at the point where most of the
   // slot's memory is free again.
   void Backward(const BackwardSlot& slot, const std::function<void()>& before_bottom);
-  // Emits a weight slot, if the schedule splits weight gradients off.
+  // Emits a weight slot. Only schedules that split weight gradients off have such slots.
   void Weight(int32_t microbatch, bool last);
 
   // Called after the last slot of the rank. If the head on this rank also adds to the gradients of the slice's tied embedding,

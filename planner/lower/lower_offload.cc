@@ -32,7 +32,8 @@ std::map<int32_t, TensorSet> OffloadedTensors(const StageContext& context, const
   return offloaded;
 }
 
-// The actions that use the offloaded tensors of one layer and microbatch, as indices.
+// Indices of two actions that use offloaded tensors of one layer and microbatch: the last forward action, and the first action
+// of any other kind (recomputation or backward).
 struct Uses {
   std::optional<size_t> last_forward, first_again;
 };
@@ -57,7 +58,7 @@ class Offloading {
   struct Insertion {
     size_t before;  // index of the action
     Order order;
-    size_t since;  // insertions with equal `before` and `order` are in the order of this number
+    size_t since;  // decides the order of insertions with equal `before` and `order`
     Action action;
   };
 

@@ -17,7 +17,8 @@ RecomputePoint FirstUse(const LayerGraph& graph, Tensor tensor) {
   return BeforeSegmentPoint(static_cast<int>(segments.size()) - 1);
 }
 
-// The point to which a placement leads, for a tensor that must be recomputed by `deadline` at the latest.
+// The point at which a tensor with this placement is recomputed. `deadline`: the latest point that is early enough for its
+// readers.
 RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePoint deadline,
                        const RecomputeSituation& situation) {
   const RecomputePoint stall = situation.stall ? kStallPoint : deadline;
@@ -40,8 +41,8 @@ RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePo
   return std::min(OwnWindowPoint(BackwardSegmentIndex(graph, segment)), deadline);
 }
 
-// Returns for each tensor the last point before a segment that is early enough for everything that reads the tensor, also for
-// recomputation in the layer's own windows.
+// Returns, for each tensor, the point at which the critical placement recomputes it: the last point before a segment that is
+// early enough for everything that reads the tensor. Recomputation in the layer's own windows counts as a reader, too.
 std::array<RecomputePoint, kMaxRecomputable> CriticalPoints(const LayerGraph& graph, const LayerPolicy& policy,
                                                             const std::array<TensorSet, kMaxRecomputable>& inputs,
                                                             const std::array<RecomputePoint, kMaxRecomputable>& deadlines,

@@ -39,8 +39,8 @@ class Sharing {
         }
         StartGather(visit + 1);
       }
-      // Waits for the layer's previous reduction. This is needed if a rank has only one layer: then no work of another layer
-      // came in between, during which the reduction could run.
+      // Waits for the layer's previous reduction, if it is still pending. This happens if a rank has only one layer. Otherwise
+      // the next layer's reduction has already waited for it.
       if (ReducesEachMicrobatch(context_) && AddsWeightGradients(program_[i], graph_, shape_)) {
         WaitFor({.kind = kDataReduceWait, .stage = program_[i].stage, .layer = program_[i].layer});
       }

@@ -17,12 +17,12 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kNone = -1;
-constexpr int64_t kHardlySlower = 200;  // an order is hardly slower if its step is longer by at most 1 / kHardlySlower
-constexpr int64_t kPromising = 50;      // a tuning is promising if its rehearsal is longer by at most 1 / kPromising
+constexpr int64_t kHardlySlower = 200;  // an order is hardly slower if it is at most 1 / kHardlySlower slower than the fastest
+constexpr int64_t kPromising = 50;      // promising: a rehearsal that is at most 1 / kPromising slower than the fastest
 constexpr int32_t kRehearsed = 4;  // forward passes, and as many backward passes, per strand in a rehearsal after the warm-up
 constexpr size_t kMaxInLine = 4;   // collectives of the tensor-parallel group, one under way and the others in line
 
-// What the list scheduler prefers where the rules leave a choice.
+// What the list scheduler prefers if several actions could run next.
 struct Tuning {
   // Which strand computes if several can: the one that began first, one that did not compute last, or the one that needs the
   // least time until it can start a collective.
@@ -32,7 +32,7 @@ struct Tuning {
   bool own_window_first = false;
   // True: a forward begins beside the backward before it, as soon as a strand is free. This holds more activations.
   bool forward_beside_backward = false;
-  // While no strand can go on, a filler runs if it takes at most this percentage of the time until one can.
+  // While no strand can go on, a filler runs if its time is at most this percentage of the time until a strand can go on.
   int64_t filler_percent = 100;
 };
 
@@ -70,7 +70,7 @@ std::optional<StepPart> PartOfSlot(const Program& program, const WeaveGraph& gra
 
 class ListScheduler {
  public:
-  // Schedules the first `slots` slots. They are a prefix of the program, and need nothing that comes later.
+  // Schedules the first `slots` slots. These slots are the first part of the program and need nothing from the rest.
   ListScheduler(const Program& program, const WeaveGraph& graph, const Durations& durations, const CostModel& costs,
                 int32_t tuning, int32_t strands, int32_t slots)
       : program_(program), graph_(graph), durations_(durations), costs_(costs), tuning_(kTunings[static_cast<size_t>(tuning)]),
@@ -129,7 +129,7 @@ class ListScheduler {
     if (graph_.RoleOf(action) == WeaveRole::kMark) marks_.insert(action);
   }
 
-  // Emits everything that takes no time and blocks nothing, and begins strands.
+  // Begins new strands, and emits all actions that take no time now: marks, arrivals, and the steps for which RunsNow is true.
   void RunInstant() {
     for (bool changed = true; changed;) {
       changed = BeginStrands();
@@ -155,7 +155,7 @@ class ListScheduler {
     if (group == Group::kData) data_free_ = std::max(data_free_, now_) + durations_.transfer[mark];
     if (group == Group::kTensor) {
       StartCollective(mark);
-      if (arrival_of_[static_cast<size_t>(mark)] == kNone) under_way_.pop_back();  // its wait is in a slot that is left out
+      if (arrival_of_[static_cast<size_t>(mark)] == kNone) under_way_.pop_back();  // its wait is in a slot beyond slots_
     }
     Emit(mark);
   }
@@ -178,7 +178,7 @@ class ListScheduler {
     return !arrived.empty();
   }
 
-  // True if a mark started the collective, and it is done.
+  // True if a mark started the collective, the collective is done, and its wait can be emitted.
   bool Arrives(int32_t start) const {
     const int32_t arrival = arrival_of_[static_cast<size_t>(start)];
     return arrival != kNone && missing_[arrival] == 0 && ends_[static_cast<size_t>(start)] <= now_;
@@ -220,7 +220,8 @@ class ListScheduler {
     if (info.group == Group::kHost && info.phase == Phase::kWait) return EndOf(head) <= now_;
     if (info.group != Group::kTensor) return true;
     if (info.phase == Phase::kWait) return EndOf(head) <= now_;
-    // The first strand never waits for a place in the line: all others may wait for what it does next.
+    // A strand starts a collective only if the line has a free place. The first strand may always start one, because all other
+    // strands may need what it does next.
     return under_way_.size() < kMaxInLine || graph_.SlotOf(head) == strands_.front();
   }
 
@@ -305,7 +306,7 @@ class ListScheduler {
     return kNone;
   }
 
-  // The earliest end of a transfer for which a strand waits.
+  // The earliest end of a transfer that a strand waits for, or of a collective whose wait (an arrival) could be emitted then.
   std::optional<Nanos> NextEnd() const {
     std::optional<Nanos> end;
     for (const int32_t start : under_way_) {
@@ -336,7 +337,7 @@ class ListScheduler {
   const int32_t slots_, size_;    // size_: number of actions in these slots
   std::vector<int32_t> missing_;  // for each action, how many of the actions that must come before it are not emitted
   std::vector<bool> emitted_;
-  std::vector<Nanos> ends_;                    // of the transfers that have started
+  std::vector<Nanos> ends_;                    // per start: when its transfer ends
   std::vector<int32_t> next_step_;             // per slot: position in its steps
   std::vector<int32_t> arrival_of_;            // per start of a mark: the wait for it
   std::vector<std::vector<int32_t>> members_;  // per slot: the actions that begin it (BeginsSlot)
@@ -346,7 +347,7 @@ class ListScheduler {
   Nanos now_, data_free_;
   std::array<Nanos, 2> copies_free_;
   std::deque<int32_t> under_way_;  // starts of the tensor-parallel group's collectives that nothing has waited for
-  Nanos link_free_;                // when the last of them ends
+  Nanos link_free_;                // when the last of these collectives ends
   Woven woven_;
 };
 
@@ -430,8 +431,8 @@ WovenProgram Weave(const Program& program, const StageContext& context, const Co
   const WeaveGraph graph(program, context);
   const Durations durations = DurationsOf(program, graph, context, costs);
   Tunings tunings(program, graph, durations, costs, strands);
-  // Among the orders that are hardly slower than the fastest, keeps the one with the smallest peak. While that peak exceeds the
-  // limit, goes on to slower orders.
+  // Keeps the order with the smallest peak among those that are hardly slower than the fastest. If this peak exceeds the
+  // limit, slower orders are tried, too.
   std::optional<std::pair<Bytes, WovenProgram>> smallest;
   const auto fits = [&] { return smallest && (!limit || smallest->first <= *limit); };
   std::optional<Nanos> fastest;

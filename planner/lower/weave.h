@@ -38,8 +38,8 @@ struct WovenProgram {
 WovenProgram Weave(const Program& program, const StageContext& context, const CostModel& costs,
                    std::optional<Bytes> limit = {});
 
-// Returns the order that one tuning gives. This is about a tenth of the work of Weave, for callers with many programs that are
-// nearly alike.
+// Returns the order that one tuning gives. This takes about a tenth of the time of Weave. It is for callers that weave many
+// similar programs, and so know a good tuning.
 Program WeaveAs(const Program& program, const StageContext& context, const CostModel& costs, int32_t tuning);
 
 }  // namespace lynx

@@ -25,7 +25,7 @@ bool ShowsSlot(const ActionInfo& info, bool splits_weight) {
   if (info.part == StepPart::kWeight) return splits_weight;
   if (info.part != StepPart::kForward && info.part != StepPart::kBackward) return false;
   if (!IsBoundary(info)) return true;
-  return info.flow == Flow::kIn && info.phase == Phase::kWait;  // what was sent is waited for in a later slot
+  return info.flow == Flow::kIn && info.phase == Phase::kWait;  // the wait for a send is in a later slot
 }
 
 WeaveRole RoleOf(const ActionInfo& info, bool splits_weight) {
@@ -60,7 +60,7 @@ WeaveGraph::WeaveGraph(const Program& program, const StageContext& context) {
 
 void WeaveGraph::FindSlots(const Program& program, bool splits_weight) {
   using Pass = std::tuple<int32_t, int32_t, StepPart>;  // stage, microbatch, part
-  // For each action, the pass of the first action from there on that shows a slot (ShowsSlot).
+  // For each action, the pass of the first action at or after it that shows a slot (ShowsSlot).
   std::vector<std::optional<Pass>> next(static_cast<size_t>(size_) + 1);
   for (int32_t i = size_ - 1; i >= 0; --i) {
     const ActionInfo& info = InfoOf(program[i].kind);
@@ -103,10 +103,10 @@ void WeaveGraph::AddStepOrder(const Program& program) {
 
 void WeaveGraph::AddPassOrder(const Program& program, const StageContext& context) {
   const bool tied = HoldsTiedEmbedding(context);
-  std::map<std::tuple<ActionKind, int32_t, int32_t, Segment>, int32_t> of_segment;     // the last microbatch's action
-  std::map<std::tuple<int32_t, int32_t, Segment>, int32_t> backward;                   // by microbatch
-  std::map<std::tuple<int32_t, int32_t>, int32_t> forward_of_layer, forward_of_stage;  // the last F, by microbatch
-  std::map<std::tuple<int32_t, int32_t>, std::vector<int32_t>> recomputation;  // by layer and microbatch, since the last B
+  std::map<std::tuple<ActionKind, int32_t, int32_t, Segment>, int32_t> of_segment;     // the latest action of each key
+  std::map<std::tuple<int32_t, int32_t, Segment>, int32_t> backward;                   // layer, microbatch, segment
+  std::map<std::tuple<int32_t, int32_t>, int32_t> forward_of_layer, forward_of_stage;  // the last F of a microbatch
+  std::map<std::tuple<int32_t, int32_t>, std::vector<int32_t>> recomputation;          // layer and microbatch; since the last B
   int32_t adds_to_tied = kNone;
   const auto after = [&](const auto& map, const auto& key, int32_t action) {
     if (const auto found = map.find(key); found != map.end()) AddEdge(found->second, action);
@@ -124,7 +124,8 @@ void WeaveGraph::AddPassOrder(const Program& program, const StageContext& contex
       case kForward: forward_of_layer[layer] = forward_of_stage[stage] = i; break;
       case kBackward:
         after(forward_of_stage, stage, i);
-        // The layer's recomputation up to here stays before this action, even if only weight gradients read its results.
+        // All recomputation of the layer that comes before this action must stay before it, even if only weight gradients read
+        // the results.
         for (const int32_t recomputed : std::exchange(recomputation[layer], {})) AddEdge(recomputed, i);
         backward[{action.layer, action.microbatch, action.segment}] = i;
         break;
@@ -151,13 +152,13 @@ void WeaveGraph::AddPassOrder(const Program& program, const StageContext& contex
 void WeaveGraph::AddAccessOrder(const Program& program, const StageContext& context) {
   struct Last {
     int32_t change = kNone;
-    std::vector<int32_t> reads;  // since then
+    std::vector<int32_t> reads;  // reads after `change`
   };
   absl::flat_hash_map<BufferKey, Last> buffers;
   AccessTable table(context);
   for (int32_t i = 0; i < size_; ++i) {
     for (const Access& access : table.Of(program[i])) {
-      if (access.key.tensor == Tensor::kWorkspace) continue;  // one compute action after another uses it afresh
+      if (access.key.tensor == Tensor::kWorkspace) continue;  // no action reads what another action left in it
       Last& last = buffers[access.key];
       if (access.mode == AccessMode::kRead) {
         if (last.change != kNone) AddEdge(last.change, i);
@@ -173,7 +174,7 @@ void WeaveGraph::AddAccessOrder(const Program& program, const StageContext& cont
 }
 
 void WeaveGraph::AddTransferOrder(const Program& program, int32_t group) {
-  // A channel is a kind of start and, for transfers between stages, a virtual stage.
+  // The key of a channel: the kind of its starts and, for transfers between stages, the virtual stage (otherwise 0).
   std::map<std::pair<ActionKind, int32_t>, std::vector<int32_t>> starts, waits;
   std::map<std::pair<ActionKind, int32_t>, std::vector<int32_t>> open;  // starts that nothing has waited for
   for (int32_t i = 0; i < size_; ++i) {

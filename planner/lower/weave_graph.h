@@ -1,5 +1,5 @@
-// The order that weaving must keep (planner/lower/weave.h): which actions of a rank's program must come before which others,
-// whatever else moves. Pure.
+// The order that weaving must keep (planner/lower/weave.h): which actions of a rank's program must stay before which other
+// actions. Pure.
 //
 // A *slot* is the pass of one microbatch over one virtual stage. The program is cut into slots at the first action of each
 // pass. Recomputation belongs to the slot in which it is: to a forward slot if it uses that forward's windows, otherwise to the
@@ -31,7 +31,7 @@ namespace lynx {
 // How weaving treats an action.
 enum class WeaveRole : uint8_t {
   kStep,     // one of its slot's steps, which run one after another
-  kFiller,   // recomputation, or weight gradients inside a backward slot: runs any time between what it needs and what needs it
+  kFiller,   // recomputation, or weight gradients in a backward slot: runs at any time after its inputs and before its readers
   kMark,     // takes no time and blocks nothing: posts a receive, or starts a reduction of gradients or a collective of
              // recomputation, as early as possible
   kArrival,  // the wait for a collective that a mark started: comes as soon as the collective is done
@@ -52,7 +52,8 @@ class WeaveGraph {
   WeaveRole RoleOf(int32_t action) const { return roles_[static_cast<size_t>(action)]; }
   int32_t SlotOf(int32_t action) const { return slot_of_[static_cast<size_t>(action)]; }
   const std::vector<int32_t>& StepsOf(int32_t slot) const { return steps_[static_cast<size_t>(slot)]; }
-  // True if no step of the slot has to come before the action. Then the action still waits until its slot begins.
+  // True if the action can run as soon as its slot begins, because no step of the slot has to come before it. Never true for
+  // arrivals.
   bool BeginsSlot(int32_t action) const { return begins_slot_[static_cast<size_t>(action)]; }
   // The start of the transfer that a wait is for; -1 for other actions.
   int32_t StartOf(int32_t wait) const { return start_of_[static_cast<size_t>(wait)]; }
@@ -78,7 +79,7 @@ class WeaveGraph {
   std::vector<WeaveRole> roles_;
   std::vector<bool> begins_slot_;
   std::vector<std::vector<int32_t>> steps_;
-  std::vector<std::pair<int32_t, int32_t>> edges_;  // while the graph is built
+  std::vector<std::pair<int32_t, int32_t>> edges_;  // (before, after); used only to build the graph
   std::vector<int32_t> before_, before_first_, after_, after_first_;
 };
 

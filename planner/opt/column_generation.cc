@@ -79,7 +79,7 @@ class Master {
 
  private:
   const RecomputeProblem& problem_;
-  const double memory_, host_;  // units of memory
+  const double memory_, host_;  // bytes per unit in the rows for device and host memory
   const double highest_;
   const double held_budget_;
   std::vector<ChainUse> uses_;

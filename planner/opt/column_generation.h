@@ -14,7 +14,8 @@ struct PricedBound {
   StagePrices prices;     // the prices with which StageChain gives this bound
 };
 
-// Starts with the prices `first`, and stops as soon as the bound is above `enough`.
+// Starts with the prices `first`. Stops as soon as the bound is above `enough` or can hardly rise any more, and after
+// kMaxRounds rounds.
 PricedBound BestPrices(const StageChain& chain, const ChainScope& scope, const StagePrices& first, double enough);
 
 }  // namespace lynx

@@ -15,8 +15,8 @@ namespace lynx {
 
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-// The largest distance of an "integer" value from an integer. Also the share of the cutoff by which an objective may be above
-// the cutoff.
+// The largest distance of an "integer" value in a solution from an integer. An objective may also be above the cutoff by this
+// share (see Solve).
 inline constexpr double kMilpTolerance = 1e-6;
 
 class LinearProgram {

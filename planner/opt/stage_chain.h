@@ -44,7 +44,7 @@ struct StagePrices {
 struct ChainNode {
   const PartsOfSet* set = nullptr;
   const BackwardPart* late = nullptr;
-  Nanos exposed;  // exposed time of the part, minus what `early` hides
+  Nanos exposed;  // exposed time of the part; in the top layer, minus what RecomputeProblem::early hides
   // Nodes with the same `face_below` have the same effect on pairs with the layer below. Nodes with the same `face_above` have
   // the same effect on pairs with the layer above.
   int32_t face_below = 0, face_above = 0;
@@ -58,9 +58,9 @@ struct ChainScope {
   std::vector<std::shared_ptr<const std::vector<int32_t>>> nodes;
 };
 
-// What a chain takes of the resources that the whole stage shares.
+// How much a chain uses of the resources that the whole stage shares.
 struct ChainUse {
-  Nanos exposed;  // time without the work beyond the stall and the copy times
+  Nanos exposed;  // exposed time, without work that does not fit into the stall and the copy times
   Bytes held;
   Nanos stall, copy_out, copy_in;
   Bytes host;
@@ -78,10 +78,10 @@ struct ChainBound {
 struct LayerValues {
   std::vector<double> own;            // value of the node together with the best KeptPart of its set
   std::vector<const KeptPart*> kept;  // the best KeptPart of the node's set
-  // smallest value of all layers above; contains the exposed time of the pairs of neighbours
+  // smallest sum over all layers above; contains the exposed time of the pairs of neighbours
   std::vector<double> above;
   std::vector<int32_t> link;  // the position in the layer above that gives this value
-  std::vector<double> below;  // smallest value of all layers below
+  std::vector<double> below;  // smallest sum over all layers below
 
   // Value of the best chain that contains the node. Values must have been called with `both_ways`.
   double Through(size_t i) const { return own[i] + above[i] + below[i]; }

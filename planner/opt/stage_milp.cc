@@ -63,7 +63,7 @@ class StageMilp {
     int32_t layer;
     const KeptPart* kept;
   };
-  // The nodes of a layer (ChainNode: each is one possible BackwardPart of the layer) that have the same Face. So they have the
+  // Nodes of one layer that have the same Face. (A ChainNode is one possible BackwardPart of the layer.) These nodes have the
   // same effect on the neighbour, which is the layer above or the layer below.
   struct FaceGroup {
     const BackwardPart* late;
@@ -224,7 +224,7 @@ class StageMilp {
   double held_and_transient_ = 0;
   LinearProgram program_;
   int memory_row_ = 0, stall_row_ = 0, copy_out_row_ = 0, copy_in_row_ = 0, host_row_ = 0, exposed_row_ = 0;
-  std::vector<int> transient_rows_;                                   // one row for each pair of a layer and the layer below it
+  std::vector<int> transient_rows_;  // for each layer: its transient memory, with the layer below it if there is one
   std::vector<std::map<Face, FaceGroup>> faces_below_, faces_above_;  // the index is the layer
   std::vector<NodeColumn> nodes_;
   std::vector<KeptColumn> kept_;

@@ -2,15 +2,16 @@
 //
 //   y[l,a] in {0,1}    layer l has node a                             sum over a = 1
 //   z[l,e] in {0,1}    and kept part e                                sum over e of a set = sum of its y
-//   w[l,u,v] >= 0      layer l looks like u from below and layer l - 1 like v from above: flow through both y's
+//   w[l,u,v] >= 0      layer l has face u below, layer l - 1 face v above       sum of w of a face = sum of y with this face
 //   T                  transient memory                               T >= sum of w x (transient memory of u and v)
 //   budget             held memory of the z's + T <= budget
 //   stall, copies      work of the z's - excess <= capacity           host memory of the z's <= its budget
 //
-// The goal is the least exposed time of y, z, w and the excesses, or the least memory with a limit on this exposed time. If y
-// and z are integers, this is the original problem: each layer's choice is one policy for all of its items, and w chooses the
-// pair of these choices. The MILP leaves out only parts and pairs that are in no solution within the limit (stage_chain.h), and
-// policies that a part of a layer replaces without loss (layer_choices.h). Not thread-safe.
+// Nodes of a layer that have the same effect on a neighbouring layer have the same face towards it (ChainNode). The goal is
+// the least exposed time of y, z, w and the excesses, or the least memory with a limit on this exposed time. If y and z are
+// integers, this is the original problem: each layer's choice is one policy for all of its items, and w chooses the pair of
+// these choices. The MILP leaves out only parts and pairs that are in no solution within the limit (stage_chain.h), and
+// policies for which layer_choices.h has a part that is at least as good. Not thread-safe.
 #ifndef LYNX_PLANNER_OPT_STAGE_MILP_H_
 #define LYNX_PLANNER_OPT_STAGE_MILP_H_
 
@@ -38,7 +39,7 @@ struct StageMilpLimits {
   int32_t columns = std::numeric_limits<int32_t>::max();
 };
 
-// Finds the best policy of the scope with at most `limit` exposed time.
+// Finds the policy of the scope that is best for `goal`, among those with at most `limit` exposed time.
 StageMilpResult SolveStageMilp(const StageChain& chain, const ChainScope& scope, const StagePrices& prices, Nanos limit,
                                StageGoal goal, const StageMilpLimits& limits);
 

@@ -24,7 +24,7 @@ constexpr double kTargetGrowth = 4;
 // of the distance from its bound to the target.
 constexpr double kNarrow = 0.25;
 // If a MILP has more columns than this, its interval of transient memory is halved, and the halves are solved instead. If the
-// interval has only one amount of transient memory, the MILP is solved in any case.
+// interval has only one amount of transient memory, the MILP is solved anyway, up to OptOptions::columns.
 constexpr int32_t kManyColumns = 2000;
 
 class Deadline {
@@ -39,7 +39,7 @@ class Deadline {
   const std::chrono::steady_clock::time_point end_;
 };
 
-// The smallest integer objective that a bound allows: every solution has at least this objective.
+// Rounds a lower bound up to whole nanoseconds, because the objective of every solution is a whole number.
 Nanos CeilOf(double bound) { return Nanos(std::max<int64_t>(0, static_cast<int64_t>(std::ceil(bound - 1e-6)))); }
 
 class OptSearch {
@@ -70,7 +70,7 @@ class OptSearch {
     double bound = 0;  // lower bound for the exposed time of the interval's solutions
   };
 
-  // If there is a solution, the best one has at most this exposed time.
+  // Upper bound for the exposed time of the best solution, if a solution exists.
   Nanos Known() const { return result_.solution ? result_.solution->value.exposed : most_exposed_; }
 
   // Computes the interval's prices and bound. Drops the nodes that are in no solution with at most Known() exposed time.
@@ -139,7 +139,7 @@ class OptSearch {
         const absl::StatusOr<StageMilpResult> milp = CutOrSolve(interval, target, StageGoal::kExposed, open);
         if (!milp.ok()) return milp.status();
         if (milp->too_large) continue;
-        // If the search was stopped, its bound does not prove that there is no solution up to the target.
+        // A MILP that was stopped proves only its own bound, and this is used only up to the target.
         double proven = std::min(milp->bound, static_cast<double>(target.value));
         if (milp->status != LinearProgram::Status::kStopped) {
           proven = static_cast<double>((milp->policy ? Known() : target + Nanos(1)).value);
@@ -152,7 +152,7 @@ class OptSearch {
     return absl::OkStatus();
   }
 
-  // Among the solutions whose exposed time is proven to be the least, searches for one with less memory.
+  // The least exposed time is proven. Searches the solutions with this exposed time for the one with the least memory.
   absl::Status FindLeastMemory() {
     const Nanos target = Known();
     std::vector<Interval> open;
@@ -167,8 +167,8 @@ class OptSearch {
       if (!milp.ok()) return milp.status();
       if (milp->too_large) continue;
       if (milp->status == LinearProgram::Status::kStopped) return absl::OkStatus();
-      // The MILP found a policy that SolveMilp did not keep: by the solver's tolerance, its exposed time is above the target.
-      // So this MILP proves nothing about policies within the target.
+      // SolveMilp did not keep the policy that the MILP found, because the policy's exposed time is above the target by the
+      // solver's tolerance. So this MILP proves nothing about policies within the target.
       if (milp->policy && *milp->policy != result_.solution->policy) return absl::OkStatus();
     }
     result_.least_memory = true;

@@ -10,8 +10,8 @@
 // solution. After that, OPT looks in the same way among the policies with the least exposed time for one with the least device
 // memory.
 //
-// Only this folder of the planner has a time limit, and so only this folder uses a clock. If time does not run out, the result
-// does not depend on the machine. The rest of the planner does not link this folder. Not thread-safe.
+// Only this folder of the planner has a time limit, and so only this folder uses a clock. As long as the time limit is not
+// reached, the result does not depend on the machine. The rest of the planner does not link this folder. Not thread-safe.
 #ifndef LYNX_PLANNER_OPT_STAGE_OPT_H_
 #define LYNX_PLANNER_OPT_STAGE_OPT_H_
 

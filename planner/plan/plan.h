@@ -50,10 +50,10 @@ struct SlicePlan {
 struct StagePlan {
   std::vector<SlicePlan> slices;  // the index is the chunk
   Program program;
-  Bytes arena;  // planned activation peak of each rank of the stage; the worker allocates exactly this size
+  Bytes arena;  // planned size of the arena of each rank of the stage; the worker allocates exactly this size
   Bytes live_peak;
   StateBytes states;
-  Bytes host;  // the largest host memory that each rank needs at any time for offloaded tensors
+  Bytes host;  // size of the host pool for offloaded tensors of each rank (MemoryPlan::host_peak)
   // Predicted times of one step:
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
@@ -71,9 +71,9 @@ struct Plan {
   // Limit of each arena; 0 = no limit. If the memory of the devices sets the limits, this is the largest limit of all stages.
   Bytes activation_limit;
   std::vector<StagePlan> stages;  // the index is the pipeline rank
-  Nanos step;                     // predicted
+  Nanos step;                     // predicted time of one step
   bool measured_profile = false;
-  std::string digest;  // SHA-256 of PlanText without this field
+  std::string digest;  // SHA-256 of PlanText, which does not contain the digest
 
   StageContext ContextOf(int32_t pipeline_rank) const;
 };
@@ -102,7 +102,7 @@ std::string PlanText(const Plan& plan);
 absl::StatusOr<Plan> FinishedPlan(Plan plan);
 // Returns FailedPrecondition if the plan is not consistent. These things are checked: its slices are those of the layout and
 // cover the model (in a bidirectional pipeline, both copies have the same slices), the digest is right, the programs are valid
-// (ValidatePrograms), arenas, peaks and states are those of the memory model, and arenas are within the limit.
+// (ValidatePrograms), arenas, peaks, host memory and states are those of the memory model, and arenas are within the limit.
 absl::Status CheckPlan(const Plan& plan);
 
 }  // namespace lynx

@@ -83,7 +83,8 @@ absl::Status CheckSlices(const Plan& plan) {
   return absl::OkStatus();
 }
 
-// Checks the sizes of lists, because the checks below need the right sizes.
+// Checks the numbers of the model and the layout, and the sizes of lists. The later checks divide by these numbers and use
+// these lists.
 absl::Status CheckShape(const Plan& plan) {
   const ModelSpec& m = plan.model;
   const ParallelLayout& l = plan.layout;

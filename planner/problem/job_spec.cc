@@ -242,7 +242,7 @@ absl::Status ValidateSchedule(const ParallelSpec& p) {
   return absl::OkStatus();
 }
 
-// Checks for degrees and modes that exclude each other, and for degrees that do not divide the model.
+// Checks that degrees and modes do not exclude each other, and that cp (and tp with sequence parallelism) divide the sequence.
 absl::Status ValidateModes(const JobSpec& spec) {
   const ParallelSpec& p = spec.parallel;
   LYNX_RETURN_IF_ERROR(InRange("parallel.cp", p.cp, 0, kMaxRanks));

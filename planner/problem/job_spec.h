@@ -207,9 +207,9 @@ template <>
 inline constexpr auto kEnumNames<ZeroStage> = EnumTable("auto", "none", "optimizer", "gradients", "weights");
 
 // Which passes of microbatches a rank runs side by side, so that one computes while another's collective is under way
-// (planner/lower/weave.h). kAuto: whatever gives the shortest step. kPairs, kQuads: the passes of 2 or 4 consecutive
-// microbatches; the schedule then moves groups of 2 or 4 microbatches. kNeighbours: neighbouring passes of the schedule as it
-// is, which are mostly a forward and a backward.
+// (planner/lower/weave.h). kAuto: the planner chooses the mode with the shortest step. kPairs, kQuads: the passes of 2 or 4
+// consecutive microbatches; the schedule then moves groups of 2 or 4 microbatches. kNeighbours: neighbouring passes of the
+// schedule as it is, which are mostly a forward and a backward.
 enum class WeaveMode : uint8_t { kOff, kAuto, kPairs, kQuads, kNeighbours };
 template <>
 inline constexpr auto kEnumNames<WeaveMode> = EnumTable("off", "auto", "pairs", "quads", "neighbours");
@@ -227,13 +227,13 @@ template <>
 inline constexpr auto kEnumNames<PartitionMethod> = EnumTable("exact", "even", "compute", "greedy");
 inline constexpr int kPartitionMethodCount = 4;
 
-struct ParallelSpec {  // 0 = auto in every field
+struct ParallelSpec {  // in all numbers, 0 = auto
   int32_t tp = 0;
   int32_t pp = 0;
   int32_t dp = 0;
   int32_t cp = 0;                            // context parallelism: ranks that share a sequence
-  int32_t virtual_stages = 0;                // model chunks per rank; may be above 1 only with the interleaved or a custom
-                                             // schedule
+  int32_t virtual_stages = 0;                // model chunks per rank; if above 1, the schedule must be interleaved, custom
+                                             // or auto (which then chooses interleaved)
   Choice sequence_parallel = Choice::kAuto;  // whether norms and residuals are sharded over the tensor-parallel ranks
   ScheduleKind schedule = ScheduleKind::kAuto;
   std::string schedule_text;  // the schedule as ScheduleText prints it, if the kind is kCustom; otherwise empty
@@ -351,8 +351,9 @@ struct JobSpec {
   bool operator==(const JobSpec&) const = default;
 };
 
-// Fills in fields that follow from other fields (ffn, and the degrees that a custom schedule fixes). Resets redundant fields to
-// 0 (kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head size). Idempotent.
+// Fills in fields that follow from other fields (ffn, and the degrees that a custom schedule fixes). Resets redundant fields
+// to 0 (kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head size). Sorts the forbidden
+// modes, and prints a custom schedule again with ScheduleText. Idempotent.
 void Normalize(JobSpec& spec);
 
 // Returns InvalidArgument if no planner could satisfy the spec. The error names the field's path in the job file

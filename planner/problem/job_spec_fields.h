@@ -16,7 +16,7 @@
 //   OptionalObject(name, member)            the same for a struct, whose standard value is T()
 //   Chosen(name, chosen)                    a reader returns whether this member of a oneof is in the message; a writer returns
 //                                           `chosen`
-//   kForRanks                               true in the text for ranks, which lacks the fields that only the server reads
+//   kForRanks                               true if the text is for ranks; then fields that only the server reads are left out
 #ifndef LYNX_PLANNER_PROBLEM_JOB_SPEC_FIELDS_H_
 #define LYNX_PLANNER_PROBLEM_JOB_SPEC_FIELDS_H_
 

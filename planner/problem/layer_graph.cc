@@ -17,7 +17,7 @@ constexpr auto kE = LayerType::kEmbedding;
 constexpr auto kT = LayerType::kTransformer;
 constexpr auto kH = LayerType::kHead;
 
-// The segments of those ops that sequence parallelism moves into segments of their own.
+// The segments of the norms and additions. Sequence parallelism moves these ops into segments of their own.
 struct Places {
   Segment forward_norm1, forward_norm2, backward_out, backward_norm2;
 };

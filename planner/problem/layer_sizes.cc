@@ -115,9 +115,10 @@ Bytes StoredBytes(Tensor tensor, const LayerShape& shape) {
   return total;
 }
 
-// These values must equal those of the CPU backend (kAttentionRows and WideHeadFloats there). kAttentionRows: the number of
-// rows that attention works on at once. WideHeadBytes: if tensors have 16-bit elements, attention makes 32-bit copies of one
-// head, and this function returns their bytes: `whole` matrices with all positions, and `rows` matrices with RowsAtOnce rows.
+// The constant and the two functions must agree with kAttentionRows and WideHeadFloats of the CPU backend (worker/backend).
+// kAttentionRows: the number of rows that attention works on at once. WideHeadBytes: if tensors have 16-bit elements,
+// attention makes 32-bit copies of one head, and this function returns their bytes: `whole` matrices with all positions, and
+// `rows` matrices with RowsAtOnce rows.
 constexpr int32_t kAttentionRows = 64;
 
 int64_t RowsAtOnce(const LayerShape& shape) { return std::min(kAttentionRows, shape.seq / shape.cp); }
@@ -130,9 +131,9 @@ Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
   const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
   if (!attention || pass == Pass::kWeight) return Bytes(0);
-  // Unfused attention works in 32 bits on some rows of one head of one sample at a time. If there is dropout, the forward pass
-  // needs the probabilities of these rows after dropout. With 16-bit tensors it needs their probabilities in any case. The
-  // backward pass needs the probabilities and their gradient.
+  // Unfused attention works in 32 bits on some rows of one head of one sample at a time. With dropout and without stored
+  // masks, the forward pass of context needs the probabilities of these rows after dropout. With 16-bit tensors, the forward
+  // pass always needs the probabilities of the rows. The backward pass needs the probabilities and their gradient.
   const Bytes scores(RowsAtOnce(shape) * shape.seq * kFloatBytes);
   // The keys and values of the whole sequence. The backward pass also needs their gradients.
   const Bytes gathered = ContextGatherBytes(shape) * (pass == Pass::kBackward ? 2 : 1);

@@ -54,11 +54,12 @@ ParallelLayout PinnedLayout(const ParallelSpec& parallel);
 // The inverse of PinnedLayout: pins every degree and mode to the layout's value.
 ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition);
 
+inline constexpr int32_t kMaxRotaryDims = 512;  // the engine can rotate at most this number of elements of a head
 // Returns FailedPrecondition, with the field of the job file, if Lynx's own engine cannot train the model in this layout. The
-// engine trains the models that planner/problem/model_families.h lists as trained, with regenerated masks and sequences that
-// are not longer than the attention window. It trains with tp (with or without sequence parallelism), pp and dp, and with any
-// schedule. Other models and layouts can only be planned.
-inline constexpr int32_t kMaxRotaryDims = 512;  // elements of a head that the engine can rotate
+// engine trains the models that planner/problem/model_families.h lists as trained, with regenerated masks, with sequences that
+// are not longer than the attention window, and with at most kMaxRotaryDims rotated elements. It trains with tp (with or
+// without sequence parallelism), pp and dp, with ZeRO-1 or without ZeRO, and with any schedule. It does not train with cp above
+// 1. Other models and layouts can only be planned.
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout);
 
 }  // namespace lynx

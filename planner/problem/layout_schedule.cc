@@ -106,7 +106,7 @@ absl::Status CheckScheduleOf(const ParallelLayout& layout, int32_t microbatches)
         "a layout has the slots of its schedule if that is custom, and only then; this one is ", LayoutText(layout)));
   }
   if (custom == nullptr) {
-    // Groups have a schedule of their own, and the slots of all their microbatches must be within the limits too.
+    // The check below is for the schedule of the groups. The slots of all microbatches must also be within the limits.
     if (GroupOf(layout.weave) > 1) {
       LYNX_RETURN_IF_ERROR(
           CheckScheduleShape(layout.schedule, PipelineOf(layout), microbatches, InfoOf(layout.schedule).splits_weight));

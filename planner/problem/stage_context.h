@@ -22,8 +22,8 @@ struct StageSlice {
   int32_t stage = 0;        // number of the virtual stage; actions contain the same number
   int32_t first_layer = 0;  // transformer layers [first_layer, end_layer)
   int32_t end_layer = 0;
-  bool has_embedding = false;  // it is the first piece of its copy of the model
-  bool has_head = false;       // it is the last piece of its copy of the model
+  bool has_embedding = false;  // true if the slice is the first piece of its copy of the model
+  bool has_head = false;       // true if the slice is the last piece of its copy of the model
 
   int32_t layers() const { return end_layer - first_layer; }
   int32_t top_layer() const { return end_layer - 1; }

@@ -7,7 +7,7 @@
 namespace lynx {
 
 // For two actions of the same kind and segment: true if their accesses differ only by the layer and the microbatch. The top
-// layer of a slice has other accesses than the rest, because its output may belong to the head.
+// layer of a slice counts as different, because its output may have the key of the head.
 bool AccessTable::Alike(const Action& a, const Action& b) const {
   if (a.stage != b.stage || a.ops != b.ops || a.tensors != b.tensors) return false;
   if ((a.microbatch == kNoMicrobatch) != (b.microbatch == kNoMicrobatch)) return false;

@@ -13,11 +13,11 @@ namespace {
 
 using enum ActionKind;
 
-// The numbers that the text of an action contains.
+// What the text of an action names after the kind. kSegment: microbatch, layer and segment.
 enum class Names : uint8_t { kNothing, kMicrobatch, kLayer, kMicrobatchAndLayer, kSegment };
 
-// One row for each word. A kind without a group is an action of its own (kWhole). Any other kind is the start of a transfer,
-// and the kind that follows it in the enum is its wait.
+// The table has two sorts of rows. A row without a group describes one kind of action (kWhole). A row with a group describes
+// two kinds: the start of a transfer, and its wait, which is the next kind in the enum.
 struct Row {
   ActionKind kind;
   std::string_view letters, words;

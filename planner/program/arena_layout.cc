@@ -35,14 +35,15 @@
 namespace lynx {
 namespace {
 
-// The result with two regions is good enough if the arena is at most 1/kLittle of the peak above the peak.
+// The arena with two regions is small enough if it exceeds the peak by at most 1/kLittle of the peak.
 constexpr int64_t kLittle = 256;
 constexpr int kRoundsPerOrder = 8;
-// After this many visits of neighbours no further round begins. They take about a hundredth of a second on one core.
+// Limit of work: after this many visits of neighbours (PlacedBuffers::looks), no further round begins. This many visits take
+// about a hundredth of a second on one core.
 constexpr int64_t kMaxLooks = 3'000'000;
-// After this many visits, an arena of at most 1/kLittle above the peak is good enough here, too.
+// After this many visits, TryOrder also accepts an arena that exceeds the peak by at most 1/kLittle of the peak.
 constexpr int64_t kManyLooks = 500'000;
-// Number of actions that share one list of neighbours.
+// PlacedBuffers divides the program into chunks of this many actions.
 constexpr int32_t kChunk = 32;
 
 // The buffer instances placed so far, indexed by time.
@@ -51,8 +52,8 @@ class PlacedBuffers {
   PlacedBuffers(const std::vector<BufferInstance>& buffers, size_t actions)
       : buffers_(buffers), offsets_(buffers.size()), chunks_(actions / kChunk + 1) {}
 
-  // Places the buffer number `index` into the smallest gap that fits, and among equal gaps into the lowest. Returns the end of
-  // the buffer.
+  // Places the buffer number `index` into the smallest gap that fits; among equal gaps, into the lowest. If no gap fits,
+  // places it above its neighbours. Returns the end of the buffer.
   Bytes Place(int32_t index) {
     const BufferInstance& buffer = buffers_[static_cast<size_t>(index)];
     FindNeighbours(buffer);
@@ -86,7 +87,7 @@ class PlacedBuffers {
                                   // offsets
     std::vector<Placed> partial;  // instances that live during a part of the chunk, in the order of offsets
     std::vector<Placed> starts;   // instances that begin in the chunk
-    std::vector<Range> covered;   // what they take together: disjoint ranges, in the order of offsets
+    std::vector<Range> covered;   // the space that `starts` take together: disjoint ranges, in the order of offsets
   };
 
   static bool Below(const Range& a, const Range& b) { return a.offset < b.offset; }
@@ -191,8 +192,8 @@ bool KeptForBackward(const Program& program, const BufferInstance& buffer) {
          (last == ActionKind::kBackward || last == ActionKind::kWeight || last == ActionKind::kRecompute);
 }
 
-// True if a B or R action writes the buffer and a W action uses it last. In some programs weight gradients run much later than
-// the backward pass.
+// True if a B or R action writes the buffer and a W action uses it last. If weight gradients run in slots of their own, such a
+// buffer lives long.
 bool KeptForWeights(const Program& program, const BufferInstance& buffer) {
   const ActionKind first = program[static_cast<size_t>(buffer.first)].kind;
   const ActionKind last = program[static_cast<size_t>(buffer.last)].kind;
@@ -329,7 +330,8 @@ class BufferGroups {
     }
   }
 
-  // Returns the offset of the smallest gap that fits the group, and among equal gaps of the lowest.
+  // Returns the offset of the smallest gap that fits the group; among equal gaps, of the lowest. If no gap fits, returns the
+  // end of the groups that the group meets.
   Bytes SmallestGap(int32_t group, const std::vector<int32_t>& placed) const {
     Bytes best(-1), best_gap(std::numeric_limits<int64_t>::max()), end;
     for (const int32_t other : placed) {

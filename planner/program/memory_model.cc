@@ -48,7 +48,7 @@ class AccessList {
   // Adds the x that crosses the slice's boundary.
   void AddBoundaryX(int32_t layer, AccessMode mode) { AddKey({Tensor::kX, layer, action_.microbatch}, mode); }
 
-  // Adds the action's layer's weights or gradients, which ZeRO shards.
+  // Adds the gathered weights or the weight gradients of the action's layer. ZeRO keeps them in the arena.
   void AddStates(Tensor tensor, AccessMode mode) {
     const int64_t element = tensor == Tensor::kWeights ? shape_.element_bytes() : kStateBytes;
     const Bytes bytes(LayerParameters(LayerTypeOf(action_.layer), shape_) * element);
@@ -74,7 +74,8 @@ class AccessList {
   }
 
   // Adds an access. If the action has already accessed the key, the two accesses become one. kWrite stays kWrite: the action
-  // begins a new BufferInstance, whatever it does afterwards. kRead becomes kUpdate if the new access is not a read.
+  // begins a new BufferInstance, and its later accesses to the key belong to this instance. kRead becomes kUpdate if the new
+  // access is not a read.
   void AddKey(const BufferKey& key, AccessMode mode) {
     for (Access& access : accesses_) {
       if (access.key != key) continue;
@@ -295,7 +296,7 @@ absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageConte
   MemoryPlan plan;
   AccessTable table(context);
   CurrentInstances current(context);
-  // There are usually about as many instances as actions.
+  // There are usually about as many instances as actions, so this memory is usually enough.
   plan.buffers.reserve(program.size() + program.size() / 2);
   for (size_t i = 0; i < program.size(); ++i) {
     const auto index = static_cast<int32_t>(i);

@@ -68,7 +68,7 @@ struct MemoryPlan {
   Bytes host_peak;
 };
 
-// Computes only liveness: live_peak, peak_action, and buffers without offsets; arena is 0. Returns FailedPrecondition with the
+// Computes live_peak, peak_action, host_peak, and buffers without offsets; arena is 0. Returns FailedPrecondition with the
 // action and the tensor if an action reads a tensor that was never written.
 absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageContext& context);
 // Computes liveness, and then offsets with which two buffers that live at the same time never share a byte. Deterministic.

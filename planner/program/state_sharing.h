@@ -30,7 +30,7 @@ int32_t OptimizerShares(const StageContext& context);
 int64_t Shareable(const StageContext& context, int64_t parameters);
 
 // True if a compute action reads weights of its layer. Forward ops with parameters read weights. So do the input-gradient
-// passes of all ops except the addition of biases and the embedding.
+// passes of these ops, except add1, add2 and the ops of the embedding layer.
 bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShape& shape);
 // True if an action adds to the gradients of its layer's weights. Weight passes do so, and also the input-gradient passes of
 // ops that have no weight pass (norms, the embedding, and biases with sequence parallelism).

@@ -2,8 +2,8 @@
 // what it expects of a program only from the rank's context.
 //
 // Each microbatch has two sequences on each virtual stage that no program may change (planner/program/validate_slice.h). A
-// program interleaves these sequences. W, R and the actions at the end of the step come between their actions and have separate
-// rules.
+// program interleaves these sequences. W, R and the actions at the end of the step are in neither sequence; separate rules say
+// where they may stand.
 //
 // While x1 or x is recomputed, it is incomplete (planner/program/validate_recompute.h). The last check is the fold of the
 // memory model, which checks that each tensor is written before it is read.
@@ -68,7 +68,8 @@ class StageValidator {
  private:
   bool collectives() const { return context_.layout.tp > 1; }
 
-  // Returns the action with the rank's first virtual stage as its stage, as actions of the whole rank have it.
+  // Returns the action with the rank's first virtual stage as its stage. Actions that concern the whole rank (NORM, OPT) name
+  // this stage.
   Action OfRank(Action action) const {
     action.stage = context_.slices.front().stage;
     return action;
@@ -87,7 +88,7 @@ class StageValidator {
   // The slice of the action's stage, which must be on the rank.
   SliceProgress& SliceOf(const Action& action) { return *FindSlice(action.stage); }
 
-  // Checks that the action's fields are in range, and that what they name exists on this stage.
+  // Checks that the action's fields are in range, and that its stage, layer, segment, ops and group exist on this rank.
   absl::Status CheckFields(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
     const SliceProgress* slice = FindSlice(action.stage);
@@ -149,7 +150,8 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // With ZeRO-1 and ZeRO-2, all ranks gather updated weights after the optimizer. With ZeRO-3, each pass gathers them.
+  // With ZeRO-1 and ZeRO-2, all ranks gather updated weights after the optimizer. With ZeRO-3, weights are gathered before the
+  // passes that read them, so no gather may follow NORM+.
   absl::Status CheckWeightGather(const Action& action) {
     if (SharesWeights(context_)) {
       return end_ == EndState::kBefore ? absl::OkStatus() : Fail("only NORM- and OPT may follow NORM+");
@@ -304,7 +306,8 @@ class StageValidator {
       return Fail("recomputation follows the layer's forward pass");
     }
     if (!slice.Past(Pass::kBackward, action.microbatch, action.layer, Segment::kEnd)) return absl::OkStatus();
-    // A weight gradient may need tensors of which ranks hold only shares; they are gathered again for it.
+    // Exception: a weight gradient may read tensors of which each rank holds only a share. These tensors are gathered again
+    // before it.
     const bool gather = InfoOf(action.kind).collective == Collective::kAllGather;
     if (gather && !slice.WeightsComputed(action.layer, action.microbatch)) return absl::OkStatus();
     return Fail("recomputation after the layer's backward pass is of no use");

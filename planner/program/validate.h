@@ -26,8 +26,9 @@ namespace lynx {
 // The slots of a schedule may come in any order.
 absl::Status ValidateProgram(const Program& program, const StageContext& context);
 
-// Validates each rank alone. Then checks across ranks that the slices together are the model, and that sends and receives match
-// in number and order. The function does not look for ranks that wait for each other in a cycle; the simulation finds those.
+// Validates each rank alone. Then checks across ranks that the slices together are the model, and that sends and receives
+// match in number and order. The function does not look for ranks that wait for each other in a cycle; the simulation finds
+// such deadlocks.
 absl::Status ValidatePrograms(const std::vector<Program>& programs, const std::vector<StageContext>& contexts);
 
 }  // namespace lynx

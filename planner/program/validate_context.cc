@@ -55,7 +55,7 @@ absl::Status CheckSlicesJoin(const std::vector<StageContext>& contexts) {
   return absl::OkStatus();
 }
 
-// The microbatches that pass through a virtual stage.
+// The microbatches that pass through a virtual stage, in the order of their forward passes.
 using Microbatches = std::vector<int32_t>;
 std::map<int32_t, Microbatches> MicrobatchesOf(const Program& program, const StageContext& context) {
   std::map<int32_t, Microbatches> microbatches;
@@ -69,8 +69,8 @@ std::map<int32_t, Microbatches> MicrobatchesOf(const Program& program, const Sta
   return microbatches;
 }
 
-// Checks that each microbatch passes through all stages of one copy of the model. If there is only one copy, this is always
-// true.
+// Checks that all stages of one copy of the model run the same microbatches in the same order. If there is only one copy,
+// ValidateProgram has already checked this.
 absl::Status CheckPipes(const std::vector<Program>& programs, const std::vector<StageContext>& contexts) {
   const PipelineShape pipeline = contexts.front().pipeline();
   if (pipeline.pipes() == 1) return absl::OkStatus();

@@ -7,7 +7,7 @@ namespace lynx {
 
 using enum ActionKind;
 
-// A tensor can be offloaded only if a recomputation policy may decide about it.
+// Only recomputable tensors, and tensors that are made together with them (MadeWith), can be offloaded.
 std::optional<std::string> CopyRules::CheckTensors(const Action& action) const {
   const LayerGraph& graph = context_.graph();
   TensorSet movable = 0;

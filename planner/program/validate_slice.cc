@@ -85,7 +85,8 @@ std::optional<std::string> SliceProgress::Advance(Pass pass, const Action& actio
   if (action != expected) return absl::StrCat("microbatch ", k, "'s ", name, " pass has ", ActionText(expected), " next");
   int32_t& place = place_[static_cast<size_t>(k)];
   if (place < 0) {
-    // If there are two pipes, only the begin of a microbatch shows through which pipe it passes.
+    // With two pipes, it is not known in advance through which pipe a microbatch passes. So the order is checked only against
+    // the microbatch that began last on this stage.
     const int32_t before = one_pipe_ ? k - 1 : begun_.empty() ? -1 : begun_.back();
     if (before >= 0 && before > k) return absl::StrCat("microbatch ", before, " has begun before it");
     if (one_pipe_ && static_cast<int64_t>(begun_.size()) != k) {

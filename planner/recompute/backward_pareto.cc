@@ -119,7 +119,7 @@ void BackwardPareto::Extend(const State& state, ItemSet rest) {
   if (critical) Make(i, state, rest, Placement::kCritical, CriticalBefore(due));
   for (int w = std::min(due, windows_ - 1); w >= 0; --w) {
     if (!Contains(placements, AboveWindow(w))) continue;
-    // This window is not worth a try: the layer's own window w hides as much and comes later.
+    // Skips this window, because the layer's own window w hides as much time and comes later.
     if (alone && OwnMoment(w) <= due && Contains(placements, OwnWindow(w))) continue;
     if (alone && critical && state.room[w].value == 0) continue;
     Make(i, state, rest, AboveWindow(w), w);

@@ -8,7 +8,8 @@
 // branch and bound. Later calls return the same front.
 //
 // Two neighbouring layers can use the same window: it is an own window of the upper layer, and for the lower layer it is a
-// window of the layer above. Neighbours with the same placements put the same work there, so the work of both layers is added.
+// window of the layer above. Work of both layers in the same window is added up: the neighbours are assumed to have the same
+// placements.
 //
 // Not thread-safe.
 #ifndef LYNX_PLANNER_RECOMPUTE_BACKWARD_PARETO_H_
@@ -27,7 +28,8 @@ namespace lynx {
 struct BackwardPoint {
   LayerPolicy policy{};  // placements of the late items; all other items have kStore
   Bytes transient;
-  Nanos exposed;  // time on the critical path, and the time of work that does not fit into the backward windows
+  Nanos exposed;  // time on the critical path and of work that does not fit into the backward windows; for the top layer, minus
+                  // the part of RecomputeProblem::early that hides it
 };
 
 class BackwardPareto {
@@ -58,7 +60,7 @@ class BackwardPareto {
     Nanos early;  // see LayerUse
     LayerPolicy policy{};
     // Used for items that are not placed yet. `due`: the last moment that is early enough for all readers of the item. `last`:
-    // the last phase in which something reads the item, plus one.
+    // one more than the number of the last phase in which something reads the item.
     ItemNumbers due, last;
   };
   struct Range {

@@ -25,7 +25,7 @@ constexpr int PhaseOf(int moment) { return moment <= kFirstCritical ? 0 : (momen
 static_assert(kFirstCritical + 2 * kMaxWindows < 16, "ItemNumbers holds moments");
 
 // Tables of a layer's items, for the search of BackwardParts and of KeptParts. The index of `bytes` and `inputs` is a set of
-// items.
+// items: `bytes` are the bytes of the set, and `inputs` are the items that the recomputation of the set reads.
 struct ItemTables {
   ItemTables(const RecomputeProblem& problem, LayerPlace place) {
     const int count = static_cast<int>(problem.items.size());
@@ -177,8 +177,8 @@ class BackwardParetoSearch {
     int32_t next;     // index in grown_ of the next state with the same `due`, `last` and `set`; -1: there is no next state
   };
 
-  // Three numbers of a part; the fourth is 0. If a part dominates another part, none of its numbers is larger than that of the
-  // other part.
+  // The sum of `live`, the sum of `above`, the exposed time, and 0. If a part dominates another part, none of its numbers is
+  // larger than the same number of the other part.
   static PackedNumbers::Numbers NumbersOf(const BackwardPart& part) {
     PackedNumbers::Numbers numbers{};
     for (const Bytes bytes : part.live) numbers[0] += bytes.value;
@@ -409,7 +409,7 @@ class KeptParts {
   }
 
   static bool Dominates(const Found& a, const Found& b) {
-    // `host` is proportional to the offloaded bytes.
+    // `host` is the offloaded bytes times the microbatches in flight, so `a` also offloads no more bytes than `b`.
     if (a.held > b.held || a.host > b.host) return false;
     const Nanos copies = std::max(Positive(a.copy_out - b.copy_out), Positive(a.copy_in - b.copy_in));
     return a.exposed + Positive(a.stall - b.stall) + copies <= b.exposed;
@@ -477,8 +477,8 @@ Nanos AlikeExposed(const RecomputeProblem& problem, LayerPlace place, const Back
 
 namespace {
 
-// Returns the parts of every set of late items. `known` are the parts of another layer of the stage. Their KeptParts are
-// copied, because all layers have the same KeptParts.
+// Returns the parts of every set of late items. `known` are the parts of another layer of the stage. Their KeptParts are copied
+// and not computed again, because all layers have the same KeptParts.
 std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, LayerPlace place, KeptParts& kept,
                                   const std::vector<PartsOfSet>& known) {
   const LateMaking making(problem, place);

@@ -77,7 +77,7 @@ class EarlyTimes {
     windows_.push_back({placement, capacity, allowed, std::vector<ItemSet>(exposed_.size())});
   }
 
-  // Computes the exposed time of all sets with the windows that exist so far.
+  // Computes the exposed time of all sets, with the windows that have been added so far.
   void FindAll() {
     without_ = exposed_;
     known_.assign(exposed_.size(), false);
@@ -168,7 +168,8 @@ class KeptPareto {
   }
 
   EarlyTimes& early() { return early_; }
-  // A lower bound for a set of late items: no way to treat the other items has less exposed time, held bytes or stored bytes.
+  // Returns a lower bound for a set of late items: no way to treat the other items has less exposed time, held bytes or stored
+  // bytes.
   Kept FloorOf(ItemSet late) const {
     const ItemSet needed = (tables_.read | tables_.inputs[late]) & static_cast<ItemSet>(~late);
     const ItemSet early = needed & early_.possible() & static_cast<ItemSet>(~tables_.readers[late]);

@@ -1,5 +1,5 @@
 // Local search improves a known policy. It replaces one layer's policy by another, or changes the treatment of one item, as
-// long as this improves the stage. It finds improvements that other solvers miss, because those assume that neighbouring layers
+// long as this improves the stage. It finds improvements that other solvers miss, because they assume that neighbouring layers
 // have the same policy, or decide about one kind of memory after the other.
 //
 // Pure; thread-safe.

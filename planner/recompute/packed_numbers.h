@@ -32,7 +32,8 @@ class PackedNumbers {
     }
     return packed;
   }
-  // If this returns false, some number of `a` is larger than the same number of `b`. If it returns true, this may still be so.
+  // If this returns false, some number of `a` is larger than the same number of `b`. If it returns true, a number of `a` may
+  // still be larger, because the packed numbers are rounded.
   static bool MayAllBeAtMost(uint64_t a, uint64_t b) { return (((b | kGuards) - a) & kGuards) == kGuards; }
 
  private:

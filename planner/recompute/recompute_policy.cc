@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-// True for the outputs of norms and activation functions.
+// True for the outputs of norms and activation functions, which the mode `balanced` recomputes.
 bool IsBalanced(Tensor tensor) {
   switch (tensor) {
     case Tensor::kLn1:

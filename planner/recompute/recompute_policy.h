@@ -25,7 +25,7 @@ enum class Placement : uint8_t {
   kForward1,
   kForward2,
   kForward3,
-  kForward4,  // windows of layer l's forward pass of the microbatch that runs just before backward k
+  kForward4,  // windows of layer l's forward pass that runs, for another microbatch, just before backward k
   kStall,     // before the wait for the gradient of microbatch k from the next stage
   kAbove1,
   kAbove2,

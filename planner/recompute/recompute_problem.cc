@@ -18,7 +18,7 @@ int Segments(const RecomputeProblem& problem) { return problem.segments(); }
 int LastReader(SegmentSet set) { return static_cast<int>(std::bit_width(set)) - 1; }
 int FirstReader(SegmentSet set, int none) { return set == 0 ? none : std::countr_zero(set); }
 
-// The moments that the header lists, as numbers in the order of time.
+// The moments that recompute_problem.h lists, as numbers in the order of time.
 constexpr int kStallMoment = kMaxWindows;
 constexpr int kBackwardMoment = kStallMoment + 1 + kMaxWindows;  // c0
 constexpr int CriticalMoment(int phase) { return kBackwardMoment + 2 * phase; }

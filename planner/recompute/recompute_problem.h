@@ -73,7 +73,7 @@ constexpr int IndexOf(Placement placement, Placement first) { return static_cast
 
 struct RecomputeItem {
   Bytes bytes;              // of one microbatch
-  Nanos cost;               // time to recompute only this item, with its collective
+  Nanos cost;               // time to recompute only this item, including the collective that this repeats
   ItemSet inputs = 0;       // earlier items that the recomputation of this item reads
   SegmentSet read_by = 0;   // backward segments that read this item, for the gradient of the input or of the weights
   bool collective = false;  // recomputing this item repeats a collective, so this cannot run in the window of another

@@ -49,7 +49,7 @@ std::vector<const ParetoPoint*> Worthwhile(const std::vector<const ParetoPoint*>
 std::vector<const ParetoPoint*> Hull(const std::vector<const ParetoPoint*>& points) {
   std::vector<const ParetoPoint*> hull;
   for (const ParetoPoint* c : points) {
-    // Of three points, the middle one is on the hull only if the slope before it is steeper than the slope after it.
+    // The middle one of three points is on the hull only if the slope before it is steeper than the slope after it.
     const auto above = [&](const ParetoPoint* a, const ParetoPoint* b) {
       return static_cast<__int128>((a->exposed - b->exposed).value) * (c->held - b->held).value <=
              static_cast<__int128>((b->exposed - c->exposed).value) * (b->held - a->held).value;
@@ -85,7 +85,7 @@ std::vector<ParetoPoint> FrontOf(const RecomputeProblem& problem, const std::vec
     return std::tie(a.exposed, a.held, a.transient, a.point) < std::tie(b.exposed, b.held, b.transient, b.point);
   });
   // In this order, a point can be dominated only by an earlier point.
-  // key: held memory; value: the least transient memory of all points so far that have at most this held memory; decreasing
+  // Held memory -> the least transient memory of all points so far that have at most this held memory; decreasing.
   std::map<Bytes, Bytes> least;
   std::vector<ParetoPoint> front;
   for (const auto& [exposed, held, transient, point] : priced) {
@@ -159,7 +159,7 @@ class StageHeu::MixSearch {
 
  private:
   bool full() const { return best_.size() == count_; }
-  // A gain of less than a thousandth is not worth a search.
+  // Only a mix with less exposed time than this is worth a search: it is better than the best mix by more than a thousandth.
   Nanos WorthLooking() const { return best_.front().exposed - best_.front().exposed / 1000; }
   Bytes LeastHeld(const Level& level) const {
     return inner_layers_ == 0 ? Bytes(0) : level.inner.front()->held * inner_layers_;
@@ -185,7 +185,7 @@ class StageHeu::MixSearch {
     for (const ParetoPoint* slow : level.hull) {
       const Bytes slack = left - slow->held * inner_layers_;
       if (slack < Bytes(0)) break;
-      // If all layers but one can be fast, the slower point does not matter. Then only the first slower point is tried.
+      // If all layers but one can be fast, all slower points give the same mixes. Then only the first slower point is tried.
       const auto at_least = [&](const ParetoPoint* point, Bytes held) { return point->held < held; };
       const auto all_fast = [&](Bytes room, const ParetoPoint* point) { return room < point->held * (inner_layers_ - 1); };
       const auto begin = slow == level.hull.front()
@@ -285,7 +285,7 @@ class StageHeu::Placing {
     std::vector<Nanos> least = choices[layers - 1]->exposed, next;
     std::vector<std::vector<int32_t>> above(layers);
     std::vector<int32_t> order;  // the upper layer's parts, in the order of `least`
-    // what layer l + 1 added to each entry of `least`, if it had the same choices as the layer above it
+    // What layer l + 1 added to every entry of `least`, if it had the same choices as the layer above it.
     std::optional<Nanos> steady;
     for (size_t l = layers - 1; l-- > 0;) {
       if (steady && choices[l] == choices[l + 1]) {
@@ -484,8 +484,8 @@ void StageHeu::MakeLevels() {
   }
 }
 
-// A lower bound for the exposed time of `layers` inner layers that together have `held` bytes: the value if a part of a layer
-// could use another point. `held` must suffice for the point with the least memory in every layer.
+// Returns a lower bound for the exposed time of `layers` inner layers that together have `held` bytes, as if a layer could use
+// a mix of two points. `held` must suffice for the point with the least memory in every layer.
 Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   if (layers == 0) return Nanos(0);
   const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), held / layers,

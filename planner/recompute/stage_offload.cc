@@ -18,7 +18,8 @@ namespace {
 // kSteps amounts of bought memory, and computed for the kTried amounts with the best estimates.
 constexpr int kSteps = 64;
 constexpr size_t kTried = 8;
-// At most this many amounts may turn out to need more memory than the host has. Such amounts are not counted in kTried.
+// The search ends after this many amounts that cannot be used, because HEU finds no policy or the host has no room. Such
+// amounts are not counted in kTried.
 constexpr size_t kMaxWithoutRoom = 24;
 // Maximum number of attempts per amount. There is another attempt as long as more memory was freed than was bought.
 constexpr int kTries = 4;
@@ -175,7 +176,7 @@ bool Better(const OffloadSolution& a, const OffloadSolution& b) {
   return of_a != of_b ? of_a < of_b : Better(a.value, b.value);
 }
 
-// The cost of the memory that copies free. It assumes that the same share of every item is offloaded.
+// The time that it costs to free device memory by offloading. This assumes that the same share of every item is offloaded.
 class Purchase {
  public:
   explicit Purchase(const RecomputeProblem& problem) : problem_(problem), frees_(problem.in_flight - problem.resident) {
@@ -357,7 +358,7 @@ StageValue EstimateWithOffloading(const StageHeu& heu, const RecomputeProblem& p
     with.transient = Bytes(0);
     const bool fits_so = with.bytes() <= budget;
     if (!best || (fits_so && with.exposed < best->exposed)) best = with;
-    if (!fits_so) break;  // with less memory the stage does not fit either
+    if (!fits_so) break;  // smaller amounts free less memory, so they do not fit either
   }
   return *best;
 }

@@ -42,8 +42,9 @@ Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
   return std::min(cost, kMaxWork);
 }
 
-// Passes that run side by side fill each other's windows. If the transfers of a layer take longer than its computation, the
-// difference is left for recomputation. It is divided among the backward windows in proportion to their lengths.
+// Sets the windows of passes that run side by side and fill each other's windows. If the transfers of a layer take longer than
+// its computation, the difference is left for recomputation. It is divided among the backward windows in proportion to their
+// lengths. The forward windows and `early` become 0.
 void LeaveWovenWindows(const CostModel& costs, const LayerGraph& graph, RecomputeProblem& problem) {
   Nanos compute, transfers, windows;
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {

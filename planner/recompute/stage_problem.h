@@ -23,7 +23,8 @@ struct StageTraits {
 // hidden.
 //
 // Weaving. If passes run side by side (CostModel::woven), other passes fill a layer's windows. If the layer's transfers take
-// longer than its computation, the difference is divided among the backward windows. The forward windows have no capacity.
+// longer than its computation, the difference is divided among the backward windows. The forward windows have no capacity, and
+// `early` is 0.
 //
 // Offloading (lower_offload.h). A tensor is copied to the host while the next layer's forward runs, and copied back while the
 // backward of the layer above runs. So the copies of a microbatch to the host can be hidden for as long as the forwards of its

@@ -24,7 +24,7 @@ struct Track {
   std::vector<ActionSpan> times;
   StageTimeline timeline;
   StageMemory memory;
-  int32_t compute_lanes = 1;  // of the timeline: one for each pass that runs side by side with others
+  int32_t compute_lanes = 1;  // number of the timeline's compute lanes: one for each pass that runs side by side with others
 };
 
 // The compute lane of an action: its strand.
@@ -32,7 +32,7 @@ int32_t StrandOf(WeaveMode weave, const Action& action) {
   const ActionInfo& info = InfoOf(action.kind);
   if (StrandsOf(weave) == 1 || !info.has_microbatch) return 0;
   if (GroupOf(weave) > 1) return action.microbatch % GroupOf(weave);
-  return info.part == StepPart::kForward ? 0 : 1;  // neighbours are mostly a forward and a backward
+  return info.part == StepPart::kForward ? 0 : 1;  // kNeighbours mostly weaves a forward with a backward
 }
 
 // Gives each strand a compute lane of its own.
@@ -147,7 +147,7 @@ class Writer {
   void Slices(size_t process, const Track& track) {
     const Program& program = *track.program;
     const std::vector<int32_t> starts = StartsOf(program);
-    // the key is the start action; in a measured step, a transfer may begin after its wait
+    // The key is the index of the start action. In a measured step, a transfer may begin after its wait.
     std::map<int32_t, TimelineSpan> transfers;
     for (const TimelineSpan& span : track.timeline.spans) {
       if (span.lane >= track.compute_lanes && span.begin < end_) transfers[span.action] = span;

@@ -1,7 +1,7 @@
 // ChromeTrace writes a step as trace-event JSON, for Perfetto and chrome://tracing. Each stage is one process, or two processes
 // if the trace has a measured and a predicted step. Each lane (compute, communication, copy) is a thread; if passes run side by
 // side, each of them (strand) has a compute lane of its own. Categories are the names that SpanKindId returns. A recompute
-// action contains slices for its hidden and exposed parts. An arrow (flow) leads from a transfer to the wait that it ends.
+// action contains slices for its hidden and exposed parts. An arrow (flow) leads from each transfer to its wait.
 // Counters show the bytes of the arena by kind. Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_CHROME_TRACE_H_
 #define LYNX_PLANNER_REPORT_CHROME_TRACE_H_

@@ -37,8 +37,8 @@ LayerRecompute KindOf(const LayerGraph& graph, const LayerPolicy& policy) {
   return LayerRecompute::kMixed;
 }
 
-// A stage may recompute only in its first layers, all in the same way, and nothing in the other layers. Run has the number of
-// these first layers. nullopt: the policy of the stage does not have this form.
+// The recomputation of a stage that recomputes only in its first layers, in the same way in all of them. `layers` is the number
+// of these first layers. RunOf returns nullopt if the policy of the stage does not have this form.
 struct Run {
   LayerRecompute kind = LayerRecompute::kNothing;
   int32_t layers = 0;
@@ -134,7 +134,8 @@ std::string PolicyWords(const RecomputeSummary& recompute) {
   return "recomputing per layer and tensor";
 }
 
-// Lists what the plan does that no framework supports, and what was exported instead.
+// Lists what the framework cannot express of the plan's recomputation: work in windows and, if the plan `instead` is exported,
+// the policies.
 std::vector<std::string> PolicyMissing(const char* framework, const Plan& plan, const RecomputeSummary& summary,
                                        const std::optional<Plan>& instead, const RecomputeSummary& exported) {
   std::vector<std::string> missing;

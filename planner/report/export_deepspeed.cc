@@ -94,7 +94,8 @@ class DeepSpeed {
     if (layout_.pp > 1) Pipeline();
   }
 
-  // The ZeRO stage with which DeepSpeed starts.
+  // Returns the ZeRO stage for DeepSpeed, which is lower than that of the plan if DeepSpeed does not support the plan's stage.
+  // Also sets the data types of a bfloat16 model, because they depend on the stage.
   int64_t Zero() {
     int64_t stage = layout_.zero == ZeroStage::kNone ? 0 : static_cast<int64_t>(layout_.zero) - 1;
     if (layout_.pp > 1 && stage > 1) {
@@ -109,7 +110,7 @@ class DeepSpeed {
     return stage;
   }
 
-  // Sets the data types. Plans assume that weight gradients have 32 bits.
+  // Sets the data types of a bfloat16 model. Plans assume that weight gradients have 32 bits.
   void Precision(int64_t stage) {
     JsonObject bf16;
     bf16.Bool("enabled", true);

@@ -29,7 +29,7 @@ bool CanExpress(ExportFormat format, const RecomputeSummary& recompute);
 // The text for a schedule that the framework does not have. `runs` says what the framework runs instead, such as "Megatron-LM
 // runs 1F1B".
 std::string ScheduleMissing(const ParallelLayout& layout, const std::string& runs);
-// The same for passes that run side by side.
+// The text for passes that run side by side, if the framework runs the passes of a rank one after another.
 std::string WeaveMissing(const ParallelLayout& layout);
 
 // One line with the purpose of a file and its plan.

@@ -76,8 +76,8 @@ class Chooser {
     if (model.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model.plan_only)));
   }
 
-  // torchtitan divides each sequence (version 0.2.2) or each microbatch (main) into equal parts. If this is not possible,
-  // torchtitan refuses to start. Then this function adds a sentence to the list of what cannot be expressed.
+  // torchtitan divides each sequence (version 0.2.2) or each microbatch (main) into equal parts, and refuses to start if this
+  // is not possible. In this case the function adds a sentence to the list of what cannot be expressed.
   void SequenceParts() {
     const bool tokens = version_ != TorchtitanVersion::k0_2_2;
     const int64_t length = tokens ? int64_t{plan_.micro_batch} * plan_.model.seq : plan_.model.seq;
@@ -107,9 +107,10 @@ class Chooser {
                       plan_.model.vocab, " tokens"));
   }
 
-  // True if each replica holds an FSDP shard of the model. This is so with ZeRO. In torchtitan 0.2.2 it is also so with tensor
-  // or pipeline parallelism and without context parallelism, because DDP does not work there. In all other cases each replica
-  // holds a whole copy of the model; with context parallelism, the ranks of the replica shard this copy.
+  // True if each replica holds an FSDP shard of the model. This needs more than one replica and, in general, ZeRO. In
+  // torchtitan 0.2.2, tensor or pipeline parallelism without context parallelism also leads to FSDP, because DDP does not work
+  // there. In all other cases each replica holds a whole copy of the model; with context parallelism, the ranks of the replica
+  // shard this copy.
   bool Sharded() const {
     const bool ddp_alone = version_ == TorchtitanVersion::k0_2_2 && layout_.tp * layout_.pp > 1 && layout_.cp == 1;
     return layout_.dp > 1 && (layout_.zero != ZeroStage::kNone || ddp_alone);

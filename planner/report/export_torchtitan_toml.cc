@@ -122,7 +122,8 @@ class Writer {
   Toml toml_;
 };
 
-// Returns the arguments, with the end of their line. llama3 always scales; a factor of 1 has no effect.
+// Returns the arguments for the scaling of rotary positions, up to the end of the line. torchtitan's llama3 always scales, so a
+// model without scaling gets the factor 1, which has no effect.
 std::string RopeScalingArgs(const RotarySpec& rotary) {
   if (rotary.scaling != RopeScaling::kLlama3) return "RoPEScalingArgs(scaling_factor=1.0),  # none\n";
   return absl::StrCat("RoPEScalingArgs(\n        scaling_factor=", RealText(rotary.factor),

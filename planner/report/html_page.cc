@@ -27,10 +27,11 @@ std::string Grouped(int64_t value) {
   return text;
 }
 
-// The time with the micro sign, which terminals may not be able to show.
+// Returns the time as text, with "µs" for "us". FormatDuration writes "us", because a terminal may not be able to show the
+// micro sign.
 std::string Time(Nanos time) { return absl::StrReplaceAll(FormatDuration(time), {{" us", " µs"}}); }
 
-// A width in CSS, up to an error of a thousandth of a percent.
+// Returns `part` / `whole` as a width in CSS: a percentage with three decimals, rounded down.
 std::string Width(int64_t part, int64_t whole) {
   const auto thousandths = static_cast<int64_t>(static_cast<__int128>(part) * 100'000 / std::max<int64_t>(1, whole));
   return absl::StrFormat("%d.%03d%%", thousandths / 1000, thousandths % 1000);
@@ -189,7 +190,7 @@ class Page {
                         "step; <code>lynxctl plan --trace</code> writes every action.</p>\n");
   }
 
-  // Explains the rows of the compute lane; empty if there is only one.
+  // Returns the text that explains the rows of the compute lane; empty if there is only one row.
   std::string StrandsNote() const {
     const WeaveMode weave = plan_.layout.weave;
     const int32_t strands = StrandsOf(weave);

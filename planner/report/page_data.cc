@@ -127,8 +127,8 @@ class Writer {
     const Nanos begin = detail_.front().end, end = detail_.back().begin;
     const int64_t length = (end - begin).value;
     if (length <= 0) return "";
-    // Unless there are fewer than 40 microbatches, an interval has the time of about two microbatches or more. In a shorter
-    // interval, the shares would only show which passes happen to be in the interval.
+    // The time is divided into `columns` intervals: half as many as there are microbatches, but at most `most`, and always at
+    // least 20. In an interval shorter than two microbatches, the shares would only show which passes happen to be in it.
     const auto most = static_cast<int64_t>(limits_.share_columns / stages_.size());
     const int64_t columns = std::max<int64_t>(20, std::min<int64_t>(most, step_.plan->microbatches / 2));
     std::vector<std::array<int64_t, kComputeSpanKinds>> times(static_cast<size_t>(columns));
@@ -171,7 +171,7 @@ class Writer {
       for (size_t k = 0; k < most.size(); ++k) most[k] = std::max(most[k], point.live[k]);
     }
     std::vector<size_t> kinds;
-    int64_t unit = 1;  // the numbers are divided by it, so no number has more than six digits
+    int64_t unit = 1;  // bytes per unit: a power of two with which no number has more than six digits
     std::string kinds_json;
     for (size_t k = 0; k < most.size(); ++k) {
       if (most[k].value == 0) continue;

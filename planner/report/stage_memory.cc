@@ -34,7 +34,8 @@ TensorSet GradientTensors(const LayerGraph& graph) {
   return gradients;
 }
 
-// `last` is the last action that uses a buffer. True if it is a computation of the backward pass or a copy to the host.
+// `last` is the last action that uses a buffer. True if this action is a copy to the host or a computation other than a
+// forward.
 bool KeptForBackward(const Action& last) {
   const ActionInfo& info = InfoOf(last.kind);
   return info.group == Group::kHost || (info.phase == Phase::kWhole && last.kind != ActionKind::kForward);

@@ -18,16 +18,17 @@
 namespace lynx {
 
 // True if the step number `nth` of a generation (from 1) is traced. Steps 1, 2, 4, 8, ... are traced, so that a trace exists
-// soon. Every 4,096th step is also traced, so that there is always a recent trace. So the traces of a long run take little
-// space.
+// soon. Every 4,096th step is also traced, so that there is always a recent trace. All other steps are not traced, so the
+// traces of a long run take little space.
 bool IsTracedStep(int64_t nth);
 
 // True for the rank that makes the traces of its pipeline rank. This is the first rank of the pipeline rank.
 bool TracesForItsStage(const RankCoordinates& coordinates);
 
-// The format in which a trace is sent. Each action has these five times in nanoseconds; 0 if a time does not apply. Its begin,
-// relative to the end of the previous action (for the first action: to the step's begin). Its duration. The begin of its
-// transfer, relative to the action's own begin. The transfer's duration. The part of the action that is hidden recomputation.
+// The format in which a trace is sent. Each action has five times in nanoseconds; a time that does not apply is 0. 1: the
+// action's begin, relative to the end of the previous action (for the first action: to the step's begin). 2: the action's
+// duration. 3: the begin of its transfer, relative to the action's begin. 4: the duration of its transfer. 5: the part of the
+// action that is hidden recomputation.
 inline constexpr size_t kTimesPerAction = 5;
 // A trace is sent in parts. A part has this number of actions.
 inline constexpr size_t kTraceActionsPerPart = 8192;
@@ -46,10 +47,10 @@ struct MeasuredStep {
   Nanos end;                                    // the time when the last action of all ranks ended
 };
 
-// Makes one time line of the stages' traces. The clocks of different nodes are independent. So the times of each stage are
-// shifted until the sum over all ranks at the step's end (NORM) completes at the same time on all stages. The error is the real
-// difference of these completion times. `stages` has one entry per pipeline rank, as SpansOfTrace returns it. Each program must
-// contain NORM once.
+// Puts the stages' traces onto one time line. The clocks of different nodes are independent. So the times of each stage are
+// shifted until the sum over all ranks at the step's end (NORM) completes at the same time on all stages. In reality it
+// completes at slightly different times; the shifted times are wrong by this difference. `stages` has one entry per pipeline
+// rank, as SpansOfTrace returns it. Each program must contain NORM once.
 MeasuredStep AlignStages(const Plan& plan, int64_t step, std::vector<std::vector<ActionSpan>> stages);
 
 // One row per stage says how the stage spent its time, measured and predicted. `predicted` is nullptr if it is unknown.

@@ -22,7 +22,7 @@ struct Column {
   Align align = Align::kLeft;
   std::string meaning;  // one sentence, shown when the mouse is over the title; "" = no text
 
-  Column(std::string t, Align a = Align::kLeft, std::string m = "")  // NOLINT: a title is a column
+  Column(std::string t, Align a = Align::kLeft, std::string m = "")  // NOLINT: a title alone converts to a column
       : title(std::move(t)), align(a), meaning(std::move(m)) {}
   Column(const char* t, Align a = Align::kLeft, std::string m = "")  // NOLINT
       : title(t), align(a), meaning(std::move(m)) {}
@@ -32,7 +32,7 @@ struct Cell {
   std::string text;
   Tone tone = Tone::kPlain;
 
-  Cell(std::string t, Tone o = Tone::kPlain) : text(std::move(t)), tone(o) {}  // NOLINT: a text is a cell
+  Cell(std::string t, Tone o = Tone::kPlain) : text(std::move(t)), tone(o) {}  // NOLINT: a text alone converts to a cell
   Cell(const char* t) : text(t) {}                                             // NOLINT
 };
 

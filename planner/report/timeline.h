@@ -45,7 +45,7 @@ struct TimelineSpan {
   int32_t action = 0;  // index of the action in the program
   int32_t lane = 0;
   SpanKind kind = SpanKind::kForward;
-  Nanos begin, end;  // equal if the transfer was already complete when its wait began
+  Nanos begin, end;  // for a wait: equal if the transfer was already complete when the wait began
 };
 
 struct StageTimeline {

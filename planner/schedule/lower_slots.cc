@@ -67,7 +67,7 @@ bool CrossesRanks(const PipelineShape& shape, const Slot& slot, int32_t other) {
   return other != kNoStage && shape.RankOf(other) != shape.RankOf(slot.stage);
 }
 
-// Each slot posts the receive of the next slot.
+// Sets post_begin and post_end so that each slot posts the receive of the next slot.
 void PostNext(std::vector<RankSlot>& slots) {
   const auto count = static_cast<int32_t>(slots.size());
   for (int32_t i = 0; i < count; ++i) {
@@ -110,8 +110,8 @@ absl::StatusOr<PipelineSlots> SlotsToLower(const Schedule& schedule) {
       const int32_t target = TargetOf(shape, slot);
       to.sends = CrossesRanks(shape, slot, target);
       if (!to.sends) continue;
-      // The slot before the slot that needs a receive posts the receive. If the first slot needs a receive, it is posted before
-      // all slots.
+      // The receiver posts the receive of this slot's result one slot before the slot that needs the result. If its first slot
+      // needs the result, it posts the receive before all slots.
       const auto receiver = static_cast<size_t>(shape.RankOf(target));
       const int32_t posted = places.Of({slot.pass, target, slot.microbatch}) - 1;
       const Nanos ready = posted < 0 ? Nanos(0) : timeline.ranks[receiver].slots[static_cast<size_t>(posted)].end;

@@ -25,8 +25,8 @@ struct RankSlot {
   // Used only if `sends` is true: the index of the first later slot of this rank that may wait for the transfer. If only the
   // end of all slots is late enough: the number of slots.
   int32_t sent_by = 0;
-  // The slots [post_begin, post_end) of this rank whose receives this slot posts, if they have one. The receives that no slot
-  // posts are posted before the first slot.
+  // This slot posts the receives of the slots [post_begin, post_end) of this rank, as far as these slots receive something.
+  // Receives that no slot posts are posted before the first slot.
   int32_t post_begin = 0, post_end = 0;
   bool last = false;  // no later slot has this pass and stage
 
@@ -42,14 +42,14 @@ using PipelineSlots = std::vector<std::vector<RankSlot>>;
 // ranks, so that two different ranks hold each piece. Takes O(n log n) time for n slots.
 absl::StatusOr<PipelineSlots> SlotsToLower(const Schedule& schedule);
 
-// The slots of one rank of GPipe or 1F1B. These schedules need no clock, because what a slot sends can always be waited for in
-// the next slot. The slots in `schedule` are not used and may be missing.
+// The slots of one rank of GPipe or 1F1B. These schedules need no clock, because a rank can always wait for the send of a slot
+// in its next slot. The slots in `schedule` are not used and may be missing.
 std::vector<RankSlot> SlotsWithoutClock(const Schedule& schedule, int32_t rank);
 
-// The slots of the grouped schedule (GroupedSchedule in planner/schedule/schedule_generate.h), from those of the schedule whose
-// microbatches are the groups. The receives of a group's slots are all posted in the last slot of the group before, and the
-// wait for what a slot sends is in the first slot of a group. So the slots of a group can run side by side on each rank: none
-// of them waits for a slot of the same group on another rank.
+// Returns the slots of the grouped schedule (GroupedSchedule in planner/schedule/schedule_generate.h). `groups` are the slots
+// of a schedule in which each microbatch stands for a group of `group` microbatches. The receives of a group's slots are all
+// posted in the last slot of the previous group, and the wait for what a slot sends is in the first slot of a group. So the
+// slots of a group can run side by side on each rank: none of them waits for a slot of the same group on another rank.
 std::vector<RankSlot> GroupedSlots(const std::vector<RankSlot>& groups, int32_t group, int32_t microbatches);
 
 }  // namespace lynx

@@ -95,11 +95,11 @@ void ZeroBubbleH1(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots& 
   while (slots.Done(Pass::kWeight) < microbatches) slots.Run(Pass::kWeight);
 }
 
-// ZB-V. On rank r, chunk 0 is piece r and chunk 1 is piece 2p-1-r. So the first microbatch begins its forward on chunk 1
-// 2(p-r)-1 slots after it has begun its forward on chunk 0. From then on, forwards of the two chunks alternate for 2r+1 slots,
-// until the first gradient of chunk 1 comes. Then chunk 1 runs F B W until the first gradient of chunk 0 comes. From then on,
-// the sequences F B W of the two chunks alternate without stalls. At the end, the gradients go back through all stages, and the
-// delayed W slots fill the gaps.
+// ZB-V. On rank r, chunk 0 is piece r and chunk 1 is piece 2p-1-r. So the first microbatch's forward on chunk 1 begins 2(p-r)-1
+// slots after its forward on chunk 0. Then forwards of the two chunks alternate for 2r+1 slots, until the first gradient of
+// chunk 1 comes. Then chunk 1 runs F B W until the first gradient of chunk 0 comes. From then on, the sequences F B W of the
+// two chunks alternate without stalls. At the end, the gradients go back through all stages, and the delayed W slots fill the
+// gaps.
 void ZeroBubbleVOf(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots& slots) {
   const int32_t padded = std::max(microbatches, 2 * ranks - 1);
   constexpr int32_t kDown = 0, kUp = 1;
@@ -133,8 +133,8 @@ void ZeroBubbleVOf(int32_t ranks, int32_t rank, int32_t microbatches, RankSlots&
 }
 
 // Chimera. Consider a clock whose ticks are equal slots. Both pipes run 1F1B. On rank r, the m-th microbatch of the down pipe
-// runs forward at tick r + 2m and backward at tick 2p-1-r + 2m. In the up pipe, p-1-r takes the place of r. A unit is the set
-// of slots of p microbatches, half of them in each pipe. For even p and m < p/2, no two slots of a unit have the same tick, and
+// runs forward at tick r + 2m and backward at tick 2p-1-r + 2m. In the up pipe, r is replaced by p-1-r. A unit is the set of
+// slots of p microbatches, half of them in each pipe. For even p and m < p/2, no two slots of a unit have the same tick, and
 // the ticks of a unit's slots all have different remainders modulo 2p. So units that start 2p ticks apart fit together without
 // gaps. The schedule is the order of the ticks.
 std::vector<Slot> Chimera(const PipelineShape& shape, int32_t rank, int32_t microbatches) {

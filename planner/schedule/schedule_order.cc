@@ -66,7 +66,7 @@ class SlotOrderer {
         absl::StrCat("rank ", rank, ", slot ", slot + 1, " (", SlotText(SlotsOf(rank)[slot]), "): ", what));
   }
 
-  // Enters the number of each slot on its rank, counted from 1, into the table.
+  // Checks the slots of a rank. Enters the number of each slot on its rank, counted from 1, into table_.
   absl::Status CheckRank(int32_t rank) {
     const std::vector<Slot>& slots = SlotsOf(rank);
     for (size_t i = 0; i < slots.size(); ++i) {

@@ -87,7 +87,7 @@ void AddWeaves(const PlanRequest& pinned, const CompareOptions& options, std::ve
 struct Family {
   size_t place = 0;  // index of its first candidate in the search space
   std::vector<Candidate> candidates;
-  std::vector<Candidate> woven;  // the same with passes of groups side by side, if the planner may choose this
+  std::vector<Candidate> woven;  // woven variants of `candidates` (pairs and quads); empty if the planner may not weave
   Nanos bound{std::numeric_limits<int64_t>::max()};  // lower bound for the step of all plans of the family
 
   std::string name() const { return absl::StrCat("tp ", candidates.front().layout.tp, ", pp ", candidates.front().layout.pp); }
@@ -161,7 +161,7 @@ bool MayTake(const PlanRequest& request, const Family& family, Nanos step, PlanC
 struct Sorted {
   Rejected fastest;
   std::vector<const Family*> bounded;       // by their bounds, these may be among the fastest, but they were not planned
-  std::vector<const Family*> without_plan;  // families that seem not to fit
+  std::vector<const Family*> without_plan;  // families that seem not to fit, or cannot be planned
 };
 
 int64_t ActionsOf(const Plan& plan) {
@@ -220,8 +220,8 @@ Alternative NotPlanned(const Family& family, Nanos bound) {
           .bound = bound};
 }
 
-// Plans a family that seems not to fit, and says how much memory it lacks. The row suggests no change to the job, because the
-// job has a plan in any case.
+// Plans a family that seems not to fit. If it has a plan after all, the row has this plan; otherwise the row says how much
+// memory lacks. The row suggests no change to the job, because the job has a plan in any case.
 Alternative WhatLacks(const PlanRequest& request, const Family& family) {
   Alternative row{.change = family.name(), .plan = {}, .reason = {}};
   std::vector<Candidate> candidates = family.candidates;

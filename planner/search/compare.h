@@ -71,8 +71,8 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, con
 
 struct Explanation {
   Plan plan;
-  // The best plan of every other layout family, and why it was rejected. Either it is slower, or it does not fit the limit that
-  // `reason` names.
+  // Other layout families (tensor- and pipeline-parallel sizes), at most kMaxRejected. Each has the best plan that was found
+  // for it, or a reason why it has no plan: it does not fit, or it was not planned (see CompareOptions).
   std::vector<Alternative> rejected;
   // Passes side by side or not, in the layout of the plan: as in PolicyComparison::weaves.
   std::vector<Alternative> weaves;

@@ -14,7 +14,7 @@ namespace lynx {
 namespace {
 
 constexpr size_t kMaxShortfalls = 16;
-// An arena may be larger than its limit by up to 1 / kLayoutShare of the limit although the activations fit.
+// If the activations fit but the arena does not, the arena is assumed to need 1 / kLayoutShare more than the limit.
 constexpr int64_t kLayoutShare = 32;
 
 std::string Reason(const PlanRequest& request, const Candidate& candidate, const Shortfall& shortfall) {

@@ -38,9 +38,10 @@ std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, cons
 }
 
 // If the planner has the choice, replaces `plan` with a faster plan whose passes run side by side. Such a plan needs at least
-// the memory of the same layout without weaving, so it is sought only if `plan` exists. A guess says more about plans that are
-// woven in the same way, so each way has a search of its own. Guesses of woven plans are rarely too long. If the programs of
-// pairs are large, the error of guesses that was measured with them is also expected for quads.
+// the memory of the same layout without weaving, so it is sought only if `plan` exists. Each way to weave has a search of its
+// own, because guesses are comparable only for plans that are woven in the same way. The simulated step of a woven plan is
+// rarely shorter than its guess, so the smallest ratio of step to guess that is expected (least_ratio) is 1 at first. If the
+// search for pairs has to simulate large programs, the smallest ratio that it finds is expected for quads, too.
 void WeaveIfFaster(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches, Plan& plan) {
   if (!MayChooseWeave(request)) return;
   double least_ratio = 1;
@@ -48,8 +49,8 @@ void WeaveIfFaster(const PlanRequest& request, const std::vector<Candidate>& can
     std::vector<Candidate> woven = WovenCandidates(from, weave);
     EraseUnsupported(request.spec.model, woven);
     if (woven.empty()) return;
-    // Lowering and folding take many times as long for a woven program as for a plain one. So only the most promising are
-    // simulated.
+    // Lowering and folding take many times as long for a woven program as for a plain one. So only the most promising
+    // candidates are simulated.
     PlanSearch search(request, woven, caches, SearchEffort::kGlance);
     const Nanos to_beat = plan.step - plan.step / kWorthWeaving;
     std::optional<Plan> faster = search.FastestBelow(to_beat, weave == WeaveMode::kNeighbours ? 1 : least_ratio);
@@ -85,8 +86,8 @@ absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& req
 absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::vector<Candidate> candidates, PlanCaches& caches,
                                               const PlanAmongOptions& options) {
   if (!request.exact) return FastestWithHostMemory(request, std::move(candidates), caches, options);
-  // If the solver fails, the search continues without exact solutions. Its plan would claim proofs that the solver has not
-  // attempted. So the failure is returned, not the plan.
+  // If the solver fails, the search continues without exact solutions. The plan that it finds would claim proofs that the
+  // solver has not made. So the failure is returned, not the plan.
   absl::Status failure;
   PlanRequest observed = request;
   observed.exact = [&](const RecomputeProblem& problem) {

@@ -70,8 +70,8 @@ bool PlanSearch::GuessNext(Nanos most, Nanos to_beat) {
   return false;
 }
 
-// Considers offloading only if nothing fits without offloading. Guesses do the same; this is necessary because the queue
-// compares bounds and guesses.
+// Considers offloading only if nothing fits without offloading. LayoutPlanner::Guess does the same. The queue compares bounds
+// with guesses, so both must treat offloading in the same way.
 void PlanSearch::Bound(size_t index) {
   using enum CandidateBound::Offloading;
   ++counts_.bounded;

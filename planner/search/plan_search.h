@@ -56,8 +56,8 @@ class PlanSearch {
   // ratio of a simulated step to its guess that is expected. If a candidate's guess times this ratio is no shorter than the
   // best step (with an allowance), the candidate is not simulated. Ratios below 1 count as 1. 0: nothing is expected.
   std::optional<Plan> FastestBelow(Nanos to_beat, double least_ratio = 0);
-  // The smallest ratio of a simulated step to its guess in the last search, if the simulated programs were so large that the
-  // search was limited.
+  // The smallest ratio of a simulated step to its guess in the last search. nullopt unless the simulated programs were so large
+  // that they limited a search.
   std::optional<double> RatioOfLargePrograms() const { return ratio_of_large_programs_; }
   // Returns the first plan that is found, for callers that only need to know whether there is a plan. nullopt if Fastest also
   // finds no plan. A caller must call only one of Fastest and Any.

@@ -23,12 +23,12 @@ namespace {
 
 using Suggestion = std::optional<std::string>;
 
-// An amount of memory is a multiple of a step. The step is the largest power of two that is not above the amount, divided by
-// kMemorySteps.
+// The search for an amount of memory tries multiples of a step. The step is a power of two divided by kMemorySteps: the largest
+// power that is at most the amount where the search starts.
 constexpr int64_t kMemorySteps = 64;
 constexpr int kMaxDoublings = 16;
 constexpr int32_t kSequenceParts = 16;
-// Nodes are added up to kMaxGrowth times the cluster's devices.
+// Nodes are added until the cluster has at most kMaxGrowth times its present number of devices.
 constexpr int32_t kMaxGrowth = 8;
 constexpr int64_t kMaxGrownDevices = 1 << 16;  // the maximum number of ranks of a job
 constexpr Nanos kAnyStep{int64_t{1} << 50};
@@ -51,7 +51,8 @@ int64_t LeastThatFits(int64_t low, int64_t high, const FitsAt& fits) {
   return high;
 }
 
-// Returns the smallest amount above `present` that fits, up to an error of about one hundredth. The search starts at `guess`.
+// Returns the smallest amount above `present` that fits, up to an error of about 1 / kMemorySteps. The search starts at
+// `guess`.
 template <class FitsWith>
 std::optional<Bytes> LeastMemory(Bytes present, Bytes guess, const FitsWith& fits) {
   const auto unit = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max(guess, present).value)));
@@ -84,7 +85,7 @@ Suggestion FusedAttention(PlanRequest request) {
 Suggestion AutoRecompute(PlanRequest request) {
   if (request.spec.recompute == RecomputeMode::kAuto) return std::nullopt;
   request.spec.recompute = RecomputeMode::kAuto;
-  // The mode auto does not use this number.
+  // The mode auto does not use recomputeOptions.layers, so a job that has this number must also set it to 0.
   const bool numbered = std::exchange(request.spec.recompute_options.layers, 0) > 0;
   if (!Fits(request)) return std::nullopt;
   return numbered ? "recompute: auto, recomputeOptions.layers: 0" : "recompute: auto";
@@ -99,8 +100,8 @@ Suggestion SmallerMicroBatch(PlanRequest request) {
   return std::nullopt;
 }
 
-// Tries the value auto for `zero` or `sequenceParallel`, which say what replicas or tensor-parallel ranks shard; then passes
-// that do not run side by side.
+// Tries the value auto for `zero`, which says what replicas shard, then auto for `sequenceParallel`, which says what
+// tensor-parallel ranks shard. At last tries passes that do not run side by side.
 Suggestion AutoModes(const PlanRequest& request) {
   PlanRequest changed = request;
   changed.spec.parallel.zero = ZeroStage::kAuto;
@@ -146,7 +147,8 @@ std::optional<ParallelLayout> WithFewestRanks(PlanRequest request, int32_t from,
   return std::nullopt;
 }
 
-// A size of the layout that the job pins and that the planner could choose.
+// A size of the layout (dp, pp or tp) that the job can pin and that the planner could choose. The members are its name in the
+// job file and its fields in the two structs.
 struct PinnedSize {
   const char* field;
   int32_t ParallelSpec::*spec;

@@ -35,7 +35,7 @@ std::optional<std::vector<int32_t>> LayoutPlanner::SeemsBest(RecomputeMode mode)
   return too_many ? Balanced(mode, *too_many) : std::nullopt;
 }
 
-// Offloading is used only if nothing seems to fit without it, because its estimates are less reliable.
+// If the job leaves the N of kUniform open, tries N = 1. If this seems not to fit, tries the largest N that can be of use.
 StepGuess LayoutPlanner::Guess() {
   const RecomputeMode mode = fits_.EstimatedMode();
   if (mode != RecomputeMode::kUniform || request_.spec.recompute_options.layers > 0) return GuessOf(mode);
@@ -46,6 +46,7 @@ StepGuess LayoutPlanner::Guess() {
   return GuessOf(mode);
 }
 
+// Considers offloading only if nothing seems to fit without it, because estimates with offloading are less reliable.
 StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
   // If all ranks can store everything in a balanced partition, no other partition is better.
   const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
@@ -130,8 +131,8 @@ std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32
 }
 
 // The time after the last backward: the reduction of the gradients that are not reduced yet, the norm, the optimizer, and the
-// gather of the weights. Ranks at the end of the pipeline finish their backward passes earlier. Every rank finishes the
-// backward passes of its first chunk last.
+// gather of the weights. Ranks at the end of the pipeline finish their backward passes earlier, so their reductions begin
+// earlier. Every rank finishes the backward passes of its first chunk last.
 Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const {
   const PipelineShape& pipeline = fits_.pipeline();
   const ZeroStage zero = candidate_.layout.zero;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 constexpr int kSimulatedPartitions = 3;
-// A partition is dropped if this percentage of its StepBound by estimated stage times is not shorter than the step to beat. The
-// percentage is below 100, because HEU's estimates have errors.
+// The StepBound of a partition is computed from estimated stage times. A partition is dropped if this percentage of its bound
+// is not shorter than the step to beat. It is below 100, because HEU's estimates have errors.
 constexpr int64_t kEstimateAllowancePercent = 98;
 
 // Offloading is planned for a partition only if it saves at least 1 / kNoticeableShare of the stages' time.
@@ -105,8 +105,8 @@ std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode, 
 }
 
 // A lower bound for the step of a partition. `stage_costs` has the time of each rank per microbatch. A rank works for M
-// microbatches. It begins only after each rank before it has run one forward, on the first of its virtual stages. It ends
-// before the last backwards of these ranks, unless the schedule splits weight gradients off. See CandidateBound.
+// microbatches. It begins only after each rank before it has run one forward, on the first of its virtual stages. Unless the
+// schedule splits weight gradients off, it also ends before the last backwards of these ranks. See CandidateBound.
 Nanos LayoutPlanner::StepBound(const std::vector<int64_t>& stage_costs) const {
   const int32_t chunks = fits_.pipeline().chunks;
   const bool looping = fits_.pipeline().placement == StagePlacement::kLooping;
@@ -166,7 +166,7 @@ bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& la
 }
 
 // FitOf improves the estimates of the stages, and with better estimates the greedy partition can be a different one. So the
-// planner repeats this, at most as often as for the exact partition.
+// planner makes the partition again until one fits, for at most kSimulatedPartitions partitions.
 std::optional<Draft> LayoutPlanner::DraftOfBaseline(RecomputeMode mode, Nanos to_beat) {
   std::set<std::vector<int32_t>> tried;
   while (tried.size() < kSimulatedPartitions) {
@@ -177,9 +177,9 @@ std::optional<Draft> LayoutPlanner::DraftOfBaseline(RecomputeMode mode, Nanos to
   return std::nullopt;
 }
 
-// Balances the stages by estimates. If the peak of a stage shows that the stage does not fit, the stage may no longer get this
-// number of layers or more. This repeats until all stages fit or no partition is left. FitOf improves the estimates, and then
-// another partition can be the balanced one; so a few more rounds follow.
+// Balances the stages by estimates. If a stage does not fit with its number of layers, it may no longer get this number or
+// more. This repeats until all stages fit or no partition is left. FitOf improves the estimates, and then another partition can
+// be the balanced one; so up to kSimulatedPartitions partitions are simulated. At the end, the equal partition is also tried.
 std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
   if (!exact_partition()) return DraftOfBaseline(mode, to_beat);
   std::vector<int32_t> ruled_out(stages(), std::numeric_limits<int32_t>::max());
@@ -320,7 +320,8 @@ std::optional<Draft> LayoutPlanner::BestOfStored(Nanos to_beat) {
 }
 
 std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
-  // A job that names the way to weave gets the exact peaks. Where the planner chooses, they would take too long.
+  // If the job itself names the way to weave, exact peaks are computed. If the planner chooses, exact peaks would take too
+  // long.
   if (request_.spec.parallel.weave != WeaveMode::kAuto) fits_.LowerPeaksOfWoven();
   const RecomputeMode wanted = request_.spec.recompute;
   if (wanted == RecomputeMode::kBlock) return BestBlock(to_beat);
@@ -472,7 +473,7 @@ Draft LayoutPlanner::SolveExact(Draft draft) {
 
 std::optional<Draft> LayoutPlanner::ReplanSamePartition(RecomputeMode mode, bool offloading,
                                                         const std::vector<int32_t>& layers) {
-  // If the request's mode allows HEU, a draft that stores everything came from HEU.
+  // If the request's mode allows HEU, a draft that stores everything came from HEU, so HEU plans it again.
   const bool overlaps = mode == RecomputeMode::kNone && MayOverlap(request_.spec.recompute);
   fits_.SetOffloading(offloading);
   std::optional<Draft> draft = TryPartition(overlaps ? RecomputeMode::kAuto : mode, layers);
@@ -515,8 +516,9 @@ Shortfall LayoutPlanner::LeastShortfall() {
   return worst;
 }
 
-// Returns the stage with this index of the last refused plan, if it has the same program; otherwise null. Its memory is planned
-// already and need not be planned again: the same program has the same layers, so its limit plus its reserve is the same.
+// Returns the stage with this index of the last refused plan, if it has the same program; otherwise null. The memory of this
+// stage need not be planned again: PlanMemory gets the program, its layers, and the limit plus the reserve, and these are all
+// the same.
 const StagePlan* LayoutPlanner::FindRefused(int32_t stage, const Program& program) const {
   const auto at = static_cast<size_t>(stage);
   return at < refused_.size() && refused_[at].program == program ? &refused_[at] : nullptr;

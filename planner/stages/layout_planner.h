@@ -68,7 +68,7 @@ class LayoutPlanner {
   // Plans the draft's partition again. The time in which the draft's stages wait for gradients is then an additional window.
   // nullopt if the result is not faster.
   std::optional<Draft> UseStalls(const Draft& draft);
-  // For a candidate that seems not to fit: see StageOracle.
+  // Makes the peaks of woven programs exact (see StageOracle). To be called for a candidate that seems not to fit.
   void LowerPeaksOfWoven() { fits_.LowerPeaksOfWoven(); }
   // Weaves the draft's programs again, with the same tuning (planner/lower/weave.h) for all stages, and tries every tuning. (A
   // stage alone does not know when other stages send.) Returns the fastest result if it is faster than the draft, and keeps its
@@ -84,8 +84,8 @@ class LayoutPlanner {
   // Returns the best draft without windows. First restores the limits that Assemble has lowered, because they are for other
   // drafts. nullopt if the request's mode cannot use such a draft, or if no draft is expected to be faster than `to_beat`.
   std::optional<Draft> ReplanFreshWithoutOverlap(Nanos to_beat);
-  // Restores the limits, too, and returns the best draft of HEU without offloading. nullopt if none is expected to be faster
-  // than `to_beat`.
+  // Also restores the limits first. Returns the best draft of HEU without offloading. nullopt if no draft is expected to be
+  // faster than `to_beat`.
   std::optional<Draft> ReplanFreshWithoutHost(Nanos to_beat);
   Shortfall LeastShortfall();
   // Number of actions in the programs that were simulated so far.

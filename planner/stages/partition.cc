@@ -11,12 +11,13 @@ namespace {
 
 enum class Objective : uint8_t { kLargest, kSum };
 
-// The cost for each stage and number of layers. A number is in the table if it leaves at least one layer for each other stage.
-// nullopt: these layers do not fit.
+// The cost for each stage and number of layers. The table has every number that leaves at least one layer for each other stage.
+// nullopt: a stage with this number of layers does not fit.
 using CostTable = std::vector<std::vector<std::optional<int64_t>>>;
 
-// The best value for the stages from one stage to the last, if they hold the last layers of the model. Solve computes it for
-// every number of these layers. It begins with the last stage.
+// The best value for a stage and all stages after it, if they hold the last layers of the model. layers_of_first: the number of
+// layers of the first of these stages. Solve computes a Suffix for each stage, beginning with the last one, and for each number
+// of last layers.
 struct Suffix {
   std::optional<int64_t> value;
   int32_t layers_of_first = 0;

@@ -158,7 +158,7 @@ bool StageOracle::SeemsToFit(RecomputeMode mode, int32_t stage, int32_t layers) 
   const std::optional<Bytes> limit = Limit(stage, layers);
   if (!limit) return true;
   if (IsHeuristic(mode) && !offloading_ && !fits_.contains({mode, stage, layers, offloading_})) {
-    // If by its estimate some mix of HEU fits the budget, the stage seems to fit.
+    // The stage seems to fit if HEU estimates for each virtual stage that some mix fits the budget.
     const Bytes budget = BudgetOf(mode, stage, layers, *limit);
     if (budget >= EstimateNamed(RecomputeMode::kNone, stage, layers).bytes) return true;
     const std::vector<Part> parts = PartsOf(stage, layers);

@@ -14,8 +14,8 @@
 namespace lynx {
 namespace {
 
-// This number is added to the microbatches in flight (or to the pipeline ranks, if these are more), and the sum is doubled. A
-// probe program has at most so many microbatches. With more microbatches, the arena would not be larger.
+// A probe program has at most 2 * (n + kProbeMicrobatches) microbatches. n is the number of microbatches in flight or of
+// pipeline ranks, whichever is larger. With more microbatches, the arena would not be larger.
 constexpr int32_t kProbeMicrobatches = 2;
 constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
@@ -91,8 +91,8 @@ Bytes StageOracle::HostShare(int32_t stage, int32_t layers, Bytes activations) c
   return HostShareOfStage(request_.cluster, candidate_.layout, stage, taken).value_or(Bytes(0));
 }
 
-// HEU's model assumes that the offloaded tensors of all microbatches in flight are on the host at the same time. By the model,
-// they take `most` bytes. So the model does not get `share` as its limit, but `most` times share / taken.
+// HEU's model assumes that the offloaded tensors of all microbatches in flight are on the host at the same time: `most` bytes.
+// The program takes `taken` bytes for the same policies. So the limit for the model is not `share`, but share * most / taken.
 void StageOracle::ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken, Bytes share) {
   Bytes most;
   for (const StagePolicy& policy : policies) {
@@ -196,7 +196,8 @@ std::optional<Bytes> StageOracle::Limit(int32_t stage, int32_t layers) const {
 }
 
 Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
-  // What a chain holds of a microbatch depends on the actions before and after it. So only a program gives the peak.
+  // The memory that a chain holds for a microbatch depends on the actions before and after the chain. So only a program gives
+  // the peak.
   if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) {
     return Probe(stage, policies, Probed::kLiveness).live_peak;
   }
@@ -208,7 +209,8 @@ Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies,
 }
 
 // The whole microbatch is held from the begin of F to the end of B. What W reads is held until the end of W. In addition, a
-// slot needs as much transient memory as a slot of a pipeline with one virtual stage; slots that run side by side need it each.
+// slot needs as much transient memory as a slot of a pipeline with one virtual stage. Each of the slots that run side by side
+// needs this transient memory.
 Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies) {
   const auto chunks = static_cast<size_t>(pipeline_.chunks);
   const bool split = SplitsWeight(candidate_.layout);

@@ -123,9 +123,9 @@ class StageOracle {
   // Solves the stage exactly, to find policies that are better than `known`. The policies `known` must fit. nullopt: there is
   // no memory limit, the model cannot express `known`, or the solver fails.
   std::optional<ExactFit> FitExact(const StageSolver& solver, int32_t stage, const std::vector<StagePolicy>& known);
-  // The least memory that the request's mode needs. For most modes, this is the memory of the mode's own policy. For auto it is
-  // the smallest of HEU's policies and of both ways to recompute everything. If `estimate`, the memory is estimated; otherwise
-  // the result is the size of the arena.
+  // The least memory that the request's mode needs. For most modes, this is the memory of the mode's own policy. For a mode
+  // whose policies HEU makes (auto, heu, opt), it is the smallest memory of HEU's policies and of both ways to recompute
+  // everything. If `estimate`, the memory is estimated; otherwise the result is the size of the arena.
   Bytes LeastArena(int32_t stage, int32_t layers, bool estimate);
 
  private:

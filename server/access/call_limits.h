@@ -18,11 +18,11 @@
 namespace lynx::server {
 
 struct CallLimitOptions {
-  // Limits for each caller; a rate of 0 means no limit.
+  // Limits for each caller, in calls per second; a rate of 0 means no limit.
   Rate reads{.per_second = 0, .burst = 1};
   Rate changes{.per_second = 0, .burst = 1};
-  // If more events than this wait in the server's loop, people's calls are refused. The rest of the queue is for reports of
-  // nodes.
+  // If more events than this wait in the server's loop, people's calls are refused. The rest of the loop's queue is kept for
+  // reports of nodes.
   size_t shed_above = 2'500;
 };
 

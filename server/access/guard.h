@@ -1,10 +1,10 @@
-// Guard: checks every call of every service first. It finds out who calls and whether this caller has permission
-// (server/access/rpc_permissions.h). Without TLS everybody is "local", an admin.
+// Guard: checks each call before a service handles it. The guard finds out who calls and whether this caller has permission
+// (server/access/rpc_permissions.h). Without TLS every caller counts as "local", with the role of an admin.
 //
-// The guard identifies a caller by a bearer token in the metadata "authorization". If there is none, the certificate of the
-// connection identifies the caller. A caller with neither stays unknown. An invalid token or certificate is refused, never
-// ignored. Then people's calls are refused while the server is behind, and each caller has a rate limit
-// (server/access/call_limits.h). Neither limit applies to reports of nodes.
+// The guard identifies a caller by a bearer token in the metadata "authorization". If there is no token, the certificate of the
+// connection identifies the caller. A caller with neither is unknown. A call with an invalid token or certificate is refused.
+// After the permission, the guard checks two limits (server/access/call_limits.h): it refuses people's calls while the server
+// is behind, and each caller has a rate limit. Neither limit applies to reports of nodes.
 //
 // Thread-safe. The AccessBook must outlive the guard.
 #ifndef LYNX_SERVER_ACCESS_GUARD_H_

@@ -10,7 +10,7 @@
 
 namespace lynx::server {
 
-// The least permission that a call needs.
+// The smallest permission that a call needs.
 enum class Need : uint8_t {
   kNothing,  // the call carries its own proof, such as a join token
   kNode,     // a node with its certificate; never a person

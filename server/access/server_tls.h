@@ -30,7 +30,7 @@ class ServerTls {
   ~ServerTls();
 
   const Authority& authority() const { return authority_; }
-  // Clients that are nodes present a certificate; people need none.
+  // Nodes prove who they are with a certificate. People use tokens instead, so their clients need no certificate.
   std::shared_ptr<grpc::ServerCredentials> credentials() const;
 
  private:

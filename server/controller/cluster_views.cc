@@ -56,7 +56,7 @@ std::vector<NodeView> ClusterViews::Nodes() const {
 std::vector<NodeSummary> ClusterViews::Summaries() const {
   std::map<NodeId, NodeSummary> summaries;
   for (const auto& [name, node] : nodes_.all()) {
-    if (node.seen == Nanos(0) && node.jobs.empty()) continue;  // this server has not seen the node, only an earlier server has
+    if (node.seen == Nanos(0) && node.jobs.empty()) continue;  // skips a node that only an earlier server has seen
     NodeSummary& summary = summaries[name];
     summary.presence = PresenceOf(node);
     summary.devices = static_cast<int32_t>(node.agent.devices.size());

@@ -208,8 +208,8 @@ void Controller::OnTick() {
     }
   }
   for (const NodeId& name : lost) LoseNode(nodes_.Of(name));
-  // Looks only at active jobs here, because there may be thousands of queued jobs. Queued jobs have one timer, which ends their
-  // place in the line. LeaveLine below looks at it.
+  // Looks only at active jobs here, because there may be thousands of queued jobs. Queued jobs have only the timer
+  // that ends their place in the line. LeaveLine below checks that timer.
   const std::set<JobId> jobs = jobs_.active();
   for (const JobId& id : jobs) JobTimers(jobs_.At(id));
   waiting_.LeaveLine();

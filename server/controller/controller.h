@@ -20,19 +20,19 @@
 //      +--------|---------------------- no devices for a restart ----+
 //               +--- cancel: CANCELLED (at once, or when the ranks have stopped)
 //
-// States of one generation, rank by rank: listening (desired without peers) -> all listen -> running (desired with all peers)
-// -> finished and exited 0. Before the next generation begins, every rank's worker must report that the rank is gone, or its
-// node must be lost.
+// States of one generation: first each rank only listens (its desired state has no addresses of peers yet). When all ranks
+// listen, each gets the addresses of its peers and runs. At the end each rank has finished and exited with 0. Before the next
+// generation begins, every rank's worker must report that the rank is gone, or the rank's node must be lost.
 //
 // A job with a range of ranks is elastic. If it loses devices and no others replace them, it is planned again for the devices
-// that are left. If more devices are free and nobody waits for them, it is planned for these too while it trains. If that plan
-// pays, its ranks give way: they finish a step and write a checkpoint, and the next generation begins with the new plan
-// (jobs/replanner.h).
+// that are left. If more devices are free and no other job waits for them, it is planned for these devices too while it trains.
+// If the new plan saves enough time, the job's ranks give way: they finish a step and write a checkpoint, and the next
+// generation begins with the new plan (jobs/replanner.h).
 //
 // Parts: the controller only routes events to its parts and collects effects. state/ holds what is known: jobs, nodes, leases,
-// in-memory checkpoints. jobs/ has the parts that decide. From the lowest part to the highest, they decide about devices and
-// the line of waiting jobs, planning, generations, what comes after a failure, reports of ranks, plans that have come, drift,
-// the queue, and requests of people. A part calls only parts that come before it.
+// in-memory checkpoints. jobs/ has the parts that decide. In order, these parts are: devices and the line of waiting jobs,
+// planning, generations, the reaction to failures, reports of ranks, the use of new plans, drift, the queue, and requests of
+// people. A part calls only parts that come before it in this order.
 //
 // Turns: waiting jobs get devices in the order of server/scheduling/queue_order.h. The first job that must wait holds up the
 // jobs behind it. But jobs that do not delay this first job may begin before it: jobs that use other devices than it will get,
@@ -133,7 +133,7 @@ class Controller {
   void ForgetNode(const NodeId& name);
 
   const ControllerOptions options_;
-  // Each part keeps references to parts above it in this list.
+  // Each part keeps references to parts that come before it in this list.
   PresentStep step_;
   JobTable jobs_;
   NodeTable nodes_;

@@ -11,8 +11,8 @@
 namespace lynx::server {
 namespace {
 
-// True if a signal that comes from a fault in the process's own program ended the process. SIGKILL and SIGTERM do not count,
-// because other processes send them.
+// True if the process was ended by a signal that a fault in its own program causes. SIGKILL and SIGTERM do not count, because
+// other processes send them.
 bool IsCrash(int32_t exit_code) {
   constexpr std::array kSignals = {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
   return std::any_of(kSignals.begin(), kSignals.end(), [&](int signal) { return exit_code == RankExitOfSignal(signal); });
@@ -54,7 +54,7 @@ const char* AttributionName(Attribution attribution) {
 
 Attributed Attribute(const RankFailureFacts& failure, const std::deque<RankFailureFacts>& before, bool spans_nodes) {
   int here = 0, elsewhere = 0;  // numbers of failures of this job on this node, and on other nodes
-  std::set<JobId> others;       // jobs with failures on this node
+  std::set<JobId> others;       // other jobs with failures on this node
   bool alike_before = false, alike_elsewhere = false;
   for (const RankFailureFacts& other : before) {
     if (failure.at - other.at >= kFaultsCountFor) continue;

@@ -21,9 +21,9 @@ struct RankFailureFacts {
   JobId job;
   NodeId node;
   FaultCause cause = FaultCause::kUnknown;
-  int32_t exit_code = 0;   // 128 + signal if a signal ended it; 0: its exit was not seen
+  int32_t exit_code = 0;   // 128 + signal if a signal ended the rank; 0: its exit was not seen
   bool own_words = false;  // the rank reported the reason itself
-  int64_t step = 0;        // step in progress; -1: training had not begun
+  int64_t step = 0;        // step in progress at the failure; -1: training had not begun
   bool node_gone = false;  // the process was lost with its machine or with its daemon's records
   std::string condition;   // what the node's agent reports about the device; empty: nothing
   Nanos at;                // monotonic time
@@ -31,7 +31,7 @@ struct RankFailureFacts {
 
 struct Attributed {
   Attribution to = Attribution::kUnknown;
-  std::string why;  // the reason as a clause of a sentence; empty if the cause is unknown
+  std::string why;  // the reason as a part of a sentence; empty if the cause is unknown
   // True if a new attempt would fail again: the code has failed like this before, or the data contain a token that no run can
   // process.
   bool again = false;
@@ -39,8 +39,8 @@ struct Attributed {
 
 // Earlier failures count in an attribution for this long.
 inline constexpr Nanos kFaultsCountFor{3'600'000'000'000};
-// When a node is blamed for the failures on it. kSameNodeFaults: number of failures of one job there, if the job has ranks on
-// other nodes too and no failure elsewhere. kManyJobsFaults: number of different jobs with failures there.
+// A node is blamed when the failures on it reach one of these numbers. kSameNodeFaults: failures of one job on the node, if the
+// job has ranks on other nodes too and none of them failed. kManyJobsFaults: different jobs with failures on the node.
 inline constexpr int kSameNodeFaults = 3, kManyJobsFaults = 2;
 
 // `before`: earlier failures of all jobs, in any order. `spans_nodes`: the job has ranks on other nodes too.

@@ -25,8 +25,7 @@ std::string NodesText(const std::set<NodeId>& nodes) {
   return absl::StrJoin(nodes, ", ", [](std::string* text, const NodeId& node) { absl::StrAppend(text, node.value); });
 }
 
-// Returns the node with the most bad links if it has several. Otherwise no two bad links share a node, and one of the two nodes
-// of a link is chosen.
+// Returns the node with the most bad links. If no node has several, each bad link is alone, and one of its two nodes is chosen.
 BadNode WorstOf(const Links& links, const std::function<int(const NodeId&)>& failures_before) {
   const auto rank_of = [&](const auto& entry) {
     return std::tuple(entry.second.size(), failures_before(entry.first), entry.first);

@@ -20,15 +20,15 @@ struct CheckFinding {
 
 struct BadNode {
   NodeId node;
-  std::string why;  // why the node is bad, as a clause of a sentence
+  std::string why;  // why the node is bad, as a part of a sentence
   bool operator==(const BadNode&) const = default;
 };
 
 // A node is bad in three cases: one of its devices is bad; a link within the node is bad; or a link to one of its ranks is bad
-// and this rank has reported nothing. For the remaining links: the node with bad links to the most nodes, at least two, is bad.
-// This is repeated until no such node is left. If a link remains alone, either of its nodes may be to blame. The node with more
-// `failures_before` is chosen; if both have the same number, the last by name. The result is in this order and names no node
-// twice.
+// and this rank has reported nothing. Among the remaining bad links, the node with links to the most nodes, at least two, is
+// bad. This is repeated, each time without the links of the nodes that are known to be bad. If a link remains alone, either of
+// its nodes may be to blame. The node with more `failures_before` is chosen; if both have the same number, the last by name.
+// The result is in this order and names no node twice.
 std::vector<BadNode> NodesToBlame(const std::vector<CheckFinding>& findings,
                                   const std::function<int(const NodeId&)>& failures_before);
 

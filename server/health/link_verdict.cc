@@ -37,7 +37,8 @@ SlowNodes Verdict(std::vector<NodeId> nodes, const std::vector<SlowLink>& of, co
                                ")")};
 }
 
-// Takes the node with the most slow links and removes these links from `links`; nullopt: no node has slow links to two others.
+// Returns the node with slow links to the most others, and removes its slow links from `links`; nullopt: no node has slow links
+// to two others.
 std::optional<SlowNodes> TakeWorst(std::vector<SlowLink>& links) {
   const auto neighbours = Neighbours(links);
   const auto worst = std::max_element(neighbours.begin(), neighbours.end(),

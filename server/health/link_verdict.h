@@ -14,19 +14,19 @@ namespace lynx::server {
 struct SlowLink {
   NodeId from, to;
   double factor = 1;  // factor by which the link is slower than assumed
-  int64_t bytes = 0;  // bytes that the link carries in a step
-  Nanos before, now;  // time per step for which the link was busy, and is busy now, with these bytes
+  int64_t bytes = 0;  // bytes that the link transfers in one step
+  Nanos before, now;  // busy time of the link per step, earlier and now
 };
 
 struct SlowNodes {
   std::vector<NodeId> nodes;  // one node, or both ends of a link that is alone
   double factor = 1;          // the factor of their slowest link
-  std::string text;           // a clause that says which links are slow, and by how much
+  std::string text;           // a part of a sentence that says which links are slow, and by how much
 };
 
-// The node with slow links to the most other nodes, at least two, is slow. This is repeated until no such node is left. If a
-// link remains alone, both of its nodes count as slow, because nobody can tell which of them is slow. The planner uses the
-// speed of the slower end of a link anyway.
+// The node with slow links to the most other nodes, at least two, is slow. This is repeated with the remaining links until
+// there is no such node. If a link remains alone, both of its nodes count as slow, because nobody can tell which of them is
+// slow. This does no harm: the planner uses the speed of the slower end of a link anyway.
 std::vector<SlowNodes> NodesOfSlowLinks(const std::vector<SlowLink>& links);
 
 }  // namespace lynx::server

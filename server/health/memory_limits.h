@@ -1,6 +1,6 @@
-// Memory limits: if a job has run out of memory on devices of a model, the job is planned as if these devices had less memory.
-// The limit is set below the memory that the failed plan took. The margin grows each time, so that the next plan certainly
-// takes less. Pure; thread-safe.
+// Memory limits: if a job has run out of memory on devices of some model, the job is planned as if devices of this model had
+// less memory. The limit is set below the memory that the failed plan took, by a margin that grows each time. So the next plan
+// certainly takes less. Pure; thread-safe.
 #ifndef LYNX_SERVER_HEALTH_MEMORY_LIMITS_H_
 #define LYNX_SERVER_HEALTH_MEMORY_LIMITS_H_
 
@@ -13,8 +13,8 @@
 
 namespace lynx::server {
 
-// The device memory that the plan needs for a rank with this pipeline rank: states and activations; also offloaded tensors if
-// the device's memory is the host's.
+// The device memory that the plan needs for each rank of this pipeline rank: states and activations, and on CPUs also the
+// offloaded tensors, because a CPU's device memory is the host's memory.
 Bytes TakenByPlan(const Plan& plan, int32_t pipeline_rank, DeviceKind kind);
 
 // The margin in percent of the memory that the plan took. `times`: how often the job has run out of memory on the device model.
@@ -23,8 +23,8 @@ constexpr int32_t MemoryMarginPercent(int32_t times) { return times <= 1 ? 10 : 
 // Records that the job has run out of memory on a device of the model, on which its plan took `taken`. Returns the new limit.
 const MemoryLimit& RunOutOfMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
 // Used when no plan fits the limit: raises the limit halfway towards `taken`, the memory that the last plan took. The next plan
-// must take clearly less than this. So if the new limit would be less than kLeastMemoryCutPercent below `taken`, returns false
-// and changes nothing.
+// must take clearly less than `taken`. So if the new limit would be less than kLeastMemoryCutPercent below `taken`, returns
+// false and changes nothing.
 bool GiveBackMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
 inline constexpr int32_t kLeastMemoryCutPercent = 5;
 // Returns the memory limit for devices of the model; 0: there is no limit.

@@ -20,8 +20,8 @@ class SpeedWatch {
   void Add(int32_t rank, Nanos busy);
 
   // Returns for each rank how many times as long a step's computation takes now as in the first steps. Each factor is divided
-  // by the factor of the rank that changed least, because a change that affects all ranks alike says nothing about one of them.
-  // Empty: there are too few steps yet.
+  // by the factor of the rank that changed least, because a change that affects all ranks alike does not show that one rank is
+  // slow. Empty: there are too few steps yet.
   std::vector<double> Changes() const;
 
   // From now on, Changes() compares with the latest steps.

@@ -25,8 +25,8 @@ class TimeWindow {
   // Median over the latest kSteps / 2 steps. After a change of speed, half of the steps of Newest() may be from before the
   // change. Latest() has only the newer half. LYNX_CHECK fails unless complete().
   Nanos Latest() const;
-  // Starts a new reference: the latest kSteps / 2 steps, together with the next kSteps / 2 steps, replace the steps of First().
-  // Does nothing unless complete().
+  // Starts a new reference: from now on First() covers the latest kSteps / 2 steps and the next kSteps / 2 steps. Does nothing
+  // unless complete().
   void Rebase();
 
  private:

@@ -18,16 +18,16 @@ class TraceAssembly {
   TraceAssembly() = default;
   explicit TraceAssembly(size_t stages) : stages_(stages) {}
 
-  // Adds a part of the trace of one step. `stage`: the pipeline rank whose first rank reports the part. When the last part of
-  // the last stage has arrived, returns the traces of all stages. If a part is missing, for example after a restart of the
-  // server, the step has no trace.
+  // Adds a part of the trace of one step. `stage`: the pipeline rank of the rank that reports; only one rank of each pipeline
+  // rank reports traces. When the last part of the last stage has arrived, returns the traces of all stages. If a part is
+  // missing, for example after a restart of the server, the step has no trace.
   std::optional<std::vector<std::vector<int64_t>>> Add(size_t stage, const TraceReport& part);
 
  private:
   static constexpr size_t kPending = 4;
 
   size_t stages_ = 0;
-  std::map<int64_t, std::map<size_t, TraceReport>> steps_;  // the parts of each step that have come, joined by stage
+  std::map<int64_t, std::map<size_t, TraceReport>> steps_;  // by step and stage: the parts that have arrived, joined
 };
 
 }  // namespace lynx::server

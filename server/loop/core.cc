@@ -127,7 +127,8 @@ absl::Status ServerCore::TimedCommit(const std::vector<Effect>& effects) {
   return status;
 }
 
-// Updates metrics from effects that otherwise only the store sees.
+// Updates the metrics that follow from stored effects. Other code does not see these effects, because only the store handles
+// them.
 void ServerCore::CountWritten(const std::vector<Effect>& effects) {
   for (const Effect& effect : effects) {
     if (const auto* plan = std::get_if<InsertPlan>(&effect)) {
@@ -180,7 +181,7 @@ void ServerCore::Carry(Effect& effect) {
 
 void ServerCore::CarryNotice(NotifyWatchers& notice) {
   const JobRecord* job = controller_.Find(notice.job);
-  // Either the job's submission was lost, or the job is already forgotten because many jobs have ended since then.
+  // There is no such job: its submission was lost, or the server has dropped it because many jobs have ended since then.
   if (job == nullptr) {
     metrics_.Ended(notice.job, clock_.Monotonic());
     watchers_.Close(notice.job,

@@ -1,8 +1,9 @@
 // ServerCore: the controller and everything around it except RPCs: the event loop, the store, the planning pool, metrics, the
 // streams that carry desired states, and the replies that RPCs wait for.
 //
-// store(), controller(), curves() and everything that the loop runs belong to the owner thread. For metrics() see metrics.h.
-// The rest is thread-safe.
+// Only the owner thread (the thread of the event loop) may use store(), controller(), curves() and watchers(). metrics.h says
+// who may use metrics(). The rest is thread-safe,
+// except where a comment says otherwise.
 #ifndef LYNX_SERVER_LOOP_CORE_H_
 #define LYNX_SERVER_LOOP_CORE_H_
 
@@ -68,8 +69,8 @@ class ServerCore {
   StreamTable<WorkerStream>& workers() { return workers_; }
   int64_t NextStream() { return ++last_stream_; }
 
-  // Registers `answer` and returns the request's number. `answer` runs on the owner thread when the request's Reply is carried
-  // out, or with Unavailable when the server stops.
+  // Registers `answer` for a new request, and returns the request's number. `answer` runs on the owner thread when the Reply to
+  // the request is carried out. If the server stops first, `answer` runs with Unavailable.
   using Answer = std::function<void(const Reply&)>;
   int64_t Await(Answer answer);
   // Call this for a request that could not be posted. True: its answer will not be called. False: its answer has been called
@@ -78,8 +79,8 @@ class ServerCore {
   // Calls the answer of the request that `reply` answers, on the owner thread.
   void Complete(const Reply& reply);
 
-  // Writes the audit record of a refused call. Above the rate limit the record is only counted, so that strangers cannot fill
-  // the disk. Thread-safe.
+  // Writes the audit record of a refused call. Above a rate limit, refused calls are counted but not recorded, so that
+  // strangers cannot fill the disk. Thread-safe.
   void Refused(AuditRecord record);
 
   // Makes an id for a new job: 12 random hexadecimal digits.

@@ -5,8 +5,8 @@
 namespace lynx::server {
 namespace {
 
-// Key of the effect. A newer effect with the same key sets the state of the same thing and replaces the older one; notices
-// about one job are joined. Empty: the effect replaces no other effect.
+// Key of the effect. If two effects with the same key set the state of the same thing, the newer one replaces the older one;
+// notices about one job are joined. Empty: the effect replaces no other effect.
 std::string KeyOf(const Effect& effect) {
   if (const auto* agent = std::get_if<SendAgent>(&effect)) return absl::StrCat("agent ", agent->stream);
   if (const auto* worker = std::get_if<SendWorker>(&effect)) return absl::StrCat("worker ", worker->stream);

@@ -1,5 +1,5 @@
 // EffectList: effects that wait to be carried out, in order. If two effects set the state of the same thing, only the newer
-// effect stays, at its own place. Notices about the same job are joined. Not thread-safe.
+// effect stays, in its own place in the order. Notices about the same job are joined. Not thread-safe.
 #ifndef LYNX_SERVER_LOOP_EFFECT_LIST_H_
 #define LYNX_SERVER_LOOP_EFFECT_LIST_H_
 
@@ -34,8 +34,8 @@ class EffectList {
   void Compact();
 
   std::vector<Effect> effects_;
-  std::vector<bool> gone_;  // parallel to effects_: true if a newer effect has replaced it
-  size_t dropped_ = 0;
+  std::vector<bool> gone_;                          // by index in effects_: true if a newer effect has replaced the effect
+  size_t dropped_ = 0;                              // number of true entries in gone_
   std::unordered_map<std::string, size_t> newest_;  // index of the newest effect with this key
 };
 

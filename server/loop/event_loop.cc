@@ -96,8 +96,7 @@ size_t EventLoop::QueueLength() const {
   return asked_.size() + queue_.size();
 }
 
-// Waits for items, at most until the next tick is due. Sets `last` if the loop stops: then there will be no more items after
-// these.
+// Waits for items, at most until the next tick is due. Sets `last` if the loop stops: no more items will come after these.
 std::deque<EventLoop::Item> EventLoop::NextRound(std::chrono::steady_clock::time_point next_tick, bool& last) {
   std::unique_lock lock(mutex_);
   wake_.wait_until(lock, next_tick, [this] { return stopping_ || !asked_.empty() || !queue_.empty(); });
@@ -109,7 +108,7 @@ std::deque<EventLoop::Item> EventLoop::NextRound(std::chrono::steady_clock::time
 }
 
 // Requests of people are answered when the round ends. So a round with such a request ends after a few other items, and the
-// rest is left for the next round. A round without one handles everything, because each round costs one commit.
+// rest is left for the next round. A round without such a request handles everything, because each round costs one commit.
 void EventLoop::HandleRound(std::deque<Item> items, bool last, std::vector<Task>& tasks) {
   bool asked = false;
   for (size_t others = 0; !items.empty(); items.pop_front()) {
@@ -160,8 +159,7 @@ void EventLoop::Handle(EventBody event, std::optional<AuditRecord> record) {
   Take(std::move(effects));
 }
 
-// While the store cannot write, refuses new jobs and cancellations. Returns true if the event is such a request and was
-// refused.
+// Called while the store cannot write: refuses new jobs and cancellations. Returns true if the event is such a request.
 bool EventLoop::Refused(const EventBody& event) {
   int64_t request = 0;
   if (const auto* submitted = std::get_if<JobSubmitted>(&event)) request = submitted->request;
@@ -214,7 +212,8 @@ void EventLoop::CommitFailed(const absl::Status& status) {
   for (const JobId& job : lost) Handle(SubmissionLost{job});
 }
 
-// Answers the requests of this round now, because nobody knows when the store can write again.
+// Answers the requests of this round although their changes are not written, because nobody knows when the store can write
+// again.
 void EventLoop::AnswerUnwritten(const absl::Status& status, const std::set<JobId>& lost) {
   std::set<JobId> unwritten;
   for (const Effect& effect : pending_.Get()) {

@@ -1,11 +1,11 @@
-// EventLoop: the server's only owner thread. It passes queued events to the controller, commits the durable effects in one
-// transaction, then carries out the other effects. In each round it handles requests of people before reports of nodes. It
-// answers people after only a few reports, however many reports wait.
+// EventLoop: the thread that owns the controller and the store (the owner thread). It passes queued events to the controller,
+// commits the durable effects in one transaction, then carries out the other effects. In each round it handles requests of
+// people before reports of nodes. A request is answered after only a few reports, even if many reports wait.
 //
 // While the store cannot write, new jobs and cancellations are refused with the store's error. Everything else waits: the loop
 // tries the write again, and ranks keep running. If the write of a round fails, the requests in this round are treated as
-// follows. A new job is undone, and the answer says so. A cancellation stays, and the answer says that it takes effect when the
-// server can write.
+// follows. A new job is undone, and the answer says so. Any other change stays, and the answer says that it takes effect when
+// the server can write.
 //
 // Post, PostAlways and Run may be called on any thread. The controller and all callbacks run on the owner thread only.
 #ifndef LYNX_SERVER_LOOP_EVENT_LOOP_H_
@@ -31,7 +31,7 @@
 namespace lynx::server {
 
 struct EventLoopOptions {
-  size_t queue_limit = 10'000;
+  size_t queue_limit = 10'000;  // largest number of items that wait for the owner thread
   Nanos tick{250'000'000};
   Nanos retry{1'000'000'000};  // pause before a failed commit is tried again
 };
@@ -57,11 +57,12 @@ class EventLoop {
   // Returns false and does nothing when the queue is full or the loop stops. `after` runs when the event has been handled; then
   // its effects are durable unless the store fails.
   bool Post(EventBody event, Task after = nullptr);
-  // Posts the report of a node; the node sends the next one only after this one is handled. The queue's limit does not apply,
-  // so under overload people's requests are refused first. Returns false when the loop stops.
+  // Posts the report of a node. The server reads the node's next report only after this one is handled, so the queue's limit
+  // does not apply. Under overload people's requests are therefore refused first. Returns false when the loop stops.
   bool PostReport(EventBody event, Task after);
-  // Posts an event with its audit record. The loop fills in the time and the outcome, and writes the record in the transaction
-  // of the event's effects. A JobSubmitted or CancelRequested that is refused because the store cannot write leaves no record.
+  // Posts an event with its audit record. The loop fills in the time and the outcome, and writes the record in the same
+  // transaction as the event's effects. A JobSubmitted or CancelRequested that is refused because the store cannot write leaves
+  // no record.
   bool Post(EventBody event, AuditRecord record);
   // Posts a rare event that must not be lost. The queue's limit does not apply.
   void PostAlways(EventBody event);

@@ -9,7 +9,7 @@ namespace lynx::server {
 JobCurveCache::Entry& JobCurveCache::EntryOf(const JobId& job) {
   const auto [found, added] = jobs_.try_emplace(job);
   if (!added) return found->second;
-  // Continues the curves that an earlier server wrote. If they cannot be read, the curves begin here.
+  // Continues the curves that an earlier server stored. If they cannot be read, new curves begin here.
   absl::StatusOr<JobCurves> kept = store_.LoadCurves(job);
   if (kept.ok()) found->second.curves = *std::move(kept);
   return found->second;

@@ -27,15 +27,15 @@ class JobCurveCache {
   absl::StatusOr<JobCurves> Of(const JobId& job);
 
   // Writes the curves that are due; `now`: monotonic. Curves of jobs that have ended or are unknown (`find` returns null) are
-  // due at once and are then dropped here. Curves that cannot be written stay due.
+  // due at once, and are dropped from the cache when they are written. Curves that cannot be written stay due.
   void Write(Nanos now, const std::function<const JobRecord*(const JobId&)>& find);
   void WriteAll();
 
  private:
   struct Entry {
     JobCurves curves;
-    bool changed = false;
-    Nanos written;  // monotonic time
+    bool changed = false;  // the curves have points that the store does not have
+    Nanos written;         // monotonic time
   };
   Entry& EntryOf(const JobId& job);
 

@@ -16,15 +16,15 @@ namespace lynx::server {
 class PlanningPool {
  public:
   using Planner = std::function<absl::StatusOr<PlanResult>(const PlanRequest&)>;
-  // Called on a thread of the pool. `trigger`: from the PlanJob; `took`: the planner's time.
+  // Called on a thread of the pool. `trigger`: the trigger of the PlanJob; `took`: how long the planner took.
   using Done = std::function<void(PlanReady ready, PlanTrigger trigger, Nanos took)>;
 
   PlanningPool(int threads, Planner planner, Done done);
   ~PlanningPool() { Stop(); }
 
   void Post(PlanJob job);
-  // After Stop no plan begins and no result is delivered. A plan in progress cannot be interrupted: Stop waits half a second
-  // for it, then leaves it to end with the process.
+  // After Stop no plan begins and no result is delivered. A plan in progress cannot be interrupted: Stop waits for it for half
+  // a second. If it takes longer, its thread runs on until the process ends.
   void Stop();
 
  private:

@@ -3,8 +3,8 @@
 // server works. It writes the newest desired state. If a newer state arrives while an older one waits for the end of a write,
 // the older one is never sent.
 //
-// Thread-safe: everything runs on a strand. The stream owns itself until gRPC is done with the call; the table of streams
-// shares the ownership.
+// Thread-safe: everything runs on a strand. The stream keeps itself alive until gRPC is done with the call; the table of
+// streams shares the ownership.
 #ifndef LYNX_SERVER_LOOP_REPORT_STREAM_H_
 #define LYNX_SERVER_LOOP_REPORT_STREAM_H_
 
@@ -28,7 +28,7 @@ template <class Report, class Desired>
 class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
                      public std::enable_shared_from_this<ReportStream<Report, Desired>> {
  public:
-  // Handles a report, and calls `next` when the stream can read the next report. An error ends the stream.
+  // Handles a report, and calls `next` when the stream may read the next report. If it returns an error, the stream ends.
   using OnReport = std::function<absl::Status(const Report&, std::function<void()> next)>;
   // Called once, when the stream has ended.
   using OnEnd = std::function<void()>;
@@ -49,8 +49,8 @@ class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
     });
   }
 
-  // Sends a message that is not a desired state. The message is sent before desired states that wait. If a newer
-  // message of this kind comes before the message is sent, only the newer one is sent.
+  // Sends a message that is not a desired state. It is sent before desired states that wait. If SendBeside is called again
+  // before the message is sent, only the newer message is sent.
   void SendBeside(Desired message) {
     Post([this, message = std::move(message)]() mutable {
       if (closing_.has_value()) return;
@@ -126,8 +126,8 @@ class ReportStream : public grpc::ServerBidiReactor<Report, Desired>,
   Strand strand_;
   std::shared_ptr<ReportStream> self_;
 
-  // Used only on the strand. gRPC also uses report_ while it reads and desired_ while it writes. At other times they are empty:
-  // for thousands of nodes they would take hundreds of MiB.
+  // Used only on the strand. gRPC also uses report_ while it reads and desired_ while it writes. At other times both are empty,
+  // because for thousands of nodes their content would take hundreds of MiB.
   Report report_;
   Desired desired_;
   std::optional<Desired> next_, beside_;

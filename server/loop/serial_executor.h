@@ -1,5 +1,5 @@
-// SerialExecutor: one thread that runs tasks one after another, in order. It encodes messages and passes them to gRPC. This
-// work would delay decisions on the owner thread, because gRPC may write to sockets within the call. Thread-safe.
+// SerialExecutor: one thread that runs tasks one after another, in order. Its tasks encode messages and pass them to gRPC. On
+// the owner thread this work would delay decisions, because gRPC may write to sockets within the call. Thread-safe.
 #ifndef LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_
 #define LYNX_SERVER_LOOP_SERIAL_EXECUTOR_H_
 
@@ -23,7 +23,7 @@ class SerialExecutor {
 
   // Never blocks. Does nothing after Stop.
   void Post(Task task);
-  // Number of tasks that are not done. The thread takes tasks in batches; a batch counts completely until its last task is
+  // Number of tasks that are not done. The thread takes tasks in batches. All tasks of a batch count until the last of them is
   // done.
   size_t Length() const;
   // Returns after all tasks that were posted before are done. Idempotent. Must not be called from a task.
@@ -37,7 +37,7 @@ class SerialExecutor {
   std::deque<Task> tasks_;  // guarded by mutex_
   size_t taken_ = 0;        // guarded by mutex_; size of the batch that is being done
   bool stopping_ = false;   // guarded by mutex_
-  std::thread thread_;      // the last member, because it uses the others
+  std::thread thread_;      // the last member, because the thread uses the others
 };
 
 }  // namespace lynx::server

@@ -1,6 +1,7 @@
 // Strand: runs closures one after another, in the order of posting. A thread that posts to an idle strand runs the closure
 // itself, and then all closures that were posted meanwhile. A thread that posts to a busy strand returns at once. Data that
-// only the strand uses needs no lock, so no lock is held when gRPC calls back from within a call. Thread-safe.
+// only the strand uses needs no lock. This matters because gRPC may call back from within a call, where a held lock could
+// deadlock. Thread-safe.
 #ifndef LYNX_SERVER_LOOP_STRAND_H_
 #define LYNX_SERVER_LOOP_STRAND_H_
 

@@ -1,4 +1,5 @@
-// TokenBucket: a rate limit of `per_second` tokens on average and `burst` at once. A value; not thread-safe.
+// TokenBucket: a rate limit. It gives `per_second` tokens a second on average, and at most `burst` at once. A value; not
+// thread-safe.
 #ifndef LYNX_SERVER_LOOP_TOKEN_BUCKET_H_
 #define LYNX_SERVER_LOOP_TOKEN_BUCKET_H_
 
@@ -34,7 +35,7 @@ class TokenBucket {
   static double Seconds(Nanos time) { return static_cast<double>(time.value) / 1e9; }
 
   Rate rate_;
-  double level_;
+  double level_;  // number of tokens at the time at_
   Nanos at_;
 };
 

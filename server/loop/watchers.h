@@ -33,8 +33,8 @@ class Watchers {
 
   static constexpr size_t kMaxOfOne = 100;  // largest number of watchers of one caller
 
-  // Adds a watcher for the caller `who`; if `who` is empty, the limit per caller does not apply. ResourceExhausted: a limit is
-  // reached.
+  // Adds a watcher for the caller `who`. If `who` is empty, the limit for one caller does not apply. ResourceExhausted: a limit
+  // is reached.
   absl::Status Add(const JobId& job, const std::string& who, std::shared_ptr<WatchStream> stream);
   void Remove(const JobId& job, const WatchStream* stream);
   void Close(const JobId& job, const absl::Status& status);
@@ -44,7 +44,7 @@ class Watchers {
   // watches and a message is due.
   using EncodeJob = std::function<v1::Job(const JobId&)>;
   void Changed(const JobId& job, bool final, const std::vector<JobEvent>& events, Nanos now, const EncodeJob& encode);
-  // Sends progress that was delayed.
+  // Sends the progress that Changed has held back because the last message was too recent.
   void Tick(Nanos now, const EncodeJob& encode);
 
  private:
@@ -54,8 +54,8 @@ class Watchers {
   };
   struct Watched {
     std::vector<Watcher> watchers;
-    Nanos sent;  // monotonic time
-    bool held_back = false;
+    Nanos sent;              // monotonic time
+    bool held_back = false;  // the job has progress that Tick must send
   };
   void Send(Watched& watched, const v1::WatchJobResponse& response, bool last, Nanos now);
 

@@ -21,7 +21,8 @@ class OneCall : public grpc::experimental::Interceptor {
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* batch) override {
     if (batch->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
-      const auto code = static_cast<absl::StatusCode>(batch->GetSendStatus().error_code());  // both have the same numbers
+      const auto code =
+          static_cast<absl::StatusCode>(batch->GetSendStatus().error_code());  // gRPC and absl number the codes alike
       metrics_.Called(method_, absl::StatusCodeToString(code), clock_.Monotonic() - began_);
     }
     batch->Proceed();

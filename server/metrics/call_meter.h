@@ -1,4 +1,4 @@
-// CallMeter: counts and times the unary calls of our services, from their arrival at gRPC until the answer is handed over.
+// CallMeter: counts and times the unary calls of Lynx's services, from their arrival at gRPC until the answer is given to gRPC.
 // Calls that the guard refuses count, too. Streams are not measured. Thread-safe.
 #ifndef LYNX_SERVER_METRICS_CALL_METER_H_
 #define LYNX_SERVER_METRICS_CALL_METER_H_
@@ -12,7 +12,7 @@
 
 namespace lynx::server {
 
-// The path "/lynx.v1.Jobs/SubmitJob" gives "Jobs.SubmitJob"; empty: the service is not ours.
+// The path "/lynx.v1.Jobs/SubmitJob" gives "Jobs.SubmitJob"; empty: the path is not of a service in lynx.v1.
 std::string MethodOfPath(const std::string& path);
 
 class CallMeter : public grpc::experimental::ServerInterceptorFactoryInterface {

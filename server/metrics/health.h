@@ -14,13 +14,13 @@ class ServerHealth {
  public:
   explicit ServerHealth(const Clock& clock) : clock_(clock), ticked_(clock.Monotonic().value) {}
 
-  // The event loop has completed a turn.
+  // Call it when the event loop has completed a turn.
   void Ticked() { ticked_ = clock_.Monotonic().value; }
   // Sets whether the server accepts calls.
   void SetListening(bool listening) { listening_ = listening; }
 
-  // Returns what is wrong; empty: nothing is wrong. The loop counts as stuck if it has completed no turn for kMaxSilence. Not
-  // even a slow disk explains such a long pause.
+  // Returns what is wrong; empty: nothing is wrong. The loop counts as stuck if it has completed no turn for kMaxSilence. A
+  // slow disk delays a turn by less than that.
   std::string Alive() const {
     const Nanos silence = clock_.Monotonic() - Nanos(ticked_.load());
     return silence > kMaxSilence ? "the event loop has not turned for " + FormatDuration(silence) : "";

@@ -19,8 +19,8 @@ namespace {
 
 constexpr Nanos kKeepEnded{900'000'000'000};
 
-// Six buckets per factor of ten, from 1 ms to 1000 s. A quantile lies within one bucket, so it is known to within a factor of
-// 1.7.
+// Six buckets per factor of ten, from 1 ms to 1000 s. The bounds of a bucket differ by a factor of at most 1.7, so a quantile
+// is known to within this factor.
 const std::vector<double> kStepBuckets = {0.001, 0.0015, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1,
                                           0.15,  0.2,    0.3,   0.5,   0.7,   1,     1.5,  2,     3,    5,    7,    10,   15,
                                           20,    30,     50,    70,    100,   150,   200,  300,   500,  700,  1000};
@@ -149,7 +149,7 @@ void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job)
   }
 }
 
-// Raises a counter to `value`, which is counted elsewhere. The counter never falls.
+// Sets a counter to `value`, a count that other code keeps. The counter never falls.
 void JobMetrics::Series::CountTo(const metric::Metric& metric, double value) {
   double& counter = values.Of(metric);
   counter = std::max(counter, value);
@@ -319,7 +319,7 @@ void JobMetrics::Updated(const JobRecord& job, int32_t devices) {
   JobSeries& values = series.values;
   values.Of(metric::kJobRanks) = devices;
   values.Of(metric::kJobTargetSteps) = static_cast<double>(job.spec->train.steps);
-  // These series exist from the start, so that the first increase is visible.
+  // These series exist from the start with the value 0, because a rate cannot show an increase if the series begins with it.
   series.CountTo(metric::kJobRestarts, job.restarts);
   for (const auto* counter :
        {&metric::kJobCheckpoints, &metric::kJobCheckpointFailures, &metric::kJobResumesFromCopies, &metric::kJobStepsSkipped}) {

@@ -1,6 +1,6 @@
 // JobMetrics: the series of single jobs at lynx-server's /metrics; common/metric_names.h has the names. The series of a job are
-// dropped a quarter of an hour after the job has ended, or when kMaxEnded other jobs have ended since. So the number of series
-// stays bounded. Not thread-safe: owner thread only, except page().
+// dropped a quarter of an hour after the job has ended, or earlier if kMaxEnded other jobs have ended since. This bounds the
+// number of series. Not thread-safe: owner thread only, except page().
 #ifndef LYNX_SERVER_METRICS_JOB_METRICS_H_
 #define LYNX_SERVER_METRICS_JOB_METRICS_H_
 
@@ -40,7 +40,8 @@ class JobMetrics {
   void Planned(const JobRecord& job, const Plan& plan, const ClusterTopology* cluster);
   // True if the job has series.
   bool Shows(const JobId& job) const;
-  // Happened updates metrics from the kind of the event, Updated from the record and the number of devices that the job holds.
+  // Happened updates the metrics that follow from an event of the job. Updated sets the metrics that show the job's record.
+  // `devices`: number of devices that the job holds.
   void Happened(const JobRecord& job, const JobEvent& event);
   void Updated(const JobRecord& job, int32_t devices);
   void Spent(const JobRecord& job, const std::vector<JobTimeline::Spent>& spent);

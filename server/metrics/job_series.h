@@ -24,11 +24,10 @@ class JobSeries {
 
   JobSeries(std::string id, std::string name) : id_(std::move(id)), name_(std::move(name)) {}
 
-  // The value of a counter or gauge. It is 0 at first, and the reference stays valid for as long as the job's series. The
-  // process ends if the metric is not in metric::AllMetrics() or has another type.
+  // The value of a counter or gauge, to read or change. It is 0 at first, and the reference stays valid for as long as the
+  // job's series. The process ends if the metric is not in metric::AllMetrics() or is a histogram.
   double& Of(const metric::Metric& metric, const Labels& labels = {}) { return ValueIn(of_job_, metric, labels); }
-  // The value of a counter or gauge that is dropped together with the job's plan. Apart from that, this function does the same
-  // as Of.
+  // Works like Of, but the value is dropped together with the job's plan (EndPlan), and then references to it become invalid.
   double& OfPlan(const metric::Metric& metric, const Labels& labels = {}) { return ValueIn(of_plan_, metric, labels); }
   void EndPlan() { of_plan_.clear(); }
   // Adds a value to a histogram with these upper bounds; the bounds must be the same each time.
@@ -45,7 +44,7 @@ class JobSeries {
   using Values = std::map<Key, double>;
   struct Histogram {
     std::vector<double> bounds;
-    std::vector<uint64_t> counts;  // count of each bucket alone, not cumulative; the last bucket is above all bounds
+    std::vector<uint64_t> counts;  // number of values in each bucket alone, not cumulative; the last bucket is above all bounds
     double sum = 0;
   };
 

@@ -9,7 +9,8 @@
 namespace lynx::server {
 namespace {
 
-// If this event ends the ranks of a generation: why the devices do not train after it. nullopt: the event does not end them.
+// Returns why the devices do not train after this event, if the event ends the ranks of a generation. nullopt: it does not end
+// them.
 std::optional<LossCause> CauseOf(const JobEvent& event) {
   const bool placed = event.state == JobState::kStarting || event.state == JobState::kRunning;
   const std::optional<EventKind> kind = ParseEventKind(event.kind);
@@ -91,12 +92,12 @@ void JobTimeline::Enter(Phase next, Nanos now, Report& report) {
       break;
     case Phase::kRunning:
       if (next != Phase::kStopping) {
-        Charge(DeviceUse::kStopping, now, report);  // for example time for the job's last checkpoint
+        Charge(DeviceUse::kStopping, now, report);  // the job ends or waits: this time was for example for its last checkpoint
       } else if (IsFault()) {
         recovery_ = Recovery{};
         (*recovery_)[RecoveryPhase::kDetect] = time;
         Charge(DeviceUse::kDetecting, now, report);
-      }  // otherwise the step in progress continues and is accounted for when it is done
+      }  // otherwise the ranks still finish their step; OnStep accounts for it
       break;
     case Phase::kUnknown:
     case Phase::kEnded: since_ = now; break;

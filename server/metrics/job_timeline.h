@@ -30,9 +30,9 @@ enum class LossCause : uint8_t { kStart, kRank, kNode, kReplan, kPreempted, kHel
 inline constexpr int kLossCauseCount = 8;
 const char* LossCauseName(LossCause cause);
 
-// Phases of a recovery, for a job that has lost a rank or a node. kDetect: from its newest step until the loss was noticed.
-// kStop: until its ranks had ended. kWait: until it had devices and a plan again. kStart: until its ranks ran. kRedo: until the
-// first step that it had never done.
+// Phases of a recovery, for a job that has lost a rank or a node. Each phase begins when the previous one ends. kDetect: from
+// the newest step until the loss was noticed. kStop: until the ranks had ended. kWait: until the job had devices and a plan
+// again. kStart: until the ranks ran. kRedo: until the first step that the job had never done before.
 enum class RecoveryPhase : uint8_t { kDetect, kStop, kWait, kStart, kRedo };
 inline constexpr int kRecoveryPhaseCount = 5;
 const char* RecoveryPhaseName(RecoveryPhase phase);
@@ -73,11 +73,11 @@ class JobTimeline {
   Phase phase_ = Phase::kUnknown;
   LossCause cause_ = LossCause::kStart;
   int32_t devices_ = 0;
-  Nanos since_;             // everything before this time has been accounted for
-  int64_t last_step_ = -1;  // newest step of this generation
-  Nanos first_devices_;     // 0: the job has had no devices yet, or the time is unknown
-  bool seen_from_start_ = false;
-  bool stepped_ = false;
+  Nanos since_;                   // everything before this time has been accounted for
+  int64_t last_step_ = -1;        // newest step of this generation
+  Nanos first_devices_;           // 0: the job has had no devices yet, or the time is unknown
+  bool seen_from_start_ = false;  // the timeline has seen the submission of the job
+  bool stepped_ = false;          // the job has done a new step
   std::optional<Recovery> recovery_;
 };
 

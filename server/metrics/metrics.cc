@@ -42,7 +42,8 @@ ServerMetrics::ServerMetrics()
       devices_(Gauges(*registry_, metric::kDevices)), devices_used_(Gauges(*registry_, metric::kDevicesUsed)),
       plan_seconds_(Histograms(*registry_, metric::kPlanSeconds)), call_seconds_(Histograms(*registry_, metric::kCallSeconds)),
       ended_(Counters(*registry_, metric::kJobsEnded)), calls_(Counters(*registry_, metric::kCalls)) {
-  // These series exist from the start, so that their first increase is visible.
+  // The following series exist from the start with the value 0, because a rate cannot show an increase if the series begins
+  // with it.
   AddBuildInfo(*registry_);
   CounterFamily& seconds = Counters(*registry_, metric::kDeviceSeconds);
   for (int i = 0; i < kDeviceUseCount; ++i)
@@ -129,7 +130,7 @@ void ServerMetrics::Step(const StepRecorded& step, const JobRecord& job, int32_t
 }
 
 void ServerMetrics::Happened(const JobRecord& job, const std::vector<JobEvent>& events, int32_t devices) {
-  // Only jobs that have had devices have series of their own: thousands of jobs may wait.
+  // Only jobs that have had devices get their own series, because thousands of jobs may wait.
   const bool shown = devices > 0 || of_jobs_.Shows(job.id);
   for (const JobEvent& event : events) {
     if (event.kind == EventKindName(EventKind::kSubmitted)) submitted_->Increment();

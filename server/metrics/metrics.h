@@ -1,5 +1,5 @@
-// ServerMetrics: what lynx-server shows at /metrics; common/metric_names.h has the names. The page consists of the values that
-// were written here, so a scrape never waits for the server. PlanMade, Committed, Called and Refused may be called on any
+// ServerMetrics: what lynx-server shows at /metrics; common/metric_names.h has the names. The page shows values that were
+// stored earlier, so a scrape never waits for the server. page, PlanMade, Committed, Called and Refused may be called on any
 // thread, all other functions on the owner thread only.
 #ifndef LYNX_SERVER_METRICS_METRICS_H_
 #define LYNX_SERVER_METRICS_METRICS_H_
@@ -28,7 +28,7 @@ class ServerMetrics {
   std::shared_ptr<prometheus::Collectable> page() const;
 
   void Counted(const ClusterStats& stats);
-  // Numbers of events that wait for the owner thread, and of tasks that wait for the SerialExecutor.
+  // `events`: number of events that wait for the owner thread. `errands`: number of tasks that wait for the SerialExecutor.
   void SetQueues(size_t events, size_t errands);
   void PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos took);
   void Committed(Nanos took, bool ok);

@@ -26,14 +26,14 @@ struct Expectation {
   std::vector<DeviceRef> devices;
 };
 
-// `free` with `devices` added, in locality order (locality_selection.h). The network domain of nodes that had no free devices
-// is unknown.
+// The free devices `free` together with `devices`, in locality order (locality_selection.h). If a node had no free devices, its
+// network domain is unknown in the result.
 std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<DeviceRef>& devices);
 std::vector<NodeDevices> Without(const std::vector<NodeDevices>& free, const std::vector<DeviceRef>& devices);
 std::vector<NodeDevices> WithoutNodes(std::vector<NodeDevices> free, const std::vector<NodeId>& nodes);
 
-// The time at which enough devices are free if no other job takes them: it is the time of one of the releases. `fit` must not
-// fail with more devices if it succeeds with fewer. nullopt: there are never enough devices.
+// The time at which enough devices are free if no other job takes them: the time `at` of one of the releases. If `fit` succeeds
+// with some devices, it must also succeed with more. nullopt: there are never enough devices.
 std::optional<Expectation> WhenFits(const std::vector<NodeDevices>& free, std::vector<Release> releases, const Fit& fit);
 
 // Which holders must give back their devices so that `fit` succeeds. `holders`: the devices of each holder, in the order in

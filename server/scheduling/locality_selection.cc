@@ -65,8 +65,8 @@ class Chooser {
   }
 
   // The best part to choose from. If some parts offer `needed`, it is the part with the deepest inner part that still offers
-  // `needed`, because the nodes there are closest together. If several parts are equal in this, it is the part with the least
-  // left over. If no part offers `needed`, it is the largest part.
+  // `needed`, because the nodes of that inner part are closest together. If several parts have equally deep ones, the smallest
+  // of these parts is best. If no part offers `needed`, it is the largest part.
   std::vector<Part>::iterator Best(std::vector<Part>& parts, size_t depth, int64_t needed) const {
     std::vector<std::pair<size_t, int64_t>> worth;
     for (const Part& part : parts) {
@@ -96,7 +96,7 @@ class Chooser {
 
   const std::vector<NodeDevices>& nodes_;
   std::vector<bool> chosen_;
-  std::vector<int64_t> before_;  // prefix sums: what all nodes before each node offer
+  std::vector<int64_t> before_;  // before_[i]: what the nodes before node i offer together
 };
 
 }  // namespace

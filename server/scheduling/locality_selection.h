@@ -14,13 +14,13 @@ namespace lynx::server {
 // neighbours.
 void SortByLocality(std::vector<NodeDevices>& nodes);
 
-// Returns how much of what is needed a node offers; 0 or more.
+// Returns how many units a node offers, such as devices or tensor-parallel groups; 0 or more. `needed` counts the same units.
 using Capacity = std::function<int64_t(const NodeDevices&)>;
 
-// Chooses nodes that together offer `needed`. If a part of the network alone offers `needed`, the closest such part is taken.
-// If there are several such parts, the one with the least left over is taken. Otherwise several parts are taken, the largest
-// first, so that there are few of them. The same rule applies within each part. If nodes are equally close, the first are
-// taken. If all nodes together do not offer enough, all are returned. `nodes` and the result are in locality order.
+// Chooses nodes that together offer `needed`. If some part of the network alone offers `needed`, the part whose nodes are
+// closest together is taken; of several such parts, the one with the least left over. Otherwise several parts are taken, the
+// largest first, so that there are few of them. The same rule applies within each part. If nodes are equally close, the first
+// are taken. If all nodes together do not offer enough, all are returned. `nodes` and the result are in locality order.
 std::vector<NodeDevices> SelectByLocality(const std::vector<NodeDevices>& nodes, int64_t needed, const Capacity& capacity);
 
 }  // namespace lynx::server

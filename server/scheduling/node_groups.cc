@@ -30,7 +30,7 @@ double TimeOf(const ShapeTimes& times) {
   return sum;
 }
 
-// True if the places consist of whole blocks of this size, each in order.
+// True if `places` consists of whole blocks: each block has `block` consecutive places and begins at a multiple of `block`.
 bool AreBlocks(const std::vector<int32_t>& places, int32_t block) {
   if (static_cast<int32_t>(places.size()) % block != 0) return false;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -71,7 +71,7 @@ std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std:
     }
   }
   for (size_t i = 0; i < own.size(); ++i) {
-    // Most nodes have measured all shapes. Skip them, so that thousands of nodes are not compared with each other.
+    // Most nodes have measured all shapes. They are skipped, because comparing thousands of nodes with each other takes long.
     if (own[i] == nullptr || std::all_of(all.begin(), all.end(), [&](const LayerShape& shape) { return has(*own[i], shape); }))
       continue;
     for (const std::shared_ptr<const HardwareProfile>& other : own) {

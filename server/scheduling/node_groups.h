@@ -1,6 +1,6 @@
-// Node groups: describe to the planner the nodes that a job would run on. Nodes with similar measurements form one group, whose
-// figures are the slowest of its nodes. A node that is clearly slower or faster, or has other links, is a group of its own, so
-// that its stages get suitable work. Pure; thread-safe.
+// Node groups: describe to the planner the nodes that a job would run on. Nodes with similar measurements form one group, with
+// the slowest figures of its nodes. A node that is clearly slower or faster, or has other links, is a separate group, so that
+// the planner can give its stages suitable work. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_
 #define LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_
 
@@ -20,15 +20,15 @@ inline constexpr int kAlikePercent = 25;
 bool Alike(const HardwareProfile& a, const HardwareProfile& b);
 
 // Fills in shapes that a node has not measured, because nodes that train cannot measure. The times are copied from the first
-// node in the list that has measured the shape and is otherwise alike.
+// node in the list that has measured the shape and has a similar profile (Alike).
 std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std::shared_ptr<const HardwareProfile>> profiles);
 
-// Divides `nodes`, which is one group without a profile, into groups. `profiles`: one for each of its nodes, in order. A node
-// with a null profile counts as being as slow as the slowest node (StatedCpuProfile if no node has a profile). Neighbours that
+// Divides `nodes`, which is one group without a profile, into groups. `profiles`: one for each node, in order. A node with a
+// null profile counts as being as slow as the slowest node (StatedCpuProfile if no node has a profile). Consecutive nodes that
 // are alike share a group.
 ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 
-// The part of a node's devices that a job has.
+// The devices of one node that a job has, and what the node has in total.
 struct NodeShare {
   std::vector<int32_t> places;  // places of the job's devices among the node's devices, in the order of the ranks
   int32_t devices = 0;          // number of devices of the node

@@ -14,7 +14,7 @@ Bytes SmallerKnown(Bytes a, Bytes b) {
   return std::min(a, b);
 }
 
-// Takes `per_node` devices of each of `nodes_wanted` nodes that have that many.
+// Takes `per_node` devices from each of `nodes_wanted` nodes. Only nodes with at least `per_node` free devices are used.
 Reservation TakeAlike(const std::vector<NodeDevices>& nodes, int32_t per_node, int32_t nodes_wanted) {
   Reservation reservation;
   reservation.topology = UniformCluster(nodes_wanted, per_node);
@@ -90,7 +90,8 @@ std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, c
   const size_t ranks = static_cast<size_t>(layout.ranks());
   const size_t group = static_cast<size_t>(layout.tp);
   for (const NodeDevices& node : nodes) {
-    // All groups have the same size, so filling each node with as many as fit wastes nothing.
+    // All groups have the same size, so each node can take as many groups as fit: no device is wasted that another order could
+    // use.
     for (size_t next = 0; next + group <= node.free.size() && placement.size() < ranks; next += group) {
       for (size_t i = 0; i < group; ++i) placement.push_back({node.node, node.free[next + i]});
     }

@@ -19,7 +19,7 @@ struct NodeDevices {
   std::vector<int32_t> free;  // indices of the free devices, ascending
   Bytes memory_per_device;    // memory of the smallest device; 0: unknown
   std::string domain;         // place in the network (common/network_domain.h); empty: unknown
-  bool slow = false;          // slower than its measurements; used only after other nodes that are equally close
+  bool slow = false;          // slower than its agent measured; used only after other nodes that are equally close
 };
 
 // Devices that are reserved for a job while it is planned, and what the planner may assume about them.
@@ -34,7 +34,7 @@ struct Demand {
   int32_t group = 1;  // number of ranks that must share a node: the tensor-parallel size, if it is fixed
 };
 
-// `nodes` without the devices that are not in `wanted`.
+// Copies `nodes`, but keeps only those free devices that are in `wanted`.
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted);
 
 // Takes the same number of devices of each node, because the planner assumes that nodes are alike. The number is at least

@@ -30,11 +30,11 @@ class StepStatistics {
 
  private:
   struct RankSums {
-    int64_t seen = 0;      // number of steps, including those that do not count
+    int64_t seen = 0;      // number of steps, including the warm-up steps that the sums leave out
     StageMeasurement sum;  // sums of times; maxima of peaks and sizes
   };
   struct WindowStep {
-    Nanos duration;  // time of the slowest rank so far
+    Nanos duration;  // step time of the slowest rank that has reported so far
     int64_t tokens = 0;
   };
 

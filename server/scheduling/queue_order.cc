@@ -11,7 +11,7 @@ struct Line {
   const std::vector<WaitingJob>* jobs;
   size_t next = 0;
   int64_t used = 0;
-  std::vector<WaitingJob> beyond;  // jobs beyond the quota
+  std::vector<WaitingJob> beyond;  // jobs that must wait because of the quota
 
   bool empty() const { return next == jobs->size(); }
 };

@@ -12,7 +12,7 @@
 
 namespace lynx::server {
 
-// A job that could begin.
+// A job that waits only for its turn.
 struct WaitingJob {
   int64_t submission = 0;
   int32_t devices = 1;  // the fewest devices that it can begin with
@@ -27,11 +27,11 @@ struct Turn {
   bool operator==(const Turn&) const = default;
 };
 
-// `waiting`: the jobs of each queue, in the queue's order. `used`: devices that the jobs of each queue hold. A queue without a
-// config has the default config. Each turn goes to the queue with the fewest used devices relative to its weight (by name if
-// equal). Devices of jobs that had a turn before count as used. Jobs within quota come first, then jobs that borrow, in the
-// same way, then jobs over quota. Jobs of a queue keep their order. Exception: a job that needs more than the quota of a queue
-// that may not borrow holds up no other job.
+// `waiting`: the jobs of each queue, in the queue's order. `used`: number of devices that the jobs of each queue hold. A queue
+// without a config has the default config. Each turn goes to the queue with the fewest used devices relative to its weight (the
+// first by name if equal). Devices of jobs that already had a turn count as used. Jobs within quota come first, then jobs that
+// borrow, ordered in the same way, then jobs over quota. Jobs of a queue keep their order, with one exception: a job that needs
+// more than the quota of a queue that may not borrow counts as over quota and holds up no other job.
 std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJob>>& waiting,
                                const std::map<std::string, int32_t>& used, const std::map<std::string, QueueConfig>& configs);
 

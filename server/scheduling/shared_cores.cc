@@ -12,8 +12,8 @@
 namespace lynx::server {
 namespace {
 
-// Adds the devices to `shared` if together they need more cores than they share. `permille`: the shared cores, in thousandths
-// of a core.
+// Adds the devices to `shared` if together they need more cores than they have. `permille`: the cores that they have, in
+// thousandths of a core.
 void AddIfShort(const std::vector<CoreUse>& users, std::vector<int32_t> devices, int64_t permille,
                 std::vector<SharedCores>& shared) {
   size_t threads = 1;
@@ -23,7 +23,7 @@ void AddIfShort(const std::vector<CoreUse>& users, std::vector<int32_t> devices,
   shared.push_back({std::move(devices), static_cast<int32_t>(at_once)});
 }
 
-// Returns for each device the index of the first device among those whose cores overlap with its own.
+// Returns for each device the index of the first device whose cores overlap with its own, directly or through other devices.
 std::vector<int32_t> OverlappingFrom(const std::vector<CoreUse>& users) {
   std::vector<int32_t> first(users.size());
   std::iota(first.begin(), first.end(), 0);
@@ -31,7 +31,7 @@ std::vector<int32_t> OverlappingFrom(const std::vector<CoreUse>& users) {
     while (first[static_cast<size_t>(device)] != device) device = first[static_cast<size_t>(device)];
     return device;
   };
-  std::map<std::pair<std::string, int32_t>, int32_t> user_of;  // user of each core of a machine
+  std::map<std::pair<std::string, int32_t>, int32_t> user_of;  // by machine and core: the first device that uses the core
   for (int32_t device = 0; device < std::ssize(users); ++device) {
     for (const int32_t core : users[static_cast<size_t>(device)].cores) {
       const auto [user, added] = user_of.try_emplace({users[static_cast<size_t>(device)].machine, core}, device);

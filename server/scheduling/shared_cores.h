@@ -17,15 +17,15 @@ struct CoreUse {
   std::string machine;         // the machine that the core numbers belong to
   std::vector<int32_t> cores;  // empty: unknown, or a GPU, which shares cores with no device
   std::string limit_group;     // devices with the same group share the limit
-  int64_t limit_permille = 0;  // see ReportedCores
+  int64_t limit_permille = 0;  // processor time limit of the group, in thousandths of a core; 0: no limit
 };
 
 // The cores of the node's device with this index. A node that does not report its machine counts as a separate machine.
 CoreUse CoreUseOf(const AgentState& node, int32_t device);
 
-// The groups of devices that together need more cores than they have; devices are numbered in the order of the cluster. Devices
-// whose cores overlap, directly or through other devices, share all these cores. The function assumes that each device of a
-// group uses as many cores at a time as the group's device with the most cores.
+// The groups of devices that together need more cores than the group has; devices are numbered in the order of the cluster.
+// Devices whose cores overlap, directly or through other devices, form a group, and so do devices with the same limit. The
+// function assumes that each device of a group uses as many cores at a time as the device with the most cores.
 std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices);
 
 }  // namespace lynx::server

@@ -10,7 +10,7 @@
 
 namespace lynx::server {
 
-// Contains the shapes that every profile has measured. A null profile, of a node that could not measure, is ignored. If all
+// Contains only the shapes that every profile has measured. A null profile is ignored: its node could not measure. If all
 // profiles are null, the result is StatedCpuProfile.
 HardwareProfile SlowestProfile(const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 

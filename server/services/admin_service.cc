@@ -24,8 +24,8 @@ constexpr size_t kMaxRequest = 8 << 10;
 constexpr size_t kMaxUsers = 10'000;
 constexpr size_t kMaxTokensOfUser = 100;
 constexpr size_t kMaxJoinGrants = 10'000;
-// The largest number of valid certificates of one node. A certificate stays valid until it expires, even if the node has
-// renewed it.
+// The largest number of valid certificates of one node. A renewal does not end the old certificate: it stays valid until it
+// expires, or until a renewal exceeds this number and ends the oldest ones.
 constexpr size_t kMaxCertificatesOfNode = 4;
 constexpr int32_t kDefaultAudit = 100;
 constexpr int32_t kMaxAudit = 1000;

@@ -1,6 +1,6 @@
 // AdminService: the RPCs of proto/lynx/v1/admin.proto. The owner thread checks a change and writes it with its audit record, in
-// a transaction of its own, before the change takes effect. The owner thread does this because each change must see the earlier
-// ones; such changes are rare. Thread-safe; must not outlive the core.
+// a separate transaction, before the change takes effect. It runs on the owner thread so that each change sees all earlier
+// ones. Such changes are rare, so they delay the owner thread little. Thread-safe; must not outlive the core.
 #ifndef LYNX_SERVER_SERVICES_ADMIN_SERVICE_H_
 #define LYNX_SERVER_SERVICES_ADMIN_SERVICE_H_
 
@@ -22,7 +22,7 @@ struct AdminOptions {
   std::string reached_at;  // host:port by which other machines reach the server; empty: they cannot, or the address is unknown
 };
 
-// A new token of a user: what the store keeps, and the secret, which is shown only once.
+// A new token of a user: the part that the store keeps, and the secret, which is shown to a person only once.
 struct NewToken {
   UserToken token;
   std::string secret;
@@ -53,13 +53,13 @@ class AdminService {
   grpc::ServerUnaryReactor* ListAudit(const Call& call, const v1::ListAuditRequest* request, v1::ListAuditResponse* response);
 
  private:
-  // Decides what a change consists of. Runs on the owner thread. If it returns an error, the error is recorded, and nothing is
-  // changed.
+  // Checks a requested change and returns what it consists of. Runs on the owner thread. If it returns an error, the error is
+  // recorded, and nothing is changed.
   using Decide = std::function<absl::StatusOr<std::vector<AccessChange>>(Nanos now)>;
   grpc::ServerUnaryReactor* Change(const Call& call, const std::string& target, Decide decide);
   grpc::ServerUnaryReactor* Read(const Call& call, std::function<absl::Status()> read);
 
-  // Issues the certificate for the request. Returns the changes to the AccessBook that belong to it.
+  // Issues the certificate for the request. Returns the changes that enter it into the AccessBook.
   absl::StatusOr<std::vector<AccessChange>> Certify(const std::string& request, const std::string& node, Nanos now,
                                                     std::string* certificate) const;
   absl::StatusOr<std::vector<AccessChange>> DecideJoin(const v1::JoinRequest& request, Nanos now,

@@ -1,5 +1,5 @@
-// ClusterService: the RPCs of proto/lynx/v1/cluster.proto. It only decodes, posts to the core's loop and encodes. A stream
-// needs no thread. Thread-safe; must not outlive core and guard.
+// ClusterService: the RPCs of proto/lynx/v1/cluster.proto. It decodes requests, posts them to the core's event loop, and
+// encodes the answers; it decides nothing. A stream needs no thread. Thread-safe; must not outlive core and guard.
 #ifndef LYNX_SERVER_SERVICES_CLUSTER_SERVICE_H_
 #define LYNX_SERVER_SERVICES_CLUSTER_SERVICE_H_
 

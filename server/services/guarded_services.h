@@ -1,6 +1,7 @@
-// Guarded services: the gRPC services that are registered. Each method asks the guard first and calls the service only if the
-// guard admits the call. The services themselves do not use gRPC's base classes, so they cannot be called in another way; a
-// method without a line here answers UNIMPLEMENTED. Thread-safe; guard and services must outlive these objects.
+// Guarded services: the gRPC services that the server registers. Each method asks the guard first, and calls the service only
+// if the guard admits the call. The services themselves do not use gRPC's base classes, so nothing can call them without the
+// guard. A method without a line in this file answers UNIMPLEMENTED. Thread-safe; guard and services must outlive these
+// objects.
 #ifndef LYNX_SERVER_SERVICES_GUARDED_SERVICES_H_
 #define LYNX_SERVER_SERVICES_GUARDED_SERVICES_H_
 

@@ -34,8 +34,8 @@ absl::Status CheckKey(const std::string& key) {
   return printable ? absl::OkStatus() : BadField("idempotency_key", "not printable", "must be printable ASCII characters");
 }
 
-// One WatchJob call. It writes one message at a time; messages that wait are merged into one with the newest job and all
-// events.
+// One WatchJob call. It writes one message at a time. Messages that wait are merged into one, which has the newest state of the
+// job and all events.
 class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
                   public WatchStream,
                   public std::enable_shared_from_this<WatchCall> {
@@ -220,7 +220,7 @@ grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::st
     }
     reactor->Finish(ToGrpc(reply.status));
   });
-  // The name is resolved on the owner thread, which has the jobs. Then the change is posted as an ordinary event.
+  // Only the owner thread can look up the job by its name. The change is then posted as an ordinary event.
   const bool posted = core_.loop().Run([this, id, name, make = std::move(make), record = call.Audit(name)] {
     const absl::StatusOr<JobId> job = core_.controller().Resolve(name);
     if (!job.ok()) {
@@ -322,7 +322,7 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(const Call
   ServerCore* core = &core_;
   WatchCall* raw = call.get();
   call->Start([core, watched, stream = std::weak_ptr<WatchCall>(call)] {
-    // Keeps the call alive until it is removed from the watchers.
+    // `held` keeps the call alive until it is removed from the watchers.
     core->loop().RunAlways([core, watched, held = stream.lock()] { core->watchers().Remove(*watched, held.get()); });
   });
   const std::string job = request->job_id();

@@ -1,5 +1,5 @@
-// JobsService: the RPCs of proto/lynx/v1/jobs.proto. It only decodes, posts to the core's loop and encodes. Thread-safe;
-// must not outlive the core.
+// JobsService: the RPCs of proto/lynx/v1/jobs.proto. It decodes requests, posts them to the core's event loop, and encodes the
+// answers; it decides nothing. Thread-safe; must not outlive the core.
 #ifndef LYNX_SERVER_SERVICES_JOBS_SERVICE_H_
 #define LYNX_SERVER_SERVICES_JOBS_SERVICE_H_
 

@@ -1,4 +1,4 @@
-// The files of server/page/, which the build compiles in. Pure; thread-safe.
+// The content of the files in server/page/, which the build compiles into the program. Pure; thread-safe.
 #ifndef LYNX_SERVER_SERVICES_LIVE_FILES_H_
 #define LYNX_SERVER_SERVICES_LIVE_FILES_H_
 

@@ -146,7 +146,7 @@ JobSummary ClusterSummaryOf(const JobRecord& job, const Plan* plan, std::optiona
 }  // namespace
 
 struct LivePage::Entry {
-  std::mutex mutex;  // held by the thread that makes the answer; others wait for it
+  std::mutex mutex;  // held while the answer is made; other threads wait for it
   Nanos made;        // guarded by mutex; 0: no answer has been made yet
   HttpReply reply;   // guarded by mutex
   Nanos asked;       // guarded by LivePage::mutex_
@@ -208,8 +208,7 @@ HttpReply LivePage::Kept(const std::string& key, const std::function<absl::Statu
     const Nanos now = clock_.Monotonic();
     std::erase_if(kept_, [&](const auto& one) { return now - one.second->asked >= options_.forget; });
     std::erase_if(traces_, [&](const auto& one) { return now - one.second.looked >= options_.forget; });
-    // The cache is emptied when it is full. A dropped answer is made again when it is next requested, so nobody waits for more
-    // than one answer.
+    // The cache is emptied when it is full. This costs little: a dropped answer is made again when it is next requested.
     if (kept_.size() >= kMaxKept && !kept_.contains(key)) kept_.clear();
     std::shared_ptr<Entry>& kept = kept_[key];
     if (kept == nullptr) kept = std::make_shared<Entry>();
@@ -339,7 +338,7 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
                           Answer filled{.response = v1::TraceJobResponse()};
                           const absl::Status status = jobs->FillTrace(request, *filled.response);
                           if (status.code() == absl::StatusCode::kFailedPrecondition)
-                            return Answer{};  // the trace belongs to an earlier plan
+                            return Answer{};  // the newest trace was made with an earlier plan
                           LYNX_RETURN_IF_ERROR(status);
                           return filled;
                         }));

@@ -3,15 +3,17 @@
 //     /               the page, with /page.css and /page.js; the same for everybody; it loads nothing from other servers
 //     /api/cluster    summaries of nodes and counts of jobs
 //     /api/jobs       jobs that have not ended, then those that have, newest first; at most kMaxJobs
-//     /api/nodes?from=NAME&to=NAME   nodes whose names lie between these, both included; at most kMaxNodes
+//     /api/nodes?from=FIRST&to=LAST   nodes with names from FIRST to LAST, both included; at most kMaxNodes
 //     /api/job?id=ID  one job as the parts of its report (report/job_report.h)
 //
 // The guard decides who may see the page, with the same rules as for the RPCs with the same data. A browser sends a token as
-// the password of HTTP basic authentication, a program as a bearer token. A request is refused if its Host header is not one of
-// `hosts`. So a web page of an attacker whose domain name resolves to this server (DNS rebinding) cannot read anything.
+// the password of HTTP basic authentication; a program sends it as a bearer token. A request is refused if its Host header is
+// not one of `hosts`. So a web page of an attacker whose domain name resolves to this server (DNS rebinding) cannot read
+// anything.
 //
-// Requests share work: an answer is kept for `fresh` and given again. The owner thread only copies a bounded amount of data;
-// texts and plots are made on the requesting thread. If the server is too far behind, the answer is 503, without a long wait.
+// Requests share work: an answer is kept for the time `fresh`, and other requests for the same data get it too. The owner
+// thread only copies a bounded amount of data; texts and plots are made on the requesting thread. If the owner thread does not
+// answer within `patience`, the answer is 503.
 //
 // Thread-safe. The services and the guard must outlive the page.
 #ifndef LYNX_SERVER_SERVICES_LIVE_PAGE_H_
@@ -41,7 +43,7 @@ struct LivePageOptions {
   Nanos fresh{1'000'000'000};         // how long an answer is reused
   Nanos trace_fresh{10'000'000'000};  // how long a traced step is reused
   Nanos forget{60'000'000'000};       // answers and steps that nobody requested for this long are dropped
-  size_t most_actions = 100'000;      // larger traced steps are not drawn here; the report has them
+  size_t most_actions = 100'000;      // a traced step with more actions is not drawn; the report has it
   Nanos patience{5'000'000'000};      // time limit for the owner thread to answer
 };
 

@@ -17,7 +17,7 @@ constexpr size_t kMaxReasons = 3;
 constexpr size_t kMaxShownConditions = 8;
 constexpr size_t kMaxJobsOfNode = 16;
 
-// Texts come from files, programs and people, so invalid UTF-8 is replaced.
+// Texts come from files, programs and people, and may contain invalid UTF-8, which JSON does not allow. It is replaced.
 std::string Text(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
 
 // Returns null for a number that is not finite, because JSON has no such numbers.

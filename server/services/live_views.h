@@ -16,7 +16,7 @@
 
 namespace lynx::server {
 
-// One cell of the map: one node, or as many consecutive nodes by name as are needed to have at most kMaxCells cells.
+// One cell of the map of nodes: one node, or, if there are more than kMaxCells nodes, several consecutive nodes by name.
 struct MapCell {
   NodeId first, last;
   int64_t nodes = 0;
@@ -42,7 +42,7 @@ struct JobSummary {
   JobState state = JobState::kQueued;
   std::vector<PendingReason> pending;
   Progress progress;
-  int64_t steps = 0;  // number of steps that it must do
+  int64_t steps = 0;  // number of steps that the job must do
   Nanos predicted;    // predicted step time; 0: unknown
   int32_t ranks = 0, restarts = 0;
   std::optional<double> goodput;

@@ -14,8 +14,8 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
   if (db != nullptr && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)) {
     const int reason = sqlite3_system_errno(db);
     if (reason != 0) text += std::string(" (") + std::strerror(reason) + ")";
-    // The disk had no space when SQLite synced a file or made a new one. SQLite reports SQLITE_FULL only for writes, so these
-    // cases need errno.
+    // The disk had no space when SQLite synced a file or created one. SQLite reports SQLITE_FULL only when a write fails, so
+    // the operating system's error is checked too.
     if (reason == ENOSPC || reason == EDQUOT) return absl::ResourceExhaustedError(text);
   }
   switch (primary) {
@@ -45,7 +45,7 @@ void Statement::Closer::operator()(sqlite3_stmt* statement) const {
     return;
   }
   sqlite3_reset(statement);
-  sqlite3_clear_bindings(statement);  // frees memory, because a bound plan may have megabytes
+  sqlite3_clear_bindings(statement);  // frees the bound values: a plan may have megabytes
 }
 
 absl::StatusOr<Statement> KeptStatements::Get(const std::string& sql) {

@@ -53,8 +53,8 @@ class Statement {
   int bind_error_ = SQLITE_OK;
 };
 
-// Statements that are run many times. Each is prepared once, because preparing takes longer than running. Must not outlive the
-// connection.
+// Statements that are run many times. Each is prepared once, because preparing a statement takes longer than running it. Must
+// not outlive the connection.
 class KeptStatements {
  public:
   explicit KeptStatements(sqlite3* db) : db_(db) {}

@@ -127,8 +127,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
 }
 
 absl::Status Store::Prepare() {
-  // Half a second is enough for a server that is ending to release its lock. It is not meant for waiting on a server that keeps
-  // running.
+  // Half a second is enough for an ending server to release its lock. If a server keeps running, waiting longer would not help.
   sqlite3_busy_timeout(db_.get(), 500);
   LYNX_RETURN_IF_ERROR(Execute(db_.get(), "PRAGMA locking_mode=EXCLUSIVE"));
   absl::Status locked = Execute(db_.get(), "PRAGMA journal_mode=WAL; BEGIN IMMEDIATE; COMMIT");
@@ -142,7 +141,7 @@ absl::Status Store::Prepare() {
   LYNX_RETURN_IF_ERROR(CheckIntegrity());
   LYNX_ASSIGN_OR_RETURN(const bool log_damaged, LogIsDamaged(db_.get()));
   if (log_damaged) return Damaged(absl::StrCat("what was written to its log, ", path_, "-wal, is no longer what it was"));
-  EmptyLog(db_.get());  // if this fails, a later start or the next checkpoint of the log empties the log
+  EmptyLog(db_.get());  // if this fails, a later start empties the log, or SQLite does when it next checkpoints the log
   LYNX_ASSIGN_OR_RETURN(const std::string version, QueryText(db_.get(), "PRAGMA user_version"));
   LYNX_ASSIGN_OR_RETURN(const std::string application, QueryText(db_.get(), "PRAGMA application_id"));
   LYNX_ASSIGN_OR_RETURN(const std::string tables, QueryText(db_.get(), "SELECT count(*) FROM sqlite_master"));

@@ -1,6 +1,6 @@
 // Store: everything that the server must not forget, in one SQLite file. It uses one connection, a write-ahead log, an
-// exclusive lock and synchronous=FULL. So data for which Commit has returned OK survive kill -9 and a power failure. The owner
-// thread writes all decisions of a round of events in one transaction.
+// exclusive lock and synchronous=FULL. So data survive kill -9 and a power failure once Commit has returned OK for them. The
+// owner thread writes all decisions of a round of events in one transaction.
 //
 // Not thread-safe: one thread opens it, then only the owner thread uses it.
 #ifndef LYNX_SERVER_STORE_STORE_H_
@@ -26,7 +26,8 @@
 
 namespace lynx::server {
 
-// The canonical bytes of a spec, and their SHA-256, which is used to compare two submissions.
+// SpecBytes: the canonical bytes of a spec. SpecDigest: their SHA-256, by which the server sees whether two submissions are the
+// same.
 std::string SpecBytes(const JobSpec& spec);
 std::string SpecDigest(const JobSpec& spec);
 
@@ -114,7 +115,7 @@ class Store {
 
   const std::string path_;
   SqliteHandle db_;
-  KeptStatements kept_;           // keeps the statements that write
+  KeptStatements kept_;           // the prepared statements that write
   bool log_has_remains_ = false;  // the log still contains data of a failed commit
 };
 

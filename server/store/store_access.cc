@@ -8,7 +8,8 @@
 namespace lynx::server {
 namespace {
 
-// Refusals have a limit of their own, because anybody can cause them and they must not push out the records of changes.
+// Records of refusals have a limit of their own, because anybody can cause refusals. Without it they would push out the records
+// of changes.
 constexpr int64_t kKeptRefusals = 10'000;
 constexpr int64_t kKeptChanges = 1'000'000;
 

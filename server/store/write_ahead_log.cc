@@ -59,7 +59,7 @@ absl::StatusOr<bool> LogIsDamaged(sqlite3* db) {
       (BigEndian(header.data()) & ~uint32_t{1}) == kMagic && checksum.Is(header.data() + 24) && page >= 512 && page <= 65536;
   if (!sound) return false;
   std::vector<unsigned char> frame(kFrameHeaderBytes + page);
-  bool taken = true;  // all frames so far are valid
+  bool taken = true;  // all frames up to the present one are valid
   int commits_behind = 0;
   for (int64_t at = kHeaderBytes; at + static_cast<int64_t>(frame.size()) <= size; at += static_cast<int64_t>(frame.size())) {
     if (const absl::Status status = read(frame, at); !status.ok()) return status;

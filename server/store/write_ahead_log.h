@@ -1,7 +1,7 @@
 // Detects damage to SQLite's write-ahead log that SQLite itself does not report. SQLite reads the log up to the first frame
 // with a wrong checksum and ignores the rest, as if the write had been interrupted there. But SQLite begins a transaction only
-// when the one before is durable, so an interrupted write leaves at most one commit after that place. If there are more,
-// durable data are lost. (https://www.sqlite.org/fileformat2.html, section 4.)
+// when the one before it is durable, so after an interrupted write at most one commit follows the wrong frame. If more commits
+// follow it, durable data are lost. (https://www.sqlite.org/fileformat2.html, section 4.)
 //
 // Limits: damage to the last transaction of the log, or to the log's header, is not detected. Not thread-safe.
 #ifndef LYNX_SERVER_STORE_WRITE_AHEAD_LOG_H_
@@ -13,7 +13,7 @@
 
 namespace lynx::server {
 
-// True if complete transactions follow a damaged place. Call it for an open database whose log SQLite has read but not yet
+// True if two or more commits follow a damaged frame. Call it for an open database whose log SQLite has read but not yet
 // written. Unavailable: the log cannot be read.
 absl::StatusOr<bool> LogIsDamaged(sqlite3* db);
 

@@ -1,5 +1,6 @@
-// AccessBook: who may call the server: users with their tokens, join tokens, and certificates of nodes. It holds digests, never
-// secrets. Its content is the result of applying all its changes in order; the store keeps these changes.
+// AccessBook: who may call the server. It holds users with their tokens, join tokens, and certificates of nodes. It stores
+// digests of secrets, never the secrets. Its content is the result of applying all its changes in order; the store keeps these
+// changes.
 //
 // Thread-safe: every thread may read. Only the owner thread applies changes, after the store has written them.
 #ifndef LYNX_SERVER_VALUES_ACCESS_H_
@@ -82,10 +83,9 @@ class AccessBook {
   std::vector<User> Users() const;  // all users, by name
   std::vector<UserToken> TokensOf(const std::string& user) const;
   std::vector<JoinGrant> JoinGrants() const;
-  // Number of admin tokens that are valid at `now` and that would remain after the tokens of `user` and the token `token_id`
-  // are deleted.
+  // Number of valid admin tokens that would remain after the tokens of `user` and the token `token_id` are deleted.
   int AdminTokensWithout(const std::string& user, const std::string& token_id, Nanos now) const;
-  // Deletions of the join tokens and certificates that have expired by `now`.
+  // The changes that delete the join tokens and certificates that have expired by `now`.
   std::vector<AccessChange> Expired(Nanos now) const;
 
  private:

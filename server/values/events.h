@@ -1,10 +1,9 @@
 // Events are what happens to the controller; effects are what the controller wants done. Both are plain values. An event
-// carries the time, and the caller carries out the effects, so the controller itself touches nothing outside. Thread-safe as
-// values are.
+// carries the time, and the caller carries out the effects. So the controller itself needs no clock and no I/O.
 //
-// Order of execution: first all durable effects of a Step (InsertJob to PutQueue) are committed in one transaction. Then the
-// other effects are carried out in order. So a reply, an acknowledgement or an order to a node is never sent before the
-// decision that it depends on is stored. RenewLease and StepRecorded depend on nothing stored and do not wait for the commit.
+// Order of execution: first all durable effects (IsDurable) are committed in one transaction. Then the other effects are
+// carried out in order. So a reply, an acknowledgement or an order to a node is never sent before the decision that it depends
+// on is stored. RenewLease and StepRecorded depend on nothing that is stored, so they do not wait for the commit.
 #ifndef LYNX_SERVER_VALUES_EVENTS_H_
 #define LYNX_SERVER_VALUES_EVENTS_H_
 
@@ -65,7 +64,7 @@ struct QueueRequested {
   int64_t request = 0;
   QueueConfig queue;
 };
-// `stream` is the number of the connection and is never reused. `host` is the address of the node.
+// `stream` is the number of the connection; numbers are never used again. `host` is the address of the node.
 struct AgentReported {
   int64_t stream = 0;
   std::string host;
@@ -87,7 +86,7 @@ struct PlanReady {
   int64_t attempt = 0;  // attempt of the PlanJob that this answers
   std::variant<std::shared_ptr<const Plan>, Infeasible, absl::Status> result;
   std::shared_ptr<const ClusterTopology> cluster;  // the cluster that the plan was made for
-  Nanos beside;  // predicted step time of PlanJob::beside; 0: there was no such plan, or no prediction is possible
+  Nanos beside;  // predicted step time of the plan PlanJob::beside; 0: there is no such plan, or no prediction
 };
 struct Tick {};
 
@@ -131,7 +130,7 @@ struct InsertCheckpoint {
   Nanos time;  // wall clock time
 };
 
-// Deletes everything that is stored about a job. The job has ended.
+// Deletes everything that is stored about a job, which has ended.
 struct DeleteJob {
   JobId job;
 };
@@ -167,8 +166,8 @@ struct PlanJob {
   int64_t attempt = 0;
   PlanRequest request;
   PlanTrigger trigger = PlanTrigger::kFirst;
-  // The plan that the job trains with now, to compare with the new one under the same conditions; `beside_on` describes its
-  // devices, by rank. Null: the job is not training.
+  // The plan that the job trains with now. Its step time is predicted too, so that it can be compared with the new plan.
+  // `beside_on` describes the devices that it runs on, by rank. Null: the job is not training.
   std::shared_ptr<const Plan> beside;
   ClusterTopology beside_on;
 };
@@ -197,14 +196,14 @@ struct Reply {
   int64_t request = 0;
   absl::Status status;
   JobId job;
-  bool existed = false;
+  bool existed = false;  // the idempotency key named a job that the server already had
 };
 // This effect is only for metrics and curves. It does not wait for the commit.
 struct StepRecorded {
   JobId job;
   int32_t rank = 0;
   int32_t stage = 0;
-  bool new_step = false;  // first report of this step, and the job never got this far before
+  bool new_step = false;  // first report of this step, which the job has never done before
   StepReport step;
 };
 

@@ -1,5 +1,5 @@
-// JobRecord: the durable state of a job, and the values that it consists of. The controller changes it, the store keeps it, the
-// services show it. Thread-safe as values are.
+// JobRecord: the durable state of a job, and the values that it consists of. The controller changes the record, the store keeps
+// it, and the services show it.
 #ifndef LYNX_SERVER_VALUES_JOB_H_
 #define LYNX_SERVER_VALUES_JOB_H_
 
@@ -51,7 +51,7 @@ struct RankRecord {
   // Address for its peers. The port is 0 until every rank of the generation is known to listen.
   std::string host;
   int32_t port = 0;
-  int64_t acknowledged = 0;  // reports up to this sequence are included in this record
+  int64_t acknowledged = 0;  // this record includes the rank's reports up to this sequence number
   bool finished = false;     // the rank reported that all steps are done
   bool operator==(const RankRecord&) const = default;
 };
@@ -63,7 +63,7 @@ struct Progress {
   double gradient_norm = 0;
   double lr = 0;
   double tokens_per_second = 0;
-  Nanos step;
+  Nanos step;                   // step time: the median over the newest steps
   Nanos first_step_time;        // wall clock; 0: no step yet
   double validation_loss = 0;   // validation loss of the newest evaluation
   int64_t validation_step = 0;  // steps done at that evaluation; 0: no evaluation yet

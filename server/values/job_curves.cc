@@ -7,7 +7,7 @@
 namespace lynx::server {
 namespace {
 
-// True if the point `after` begins where `before` ends.
+// True if `after` continues `before`: the same generation, and no step between them.
 bool Follows(const StepPoint& before, const StepPoint& after) {
   return before.generation == after.generation && before.first_step + before.steps == after.first_step;
 }
@@ -65,7 +65,8 @@ void JobCurves::AddEvaluation(int64_t steps_done, double loss) {
   evaluations_.push_back({steps_done, loss});
 }
 
-// Joins points in pairs. If that frees too little space because few points are consecutive, the oldest points are dropped.
+// Joins pairs of consecutive points. If few points are consecutive, this frees too little space, and the oldest points are
+// dropped.
 void JobCurves::Thin() {
   stride_ *= 2;
   std::vector<StepPoint> joined;

@@ -39,7 +39,7 @@ class JobCurves {
   // Restores the curves that an earlier server stored.
   JobCurves(std::vector<StepPoint> steps, std::vector<EvaluationPoint> evaluations);
 
-  // Only the first report of a step counts. A step that a later generation repeats gets another point.
+  // Adds the step if it has not been reported in this generation. A step that a later generation repeats gets another point.
   void AddStep(Generation generation, const StepReport& step, Nanos wall);
   void AddEvaluation(int64_t steps_done, double loss);
 
@@ -50,7 +50,7 @@ class JobCurves {
  private:
   void Thin();
 
-  int64_t stride_ = 1;  // number of steps that a full point stands for
+  int64_t stride_ = 1;  // number of steps that a new point collects before the next point begins
   std::vector<StepPoint> steps_;
   std::vector<EvaluationPoint> evaluations_;
 };

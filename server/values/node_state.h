@@ -1,5 +1,5 @@
 // What agents and worker daemons report about their nodes, and their desired states. These plain values are the decoded
-// messages of the protocol; proto/lynx/v1/cluster.proto explains the fields. Thread-safe as values are.
+// messages of the protocol; proto/lynx/v1/cluster.proto explains the fields.
 #ifndef LYNX_SERVER_VALUES_NODE_STATE_H_
 #define LYNX_SERVER_VALUES_NODE_STATE_H_
 
@@ -118,7 +118,7 @@ struct RankAssignment {
   std::vector<int32_t> cores;
   std::shared_ptr<const JobSpec> spec;
   std::shared_ptr<const Plan> plan;
-  std::shared_ptr<const std::vector<RankAddress>> peers;  // addresses of all ranks, by rank; empty: the rank must only listen
+  std::shared_ptr<const std::vector<RankAddress>> peers;  // addresses of all ranks, by rank; null: the rank must only listen
   int64_t resume_step = -1;
   std::string checkpoint_directory;  // an absolute path
   bool yield = false;                // the rank must give way after the current step
@@ -139,11 +139,11 @@ struct WorkerDesired {
 
 // The answer to one report of a worker daemon.
 struct LeaseRenewal {
-  int64_t report = 0;
-  Nanos server_up;
+  int64_t report = 0;       // number of the report that this renewal answers
+  Nanos server_up;          // time since this server process began
   Nanos isolated, cut_off;  // times without an answer after which the node's ranks end (cluster.proto); 0: never
   std::vector<RankAddress> witnesses;
-  bool more_witnesses = false;
+  bool more_witnesses = false;  // the witnesses of earlier renewals remain witnesses
 };
 
 // An order that the node gets no new ranks. With `drain`, its present ranks also leave.

@@ -1,4 +1,4 @@
-// QueueConfig: the settings of a queue, which an administrator sets; QueueView: what people see of it. Plain data.
+// QueueConfig: the settings of a queue, which an operator makes. QueueView: what people see of a queue. Plain data.
 #ifndef LYNX_SERVER_VALUES_QUEUE_CONFIG_H_
 #define LYNX_SERVER_VALUES_QUEUE_CONFIG_H_
 
@@ -13,7 +13,7 @@ struct QueueConfig {
   std::string name;
   int32_t weight = 1;      // from 1 to 1000
   int32_t quota = 0;       // devices that the queue's jobs may hold while jobs of other queues wait; 0: no limit
-  bool may_borrow = true;  // the queue may hold more than its quota while nobody else waits
+  bool may_borrow = true;  // the queue may hold more than its quota while no job within its quota waits
   bool operator==(const QueueConfig&) const = default;
 };
 

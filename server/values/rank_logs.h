@@ -1,8 +1,8 @@
 // RankLogs: the last lines that the ranks of each job wrote, in memory. Bounded: kLinesPerRank lines per rank, kLineBytes bytes
-// per line, kJobs jobs (those that wrote last). Not thread-safe; owned by the controller.
+// per line, and the kJobs jobs that wrote last. Not thread-safe; owned by the controller.
 //
-// Each line has a sequence number. It is larger than that of every earlier line of any job, and at least the wall clock's
-// nanoseconds at arrival. So the numbers keep growing after a restart of the server.
+// Each line has a sequence number. It is larger than the number of every earlier line of any job, and at least the wall clock's
+// nanoseconds at the line's arrival. So the numbers keep growing after a restart of the server.
 #ifndef LYNX_SERVER_VALUES_RANK_LOGS_H_
 #define LYNX_SERVER_VALUES_RANK_LOGS_H_
 

@@ -1,6 +1,6 @@
-// ConnectionKey: the server's key for deriving the secrets with which ranks of a generation recognize each other. Every
-// generation has its own secret, and no secret reveals another. Secrets are not stored: a restarted server derives the same
-// ones. So if only some ranks had started before the restart, all of them still recognize each other.
+// ConnectionKey: the key from which the server derives the secrets with which ranks of a generation recognize each other. Every
+// generation has a different secret, and no secret reveals another. Secrets are not stored: a restarted server derives the same
+// ones. So if some ranks start before the restart and others after it, they still recognize each other.
 //
 // A value; thread-safe.
 #ifndef LYNX_SERVER_WIRE_CONNECTION_KEY_H_

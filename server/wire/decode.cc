@@ -88,7 +88,7 @@ absl::StatusOr<RankObservation> ObservationOf(const v1::RankStatus& m, const std
     LYNX_RETURN_IF_ERROR(CheckNumericHost(FieldPath(path, "host"), m.host()));
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "port"), m.port(), 1, 65535));
   } else {
-    // A rank that runs or has ended may have closed its listening socket. So `host` may be empty and `port` 0.
+    // A rank that runs or has ended may have closed its listening socket. Then `host` is empty and `port` is 0.
     LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "host"), m.host().size(), 0, 64, "characters"));
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "port"), m.port(), 0, 65535));
   }
@@ -136,7 +136,7 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
     if (!indices.insert(device.index).second) {
       return BadField(FieldPath(path, "index"), absl::StrCat(device.index), "must appear once");
     }
-    // A node has one speed profile, so all its devices must be of one kind.
+    // A node has one profile of measured speeds, so all its devices must be of one kind.
     if (!state.devices.empty() && state.devices.front().kind != device.kind) {
       return BadField(FieldPath(path, "kind"), EnumName(device.kind), "must be that of the node's other devices");
     }

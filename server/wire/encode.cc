@@ -28,8 +28,8 @@ RankConfig ConfigOf(const RankAssignment& assignment, const ConnectionKey& key) 
   return config;
 }
 
-// The full assignment is sent only when the worker must start the rank. Before and after that, only the rank's key, device and
-// `yield` are sent, because desired states are sent with every acknowledgement and programs are long.
+// The full assignment is sent only from the time when all peers are known until the rank has started. At other times only the
+// rank's key, device and `yield` are sent, because desired states are sent with every acknowledgement and programs are long.
 v1::RankAssignment EncodeAssignment(const RankAssignment& assignment, const ConnectionKey& key) {
   v1::RankAssignment m;
   if (assignment.peers != nullptr && !assignment.started) m = ToProto(ConfigOf(assignment, key));

@@ -1,5 +1,6 @@
-// Messages of the server: decodes reports of nodes with a check of every bound, and encodes answers from the server's values.
-// The services decode and encode only with these functions. InvalidArgument names the field by its path. Pure; thread-safe.
+// Messages of the server: decodes reports of nodes and checks every field against its limits; encodes answers from the server's
+// values. The services decode and encode only with these functions. InvalidArgument names the field by its path. Pure;
+// thread-safe.
 #ifndef LYNX_SERVER_WIRE_MESSAGES_H_
 #define LYNX_SERVER_WIRE_MESSAGES_H_
 
@@ -42,8 +43,8 @@ absl::StatusOr<QueueConfig> Decode(const v1::Queue& message);
 v1::StepTrace Encode(const StepTrace& trace);
 StepTrace Decode(const v1::StepTrace& message);
 
-// Copy the progress, the measurements and other values of a job that have no column of their own in the store. The store keeps
-// these values as such a message.
+// SetFigures copies the progress, the measurements and other values of a job into a message, and GetFigures copies them back.
+// The store keeps these values as such a message, because they have no columns of their own.
 void SetFigures(const JobRecord& job, v1::Job& message);
 void GetFigures(const v1::Job& message, JobRecord& job);
 

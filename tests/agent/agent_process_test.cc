@@ -236,7 +236,7 @@ TEST_F(AgentTest, ARestartedAgentNeedNotMeasureAgain) {
   EXPECT_EQ(after.profile().SerializeAsString(), before.profile().SerializeAsString());
   EXPECT_NE(after.boot_id(), before.boot_id());
   EXPECT_EQ(Text("runs"), runs);
-  // If its devices have changed, the agent measures again.
+  // An agent that is started with other flags (here another link rate) measures again.
   EndAgent(SIGTERM);
   StartAgent({"--link-rate", "10MB"});
   cluster_.WaitUntil("the shape once more",
@@ -302,7 +302,8 @@ TEST_F(AgentWithGpusTest, OffersGpusUntilTheyFailAndThenCpus) {
   EXPECT_EQ(Offered(cluster_.told()), "cuda GPU-fake-0\ncuda GPU-fake-1\n");
   EXPECT_NE(cluster_.told().last.devices(0).detail().find("compute 9.0"), std::string::npos);
   EXPECT_EQ(cluster_.told().last.conditions_size(), 0);
-  // The fake NCCL takes 1 GiB, and 172 MiB for each route. With eight routes this is more than the reserved 2 GiB.
+  // The fake NCCL takes 1 GiB, and 172 MiB for each route. With eight routes it takes 2,400 MiB, which is 352 MiB more than the
+  // reserved 2 GiB.
   EXPECT_EQ(cluster_.told().last.profile().intra_node().latency_ns(), 4'000);
   EXPECT_EQ(cluster_.told().last.profile().inter_node().latency_ns(), 25'000);
   EXPECT_EQ(cluster_.told().last.devices(0).memory_bytes(), (kGiB * 14 - kMiB * 352).value);

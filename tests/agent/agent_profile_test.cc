@@ -67,7 +67,7 @@ TEST(AgentProfile, FailuresAreToldAndNotTriedAgain) {
   }
   profile.RecordDevices(ShapeTask(2), Result({2}));
   EXPECT_EQ(profile.Next(), std::nullopt);
-  // The measurement of the shape has given the rates too. The link, which the operator has stated, has not changed.
+  // The measurement of the shape has also given the rates. The link has the cost that the operator has stated.
   ASSERT_TRUE(profile.Profile().has_value());
   EXPECT_EQ(profile.Profile()->intra_node, (LinkCost{Nanos(7), 70}));
   EXPECT_EQ(profile.Failure().find("no rates"), std::string::npos);

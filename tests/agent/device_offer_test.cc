@@ -1,4 +1,5 @@
-// Tests which devices a node offers, with the tests' own driver and a rank binary that can use some of the driver's GPUs.
+// Tests which devices a node offers. The tests use a fake driver, and a fake rank binary that can use some of the driver's
+// GPUs.
 #include "agent/device_offer.h"
 
 #include <gmock/gmock.h>

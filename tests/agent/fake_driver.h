@@ -1,5 +1,5 @@
-// FakeDriver decides what the tests' libnvidia-ml.so.1 (fake_nvml.cc) answers while the object lives. Only one may exist at a
-// time.
+// FakeDriver decides what the tests' libnvidia-ml.so.1 (fake_nvml.cc) answers, for as long as the object lives. Only one such
+// object may exist at a time, because it sets an environment variable.
 #ifndef LYNX_TESTS_AGENT_FAKE_DRIVER_H_
 #define LYNX_TESTS_AGENT_FAKE_DRIVER_H_
 

@@ -39,7 +39,7 @@ TEST_F(GpuHealthTest, AnXidOfTheHardwareWithdrawsTheGpuForGood) {
   // A later Xid whose cause is a program changes nothing.
   health_.NoteXid(31, kStart + kHour);
   EXPECT_EQ(Only(health_, kStart + kHour), condition);
-  // The hardware counts as the cause of an unknown Xid, until it is known that programs cause it.
+  // If it is not known what causes an Xid number, the hardware counts as the cause.
   GpuHealth other("GPU 1", "GPU-2");
   other.NoteXid(999, kStart);
   EXPECT_TRUE(Only(other, kStart).withdrawn);

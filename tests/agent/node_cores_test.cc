@@ -52,7 +52,8 @@ TEST_F(NodeCoresTest, Version2LimitsByTheNarrowestGroup) {
   Write("/cgroup/pods/lynx/cpu.max", "150000 100000\n");
   EXPECT_EQ(Find().limit_permille, 1500);
   EXPECT_NE(Find().limit_group, outer);
-  // The outer group limits both processes. So the limit of the other process is the limit of this group.
+  // Now the inner group limits nothing. The process of another inner group has the same outer group, so the same group limits
+  // both processes.
   Write("/cgroup/pods/lynx/cpu.max", "max 100000\n");
   Write("/proc/self/cgroup", "0::/pods/other\n");
   Write("/cgroup/pods/other/cpu.max", "max 100000\n");

@@ -1,5 +1,5 @@
-"""Runs the commands of docs/measurements in a tiny form, so that every record can be repeated: whatever a page names
-must exist, run to its end and print what the record is made of. The times do not matter here.
+"""Runs the commands of docs/measurements in a tiny form, to test that every record can be made again: the programs that a
+page names must exist, run to their end and print the figures of the record. The values of the figures do not matter here.
 
 A block of commands in a record names the test that runs it: ```sh by="bench.smoke.NAME"; the test has a Tiny for each
 of its blocks, in the same order. It is an error if a block has no Tiny, if a Tiny leaves a command as it is, or if the
@@ -35,11 +35,11 @@ BUILDS = re.compile(r"^cmake --preset release && ninja -C build (.+)$", re.MULTI
 @dataclasses.dataclass
 class Tiny:
     """The tiny form of a block of commands."""
-    smaller: dict[str, str]  # text of the page -> text that replaces it
-    prints: typing.Sequence  # patterns that the output must contain; with a number: at least that often
+    smaller: dict[str, str]  # text of the page -> smaller text that replaces it
+    prints: typing.Sequence  # patterns that the output must contain; (pattern, n): at least n times
     never: typing.Sequence[str] = ()  # patterns that the output must not contain
-    prepare: typing.Callable[[pathlib.Path], None] = lambda folder: None  # puts what the commands need into the folder
-    after: str = ""  # commands that show what the record was made of, if that is a file
+    prepare: typing.Callable[[pathlib.Path], None] = lambda folder: None  # puts the files that the commands need into the folder
+    after: str = ""  # if the record was made from a file: commands that print this file
 
 
 def tiny_form(text, smaller):

@@ -1,4 +1,4 @@
-"""Records of how jobs go on after faults. The commands that e2e.chaos, e2e.demo, e2e.replan and e2e.slow_link run are tested there."""
+"""Runs the commands of the records about jobs and faults in a tiny form. e2e.chaos, e2e.demo, e2e.replan and e2e.slow_link run the other commands."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Records of ops and collectives."""
+"""Runs the commands of the records about ops and collectives in a tiny form."""
 
 import re
 import unittest

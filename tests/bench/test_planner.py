@@ -1,4 +1,4 @@
-"""Records of solvers, searches and schedules."""
+"""Runs the commands of the records about solvers, searches and schedules in a tiny form."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Records of the server: its decisions, thousands of nodes, and a comparison with Slurm."""
+"""Runs the commands of the records about the server in a tiny form: its decisions, thousands of nodes, a comparison with Slurm."""
 
 import unittest
 

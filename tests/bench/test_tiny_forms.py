@@ -1,5 +1,5 @@
-"""Every block of commands of a record has a tiny form. Runs no benchmark: checks that a command that is not tiny,
-fails, or prints the wrong text is found."""
+"""Checks that every block of commands of a record has a tiny form, and that smoke.py reports a command that has no tiny form,
+fails, or prints the wrong text. Runs no benchmark."""
 
 import importlib
 import re

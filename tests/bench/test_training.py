@@ -1,4 +1,4 @@
-"""Records of training: each recomputation policy over slow links, a comparison with PyTorch, and checkpoints."""
+"""Runs the commands of the records about training in a tiny form: policies over slow links, a comparison with PyTorch, checkpoints."""
 
 import os
 import pathlib

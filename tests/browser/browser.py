@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its own pipe with the standard library alone. Use it only if one is installed."""
+"""Drives a headless Chromium over a pipe, with only the standard library. Works only if a Chromium is installed (missing)."""
 
 import base64
 import json
@@ -130,9 +130,10 @@ class Browser:
         return answer["result"].get("value")
 
     def until(self, script, *arguments, patience=PATIENCE):
-        """Waits for a value of the function body that is not false (true for an element). Fails with the page's text."""
+        """Runs the function body again and again until its value is true in JavaScript. Returns this value, or True if it is an
+        element. AssertionError, with the page's text, after `patience` seconds."""
         deadline = time.monotonic() + patience
-        # An element has no value outside of its page.
+        # Only JSON values can leave the page, and an element is none.
         body = f"const value = await (async function () {{ {script} }}).apply(null, arguments); return value instanceof Node ? true : value;"
         while not (value := self.run(body, *arguments)):
             if time.monotonic() > deadline:
@@ -164,7 +165,7 @@ class Browser:
         self.settle()
 
     def complaints(self):
-        """Exceptions, errors and warnings of the page's console, of the network and of its policy. A correct page has none."""
+        """The exceptions, errors and warnings that the page has caused in its console and in the browser's log. A correct page causes none."""
         found = [event["exceptionDetails"]["text"] + " " + event["exceptionDetails"].get("exception", {}).get("description", "")
                  for event in self.events("Runtime.exceptionThrown")]
         for event in self.events("Runtime.consoleAPICalled"):

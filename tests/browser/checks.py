@@ -1,4 +1,5 @@
-"""Checks for every page of this project: its text can be read, it fits, what it shows has names, and it causes no errors."""
+"""Checks for every page of this project: its text has enough contrast, it is not too wide, its elements have names for screen
+readers, and it causes no errors."""
 
 import pathlib
 import sys
@@ -36,7 +37,7 @@ return [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility(
 
 
 class PageChecks:
-    """For test cases. `window` is a browser.Browser."""
+    """A base class for test cases. `window` is a browser.Browser."""
 
     def assert_no_complaints(self, window):
         self.assertEqual(window.complaints(), [])
@@ -51,7 +52,7 @@ class PageChecks:
         self.assertEqual(window.run(TOO_WIDE), [], where)
 
     def assert_named(self, window):
-        """What screen readers announce has names, headings do not skip a level, and ids are unique."""
+        """Images, buttons, links, fields and regions have names for screen readers; headings skip no level; ids are unique."""
         nodes = window.command("Accessibility.getFullAXTree", {})["nodes"]
         shown = [node for node in nodes if not node.get("ignored")]
         unnamed = [node for node in shown if node["role"]["value"] in ("image", "img", "button", "link", "textbox", "combobox", "region")

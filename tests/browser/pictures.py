@@ -38,7 +38,7 @@ class Cluster(cluster.ClusterTest):
         return self.submit(path, "--set", f"name={name}", "--set", f"train.steps={steps}", "--set", f"checkpoint.directory={self.directory}/{name}")
 
     def fill(self):
-        """Runs the first two jobs to their end. Returns the job that trains."""
+        """Runs two jobs to their end and kills a rank of the second one. Returns a third job, which still trains."""
         self.await_state(self.train("first", SHORT), "SUCCEEDED")
         second = self.train("second", LONG)
         self.await_steps(second, LONG // 4)

@@ -1,4 +1,4 @@
-"""The server's live page in a real browser: a cluster that trains, a server that is killed and comes back, and texts that mean harm.
+"""The server's live page in a real browser: a cluster that trains, a server that is killed and comes back, and texts that contain scripts.
 
 Runs where a Chromium is installed; elsewhere it says so and ends with status 77.
 """

@@ -1,4 +1,4 @@
-"""The plan's page in a real browser: what it draws, how it is used, and that it needs nothing from outside.
+"""The plan's page in a real browser: what it draws, what mouse and keys do, and that it loads nothing from other servers.
 
 Runs where a Chromium is installed; elsewhere it says so and ends with status 77.
 """
@@ -25,7 +25,8 @@ class PageTest(checks.PageChecks, unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.page = pathlib.Path(cls.folder.name) / "plan.html"
-        # Two stages of four layers each, one pass at a time, whatever the planner would choose.
+        # These settings fix what the planner could choose differently. The plan has two stages of four layers, and a rank runs
+        # one pass at a time.
         command = [str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), "--set", "parallel.schedule=1f1b",
                    "--set", "parallel.sequenceParallel=off", "--set", "parallel.weave=off"]
         subprocess.run([*command, "--html", str(cls.page)], check=True, capture_output=True, timeout=120)

@@ -1,4 +1,4 @@
-"""The report of a job that has trained, in a real browser: what it shows, that it can be read and that it needs nothing from outside.
+"""The report of a job that has trained, in a real browser: what it shows, that it can be read and that it loads nothing from other servers.
 
 Runs where a Chromium is installed; elsewhere it says so and ends with status 77.
 """

@@ -68,7 +68,7 @@ class AdviceTest(unittest.TestCase):
         self.assertTrue(self.fits("h100.yaml", *long, "model.attention=fused"))
 
     def test_more_memory_never_brings_less(self):
-        """With one GiB more the search alone would find a plan that is 0.4% slower."""
+        """With one GiB more, the search alone would find a plan that is 0.4% slower. `explain` must not show a slower plan."""
         result = subprocess.run([str(BIN / "lynxctl"), "explain", "-f", str(ROOT / "examples" / "gpt-6.7b.yaml"),
                                  "--cluster", str(ROOT / "examples" / "clusters" / "a100-40gb-pcie.yaml")],
                                 capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""`lynxctl export`: where the files go, and what it says about what a framework cannot express."""
+"""`lynxctl export`: where it writes its files, and what it prints if a framework cannot express a part of the plan."""
 
 import json
 import os

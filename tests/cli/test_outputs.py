@@ -1,4 +1,4 @@
-"""-o of every verb: the verb prints the requested format, or does nothing and says what it can print."""
+"""Tests the option -o of every verb: the verb prints the requested format, or does nothing and names the formats that it prints."""
 
 import csv
 import io

@@ -38,7 +38,7 @@ class QuickTest(unittest.TestCase):
         self.env.update(HOME=str(self.folder), XDG_CONFIG_HOME="")
 
     def serve(self):
-        """Starts a server of its own; returns its address."""
+        """Starts a server for one test; returns its address."""
         process = subprocess.Popen([BIN / "lynx-server", "--listen", "127.0.0.1:0", "--metrics-address=", "--data-dir", self.folder / "data"],
                                    env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

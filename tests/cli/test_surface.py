@@ -1,4 +1,4 @@
-"""lynxctl about itself: the page of all verbs is what the program prints, and its completions and manual pages work in real programs."""
+"""What lynxctl prints about itself: docs/cli.md has the printed reference, and completions and manual pages work in real shells and in man."""
 
 import json
 import os
@@ -129,7 +129,7 @@ class Completion(unittest.TestCase):
                     rows = result.stdout.splitlines()
                     self.assertEqual(len(rows), 6, rows)
                     self.assertIn("plain", rows)
-                    if complete is complete_bash:  # bash puts the words into the line as they are; the shell must not interpret them there either
+                    if complete is complete_bash:  # bash inserts the words into the command line; when this line runs, the shell must not interpret them
                         said = run("bash", "-c", "printf '%s\n' " + " ".join(rows), cwd=folder).stdout.splitlines()
                         self.assertEqual(said, [*names, "plain"])
                         self.assertFalse(done.exists())

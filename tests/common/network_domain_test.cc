@@ -28,7 +28,7 @@ TEST(NetworkDomain, PartsFromTheWidest) {
   EXPECT_EQ(DomainPart("", 0), "");
 }
 
-// As plain text, "a-b" would come between "a" and "a/x".
+// As plain text, "a-b" would come between "a" and "a/x", so the parts of "a" would not be together.
 TEST(NetworkDomain, APartsDomainsComeOneAfterAnother) {
   std::vector<std::string> domains = {"a/x", "b", "a-b/y", "a", "", "a/b/c"};
   std::sort(domains.begin(), domains.end(), [](const auto& a, const auto& b) { return CompareDomains(a, b) < 0; });

@@ -51,9 +51,10 @@ TEST(Comparison, LynxIsFarFasterThanMegatronsFullRecomputationAtItsBest) {
   EXPECT_GE(BestSpeedup(curve, Baseline::kMegatronFull), 1.6);
 }
 
-// Lynx was once slower in each of these cases. In the first case, the planner plans the chosen partition once more, because a
-// peak was rounded. In the second case, everything fits exactly, and another balanced partition is faster than the first one
-// found. In the third case, the peaks of plans with windows once changed which plan without windows the planner found.
+// In each of these cases, Lynx was once slower than a baseline. In the first case, a peak was rounded, so the planner has to
+// plan the chosen partition once more. In the second case, everything fits exactly, and another balanced partition is faster
+// than the first one found. In the third case, the peaks of plans with windows once changed which plan without windows the
+// planner found.
 TEST(Comparison, LynxIsNoSlowerWhereItWas) {
   const std::pair<Setting, double> settings[] = {{{"a100-80gb-nvlink", "gpt-20.2b", 4096, 4, 8, 1}, 0.7},
                                                  {{"a100-80gb-nvlink", "gpt-20.2b", 1024, 4, 8, 4}, 1.0},

@@ -40,22 +40,22 @@ const char* BaselineName(Baseline baseline);
 
 struct Point {
   Bytes limit;                                                 // the limit for the activations of a rank
-  double share = 0;                                            // the limit relative to the activations if everything is stored
+  double share = 0;                                            // the limit divided by the activations if everything is stored
   std::array<std::optional<Nanos>, kBaselineCount> baselines;  // step times; nullopt: the policy does not fit
-  std::optional<Nanos> alone;                                  // step time with HEU, one pass at a time
-  std::optional<Nanos> halves;                                 // the same with twice as many microbatches of half the size
+  std::optional<Nanos> alone;                                  // step time with HEU, one pass at a time; nullopt: nothing fits
+  std::optional<Nanos> halves;                                 // like `alone`, with twice as many microbatches of half the size
   // The shortest step time with HEU, if passes may run side by side and microbatches may have half the size. Two half
   // microbatches that run side by side need as much memory as one whole microbatch.
   std::optional<Nanos> lynx;
 
   std::optional<Nanos> Step(Baseline baseline) const { return baselines[static_cast<size_t>(baseline)]; }
-  // Returns the fastest baseline. If several are equally fast, returns the last of them, which is the simplest.
+  // Returns the fastest baseline. If several are equally fast, returns the one that comes last in the enum.
   std::optional<Baseline> Best() const;
   // True if something has to be recomputed, because storing everything does not fit.
   bool Tight() const { return !Step(Baseline::kStoreAll); }
-  // Returns how many times as fast Lynx is, or 0 if one of the two does not fit.
+  // Returns `step` divided by Lynx's step time, or 0 if one of the two does not fit.
   double SpeedupOver(std::optional<Nanos> step) const;
-  // The same with one pass at a time.
+  // Returns `step` divided by the step time of HEU with one pass at a time (`alone`), or 0 if one of the two does not fit.
   double AloneOver(std::optional<Nanos> step) const;
   // Returns the step time of the fastest policy that runs one pass at a time: a baseline or HEU, with whole microbatches or
   // with halves.
@@ -65,7 +65,7 @@ struct Point {
 struct Curve {
   Setting setting;
   Bytes stored;     // the activations of the fullest rank if everything is stored
-  Bytes states;     // weights, gradients and optimizer states of that rank
+  Bytes states;     // weights, gradients and optimizer states of the fullest rank
   Nanos unlimited;  // the step time if everything is stored, even if this does not fit
   // By ascending share. Points for which the device has no room beside the states are left out.
   std::vector<Point> points;

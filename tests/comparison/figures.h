@@ -9,7 +9,7 @@
 
 namespace lynx::comparison {
 
-// Returns the sequence length of the model that figures over memory show: the middle one of its settings.
+// Returns the sequence length for which MemoryFigure shows the model: the middle one of the model's settings.
 int32_t ShownLength(const std::string& model, const std::vector<Curve>& curves);
 
 // Draws throughput over the limit for activations, for one cluster, with one panel for each model. Returns SVG.

@@ -15,7 +15,7 @@ import program  # noqa: E402
 from libraries import Unavailable, fetch  # noqa: E402
 
 SOURCES = pathlib.Path(__file__).resolve().parent / "drawn"
-FETCHED = 600  # seconds in which npm must fetch them
+FETCHED = 600  # seconds in which npm must fetch the libraries
 FONTS = {"Regular": "inter-latin-400-normal.woff2", "Medium": "inter-latin-500-normal.woff2"}
 BUNDLE = ("page.tsx", "--bundle", "--jsx=automatic", "--minify", "--outfile=site/page.js", "--log-level=error",
           '--define:process.env.NODE_ENV="production"')

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the dashboards with Grafana's own components in a browser, with the data that a real Prometheus has of a
-cluster that trains. Grafana itself is not used: drawn/ imitates the parts of it that are in no library. Exit code 77
+"""Draws the dashboards with Grafana's own components in a browser, with the data that a real Prometheus has
+scraped from a training cluster. Grafana itself is not used: drawn/ imitates the parts of it that are in no library. Exit code 77
 and a reason if something is missing.
 
 LYNX_DRAWN is the folder that drawn_libraries.py made. Pictures go into the folder LYNX_PICTURES, if it is set."""
@@ -70,7 +70,7 @@ def excused(board):
 
 
 def spoiled():
-    """A dashboard with an invalid query, and with a query that has no data."""
+    """A copy of a dashboard in which one panel has an invalid query and one has a query without data."""
     board = copy.deepcopy(BOARDS["lynx-control"])
     graphs = [panel for panel in panels(board) if panel["type"] == "timeseries"]
     graphs[0]["targets"][0]["expr"] = "sum(("
@@ -124,14 +124,14 @@ class DrawnTest(unittest.TestCase):
                               "(one) => one.closest('section').querySelector('h2').textContent)"))
 
     def look(self, name):
-        """Draws the dashboard, and repeats it while a panel is empty that should not be: some have data only after several scrapes."""
+        """Draws the dashboard again and again until only the excused panels are empty: some panels have data only after several scrapes."""
         with browser.Browser(width=1600, height=1000, dark=True) as window:
             for _ in range(30):
                 made = self.draw(window, name)
                 empty = self.without_data(window) | {panel["title"] for panel in made["panels"] if not panel["frames"] and not panel["errors"]}
                 if empty == excused(BOARDS[name]):
                     break
-                self.cluster.ctl("nodes")  # calls are shown only while there are some
+                self.cluster.ctl("nodes")  # a call, because a panel that counts calls is empty without one
                 time.sleep(2)
             if PICTURES:
                 pathlib.Path(PICTURES).mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the dashboards against Grafana's own schema: the types of its Foundation SDK, which npm fetches. Exit code 77
-and a reason if it cannot."""
+and a reason if npm cannot fetch them."""
 
 import copy
 import json
@@ -48,7 +48,7 @@ class SchemaTest(unittest.TestCase):
         cls.boards = {path.name: json.loads(path.read_text()) for path in sorted((ROOT / "dashboards/grafana").glob("*.json"))}
 
     def wrong(self, boards):
-        """What the compiler says is wrong with them."""
+        """The errors that the TypeScript compiler reports for these dashboards."""
         lines = ['import type { Board, Fields, Options, Query } from "./loose";']
         for name, board in boards.items():
             for kind, value in constants(board):

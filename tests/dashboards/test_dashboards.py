@@ -24,8 +24,8 @@ SELECTOR = re.compile(r"\b((?:lynx[_:]|DCGM_)[\w:]+|up)\b(\{[^}]*\})?")
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^ |]+) \|", re.M)
 VARIABLE = re.compile(r"\$\{?(?!__)(\w+)")
 STRING = re.compile(r'"[^"]*"')
-# Grafana's units for the units of docs/metrics.md, and for those per second. Seconds per second are a number of
-# devices, or a share of one.
+# Unit in docs/metrics.md -> units that Grafana may show: UNITS for values, A_SECOND for values per second. Seconds per
+# second are a number of devices, or the share of the time of one device.
 UNITS = {"s": {"s"}, "B": {"bytes"}, "MiB": {"mbytes"}, "C": {"celsius"}, "W": {"watt"}, "%": {"percent"}, "ratio": {"percentunit"}, "nats": {"short"},
          "1": {"short", "sci"}}
 A_SECOND = {"s": {"short", "percentunit"}, "B": {"Bps"}, "flops": {"flops"}, "1": {"short"}}
@@ -55,7 +55,7 @@ def metrics():
 
 
 def dimension(part):
-    """(unit, whether per second) of a part of a query; its first metric decides."""
+    """(unit, True if per second) of a part of a query. The first metric in the part decides the unit."""
     name = METRIC.search(part).group(1)
     unit = "ratio" if re.search("[_:]ratio", name) else "flops" if "_flops" in name else "1" if name.endswith("_count") else metrics()[name][1]
     return unit, "histogram_quantile(" not in part and ("rate(" in part or ":rate" in name)

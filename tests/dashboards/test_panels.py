@@ -46,7 +46,7 @@ class PanelsTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f"{query}\n{done.stdout}{done.stderr}")
 
     def test_steps_are_as_long_as_they_are(self):
-        """All steps take 1.05 s, whatever the bounds of their bucket."""
+        """All steps take 1.05 s. The panel must show this mean, and not a bound of a histogram bucket."""
         series = {f"lynx_job_step_seconds_sum{{{A}}}": "0+63x60", f"lynx_job_step_seconds_count{{{A}}}": "0+60x60"}
         self.check(queries("lynx-job", "graph", "Step")[0], series, {"": 1.05})
         self.check(queries("lynx-planner", "graph", "Step")[1], series, {'job_name="one"': 1.05})
@@ -54,14 +54,14 @@ class PanelsTest(unittest.TestCase):
         self.check(queries("lynx-job", "graph", "Step")[0], none, {})
 
     def test_what_is_measured_of_stages_stands_beside_what_is_predicted(self):
-        """The panel shows the time of one rank in one step, though the series add up all ranks and half of the steps are repeated."""
+        """The panel shows the time of one rank in one step. The series add up all ranks, and half of job a's steps are repeated steps."""
         series = {f'lynx_job_predicted_phase_seconds{{{job},stage="{stage}",phase="{phase}"}}': "1x60"
                   for job, stages in ((A, 2), (B, 1)) for stage in range(stages) for phase in ("forward", "stall")}
         series |= {f"lynx_job_ranks{{{A}}}": "4x60", f"lynx_job_ranks{{{B}}}": "3x60",
                    f"lynx_job_step_seconds_count{{{A}}}": "0+10x60", f"lynx_job_step_seconds_count{{{B}}}": "0+20x60",
                    f"lynx_job_steps_total{{{A}}}": "0+5x60", f"lynx_job_steps_total{{{B}}}": "0+20x60",
-                   # Job a: two ranks, ten steps a minute, half a second and a quarter. Job b: three ranks, twenty
-                   # steps, a tenth.
+                   # Each rank's forward time in a step. Job a has two ranks per stage and ten steps a minute: 0.5 s on stage 0,
+                   # 0.25 s on stage 1. Job b has three ranks on one stage and twenty steps a minute: 0.1 s.
                    f'lynx_job_phase_seconds_total{{{A},stage="0",phase="forward"}}': "0+10x60",
                    f'lynx_job_phase_seconds_total{{{A},stage="1",phase="forward"}}': "0+5x60",
                    f'lynx_job_phase_seconds_total{{{B},stage="0",phase="forward"}}': "0+6x60"}

@@ -1,4 +1,4 @@
-"""Podman with its own store and networks. Only commands of `within` can reach what runs here, and it ends with the test."""
+"""Podman with its own store and networks. Only commands run by `within` reach the containers, and all containers end with the test."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Engine:
         self.service = None
         self.env = dict(os.environ, CONTAINERS_CONF=str(folder / "containers.conf"), DOCKER_HOST=f"unix://{folder}/podman.sock",
                         PATH=f"{folder}/programs:{PROGRAMS}")
-        # At most the limits of this machine: otherwise a container engine asks for a million.
+        # The limits of this process, because the engine's default is a million, which this machine may not allow.
         files, processes = (min(resource.getrlimit(which)[1] & 0xffffffff, 32768) for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
         (folder / "containers.conf").write_text(
             f'[containers]\ndefault_ulimits = ["nofile={files}:{files}", "nproc={processes}:{processes}"]\nlog_driver = "k8s-file"\n'
@@ -64,7 +64,7 @@ class Engine:
 
     def start(self):
         log = open(self.folder / "service.log", "wb")
-        # A new /run, so that the notes of the engine and of networks disappear with it.
+        # A new /run, so that the files that the engine and its networks write there disappear when the namespaces end.
         script = "mount -t tmpfs tmpfs /run && ip link set lo up && exec \"$@\""
         self.service = subprocess.Popen(
             ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh",
@@ -81,7 +81,7 @@ class Engine:
         return (self.folder / "service.log").read_text(errors="replace")[-3000:]
 
     def leader(self):
-        """The machine's number for process 1 of the namespaces."""
+        """The pid, on this machine, of process 1 in the engine's namespaces."""
         return pathlib.Path(f"/proc/{self.service.pid}/task/{self.service.pid}/children").read_text().split()[0]
 
     def within(self, *command):
@@ -91,7 +91,7 @@ class Engine:
         return run(*self.within(*command), env=self.env, timeout=PATIENCE)
 
     def json(self, *command):
-        """The JSON that a command prints, whatever else it says. AssertionError with its output if it fails."""
+        """The JSON that a command prints on standard output; warnings on standard error are ignored. AssertionError if it fails."""
         done = subprocess.run(self.within(*command), env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode != 0:
             raise AssertionError(f"{command}: exit {done.returncode}\n{done.stderr}")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tests deploy/docker in real containers: containers_test.py BUILD_FOLDER. The Dockerfile builds the image with the
-packages of this build in place of its first stage; the cluster is started as docs/install.md says, and trains. No
-registry is used: Debian is made from the machine's package sources, and Prometheus is the machine's own. Debian has no
-Grafana; its container does nothing, but shows what Grafana would get. Exit code 77 and a reason if this machine cannot
-do it."""
+"""Tests deploy/docker in real containers: containers_test.py BUILD_FOLDER. The Dockerfile builds the image, but the
+packages of this build replace its first stage. The cluster is started as docs/install.md says, and trains. No registry
+is used: Debian is made from the machine's package sources, and Prometheus is the machine's own program. Debian has no
+Grafana, so its container runs no Grafana; the test reads there the files that Grafana would read. Exit code 77 and a
+reason if this machine cannot run the test."""
 
 import json
 import pathlib

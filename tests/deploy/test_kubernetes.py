@@ -18,7 +18,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy/kubernetes"
 BIN = pathlib.Path(os.environ["LYNX_BIN"])
-# kind -> apiVersion of everything that is allowed
+# The kinds of objects that the manifests may have: kind -> apiVersion.
 KINDS = {"Namespace": "v1", "ServiceAccount": "v1", "Service": "v1", "PersistentVolumeClaim": "v1", "StatefulSet": "apps/v1",
          "DaemonSet": "apps/v1", "NetworkPolicy": "networking.k8s.io/v1"}
 CAPABILITIES = {"agent": [], "server": [], "worker": ["CHOWN", "KILL", "SETGID", "SETUID"]}
@@ -246,7 +246,7 @@ class ManifestsTest(unittest.TestCase):
 
 
 class ProbesTest(unittest.TestCase):
-    """Sends the probes' requests to the programs themselves."""
+    """Starts the programs and sends them the requests that the manifests' probes send."""
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-probes-"))

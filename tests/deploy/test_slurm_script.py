@@ -1,5 +1,5 @@
-"""Runs deploy/slurm/lynx-nodes.sbatch with stand-ins for Slurm and Lynx, and counts its calls of them, which
-tests/e2e/test_slurm.py cannot do."""
+"""Runs deploy/slurm/lynx-nodes.sbatch with stand-ins for the programs of Slurm and Lynx, and counts how often the script
+calls each of them. tests/e2e/test_slurm.py cannot count the calls, because it uses the real programs."""
 
 import os
 import pathlib

@@ -1,5 +1,6 @@
-"""Several machines on this one, for commands that pages give for several machines. Each has its own network, mounts,
-host name and processes, and they share a file system in /srv. Nothing is left when the test ends, however it ends."""
+"""Simulates several machines on this one with namespaces, to run commands that pages give for several machines. Each
+simulated machine has its own network, mounts, host name and processes. They share a file system in /srv. Nothing is left
+when the test ends, even if the test is killed."""
 
 import os
 import pathlib
@@ -42,7 +43,7 @@ def outside(*command):
 
 
 def check_machine(folder):
-    """`folder`: where its files will be."""
+    """Checks that this machine can simulate others: raises Unavailable if not. `folder`: where their files will be."""
     check_namespaces(("unshare", "nsenter", "ip", "hostname"))
     places = [folder / "tried" / name for name in ("upper", "work")]
     for place in places:
@@ -67,7 +68,7 @@ class Namespaces:
         self.leader = leader
 
     def sleeping(self):
-        """When its script has ended: the machine's number for process 1 of the namespaces. Until then None."""
+        """The pid, on this machine, of process 1 in the namespaces, once the script has come to its last command, `sleep`. Before: None."""
         try:
             child, = pathlib.Path(f"/proc/{self.held.pid}/task/{self.held.pid}/children").read_text().split()
             return child if pathlib.Path(f"/proc/{child}/comm").read_text().strip() == "sleep" else None
@@ -129,7 +130,7 @@ class Machine:
 
 
 class Machines:
-    """Machines on one switch: name -> address. The folder has the files that they write."""
+    """Simulated machines on one switch. `addresses`: name -> address. `folder`: for the files that the machines write."""
 
     def __init__(self, folder, addresses):
         check_machine(folder)

@@ -1,12 +1,12 @@
 """The project's pages as text: their fenced blocks, hidden commands, headings and links.
 
 The first word of a fenced block says what it is: `sh` (commands), `yaml`, `mermaid`, or `text` (output of programs, and
-drawings). test_commands.py runs the commands, page by page and in order. If another test runs a block, it is written
-```sh by="TEST", and that test takes it from here (commands_of). If it cannot be run, it is written ```sh norun="why".
-Those in docs/measurements are records of commands that were typed once, and are too large to be run unchanged: each
-names a test that runs it in a tiny form (tests/bench), or says why there is none. Commands that a page needs first, but
-that readers need not see, are in a comment: <!-- run: COMMANDS -->. ```text exact is the whole output of the commands
-before it. It is the same on every machine, except for what lines of three dots stand for (difference)."""
+drawings). test_commands.py runs the commands, page by page and in order. If another test runs a block, the block begins
+with ```sh by="TEST", and that test gets its text from commands_of. If a block cannot be run, it begins with ```sh norun="why".
+The blocks in docs/measurements are records: their commands were typed once, and are too large to be run unchanged. Each
+block names a test that runs it in a tiny form (tests/bench), or says why there is none. Commands that a page needs first,
+but that readers need not see, are in a comment: <!-- run: COMMANDS -->. A block ```text exact is the whole output of the
+commands before it. It is the same on every machine; a line of three dots stands for lines that may differ (difference)."""
 
 import pathlib
 import re
@@ -24,8 +24,8 @@ HIDDEN = re.compile(r"^<!-- run:\s(.*?) ?-->$", re.MULTILINE | re.DOTALL)
 
 class Block:
     """Commands or other text between fences, or hidden commands. `line`: the number of the first line. `norun`: why
-    they are not run. `by`: the test that runs them, if not test_commands.py. `prints`: the exact block with their
-    output, or None."""
+    the commands are not run. `by`: the test that runs the commands, if not test_commands.py. `prints`: the exact block
+    with the commands' output, or None."""
 
     def __init__(self, page, line, language, text, norun=None, by=None, exact=False, hidden=False):
         self.page, self.line, self.language, self.text, self.norun, self.by = page, line, language, text, norun, by
@@ -82,7 +82,7 @@ def blocks_of(page, text):
 
 
 def pair(blocks):
-    """Assigns exact outputs to commands. Returns the mistakes."""
+    """Sets `prints` of each block of commands that an exact block follows. Returns messages about exact blocks without commands."""
     wrong, commands = [], None
     for block in blocks:
         if block.language == "sh":
@@ -95,8 +95,8 @@ def pair(blocks):
 
 
 def difference(expected, said):
-    """How an exact block differs from what the commands printed, or None. It must have all their lines in their order,
-    except that a line of three dots stands for one or more lines that are not shown."""
+    """How an exact block differs from what the commands printed, or None. The block must have all printed lines in their
+    order, except that a line of three dots stands for one or more printed lines."""
     lines = [line.rstrip() for line in expected.splitlines()]
     printed = "".join(f"{line.rstrip()}\n" for line in said.splitlines())
 

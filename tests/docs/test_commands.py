@@ -35,7 +35,7 @@ INSTEAD = {
     "docs/quickstart.md": {"git clone URL lynx && cd lynx": f"git clone -q {shlex.quote(str(ROOT))} lynx && test -x lynx/scripts/build.sh && pushd {shlex.quote(str(ROOT))}",
                            "lynx-worker lynx-rank": "lynx-worker lynx-rank; popd"} | ({} if BIN == ROOT / "build/bin" else {"scripts/build.sh lynxctl": ": lynxctl"}),
 }
-# Commands that keep running -> what they print when they are up. Then they are stopped.
+# Command that keeps running -> what it prints when it is ready. The test then stops it.
 STAY = {"../scripts/dashboards.py": "Prometheus has the cluster's metrics", "lynx-agent --network-domain row2/rack7": "attached to the server"}
 STAYS = """stays() {
   said=$1; shift
@@ -86,7 +86,7 @@ def simple_commands(text):
 
 
 def typed(page, text):
-    """A block as it is typed."""
+    """The text of a block as the test runs it: with the texts of INSTEAD, and with `stays` before commands that keep running."""
     for shown, instead in INSTEAD.get(page, {}).items():
         text = text.replace(shown, instead)
     for line in lines_of(text):
@@ -97,7 +97,7 @@ def typed(page, text):
 
 
 def bring_tokens(folder):
-    """Brings a vocabulary of bytes and one word, in the form of GPT-2's files, and a text."""
+    """Writes a vocabulary of bytes and one word, in the form of GPT-2's files, and a text into the folder."""
     spec = importlib.util.spec_from_file_location("stand_in", STAND_INS / "tokenizers.py")
     stand_in = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(stand_in)
@@ -108,7 +108,7 @@ def bring_tokens(folder):
     (folder / "corpus.txt").write_text("the cat\nthe hat\n")
 
 
-# Files that a reader has: page -> the function that brings them into the page's folder.
+# Files that a page expects its reader to have: page -> the function that puts them into the page's folder.
 BROUGHT = {"docs/data.md": bring_tokens}
 
 

@@ -42,7 +42,7 @@ def files_of(root, suffixes):
 
 
 def missing_names(rows, files):
-    """Names that rows of (term, meaning, names) or (given up, now) end with and that no file has."""
+    """Messages about the names in the last cell of each row that no file has. The rows are (term, meaning, names) or (given up, now)."""
     texts, known = [], set()
     for path, text in files:
         texts.append(path)
@@ -59,7 +59,7 @@ def missing_names(rows, files):
 
 
 def returned_names(given_up, files):
-    """Where names that were given up occur."""
+    """Messages about the places in the files where names that were given up occur."""
     patterns = list(map(pattern_of, given_up))
     bad = []
     for path, text in files:

@@ -1,4 +1,4 @@
-"""Types the commands of the pages for several machines on a server's, a node's and a person's machine."""
+"""Runs the commands that pages give for several machines on three simulated ones: a server's, a node's and a person's."""
 
 import json
 import os
@@ -79,7 +79,7 @@ class MachinesTest(unittest.TestCase):
         return process
 
     def type(self, machine, text, **words):
-        """Types a block on that machine. Daemons keep running, and exports stay in effect. `words`: what a reader fills in."""
+        """Runs a block on the machine. Daemons keep running, and exports stay in effect. `words`: placeholder in the block -> value."""
         said = []
         for line in lines_of(text):
             for word, value in words.items():
@@ -95,7 +95,7 @@ class MachinesTest(unittest.TestCase):
         return "".join(said)
 
     def carry(self, name, source, target):
-        """Copies files by hand, where a page says 'bring it there'."""
+        """Copies a file to another machine, as a reader does where a page says 'bring it there'."""
         shutil.copy(source.home / name, target.home / name)
 
     def nodes(self):

@@ -92,7 +92,7 @@ class PagesTest(unittest.TestCase):
         bad, found = [], 0
         for path in page_files():
             for block in blocks_of(name_of(path), path.read_text())[0]:
-                # Each section alone, because a page may show variants of one.
+                # Checks each section alone, because a page may show several variants of the same section.
                 for section in re.split(r"^(?=\w)", block.text, flags=re.MULTILINE)[1:] if block.language == "yaml" else []:
                     # PyYAML reads 1e-3 as a text, but 1.0e-3 as a number.
                     (field, value), = yaml.safe_load(re.sub(r"\b(\d+)e-", r"\1.0e-", section)).items()
@@ -125,7 +125,7 @@ class PagesTest(unittest.TestCase):
             self.assertEqual(blocks_of("docs/measurements/x.md", f"```sh {mark}\nx\n```\n")[1], [])
 
     def test_every_benchmark_is_in_a_record(self):
-        """A benchmark that is in a record is run in a tiny form."""
+        """So every benchmark is tested, because the commands of records are run in a tiny form."""
         programs = re.findall(r"^ *lynx_binary\((\w+)", (ROOT / "bench/CMakeLists.txt").read_text(), re.MULTILINE)
         programs += [path.name for path in (ROOT / "bench").rglob("*.py") if path.read_text().startswith("#!")]
         typed = "\n".join(block.text for path in ROOT.glob("docs/measurements/*.md") for block in blocks_of(name_of(path), path.read_text())[0]

@@ -16,15 +16,15 @@ import urllib.request
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 
-# Neither a context in use on this machine nor one of these variables may lead a test to another cluster, whatever environment
-# the test makes.
+# Tests must never reach another cluster that somebody uses on this machine. So these variables are removed, and
+# contexts are looked for in an empty folder.
 for name in ("LYNX_SERVER", "LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"):
     os.environ.pop(name, None)
 os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="lynx-e2e-config-")
 atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], True)
 
-# Here the agents of this test program keep their measurements. The next cluster reads them, because measuring again would
-# take longer than most tests.
+# The agents of this test program keep their measurements here. The agents of the next cluster read them, because
+# measuring again would take longer than most tests.
 MEASURED = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-measured-"))
 atexit.register(shutil.rmtree, MEASURED, True)
 
@@ -109,7 +109,7 @@ class ClusterTest(unittest.TestCase):
     devices = 2
     binaries = BIN
     poll_seconds = 0.1
-    measures_anew = False  # whether agents measure even if an earlier test has stored the result
+    measures_anew = False  # True: agents measure again, even if an earlier test has stored its measurements
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))

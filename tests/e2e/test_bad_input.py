@@ -1,4 +1,4 @@
-"""Mistakes of people, and what they are told."""
+"""Wrong job files and data, and the messages that people get about them."""
 
 import json
 import os
@@ -111,7 +111,7 @@ class BadJobTest(ClusterTest):
         self.failed(self.job_file(data=empty), str(empty))
 
     def test_token_beyond_the_vocabulary(self):
-        """The token is found after some steps; a restart would find it again."""
+        """The ranks reach the token only after some steps. The job fails without a restart, because a restart would reach it again."""
         tokens = list(self.corpus.read_bytes())
         middle = len(tokens) // 2
         tokens[middle] = 300

@@ -65,7 +65,7 @@ class CheckpointTest(ClusterTest):
             shard.write_bytes(content)
 
     def freeze_and_kill(self, meanwhile):
-        """Stops the ranks so that no newer checkpoint is written, calls `meanwhile`, and kills the ranks."""
+        """Stops the ranks with SIGSTOP, so that they write no newer checkpoint; calls `meanwhile`; kills the ranks."""
         pids = self.rank_pids()
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -97,7 +97,8 @@ class CheckpointTest(ClusterTest):
         self.assertEqual(page["progress"]["stepsDone"], "1000")
 
     def test_reports_lost_with_a_machine_lose_no_checkpoint(self):
-        # The two losses have the same bits only if both jobs have the same plan, so nothing is left to what was measured.
+        # The two losses have the same bits only if both jobs have the same plan. So the job file fixes every choice of the
+        # planner that could depend on measured times.
         layout = "2, virtualStages: 1, sequenceParallel: off, schedule: 1f1b, partition: even"
         path = self.job_file(steps=1000, every=20, pp=layout, extra=NO_COPIES)
         undisturbed = self.submit(path)
@@ -107,8 +108,8 @@ class CheckpointTest(ClusterTest):
         directory = pathlib.Path(page["checkpointPath"]).parent
         self.kill_daemon("server")
         known = max(self.steps_in(directory))
-        # Waits for so many newer checkpoints that all checkpoints that the server can know have been deleted. Then the
-        # machine of every rank is lost.
+        # Waits until so many newer checkpoints exist that every checkpoint that the server knows has been deleted. Then both
+        # worker daemons and all ranks are killed.
         self.await_on_disk(lambda: self.steps_in(directory) and min(self.steps_in(directory)) > known + 20, "newer ones")
         for node in ("node0", "node1"):
             self.kill_daemon(f"{node}.worker")

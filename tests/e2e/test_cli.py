@@ -1,4 +1,4 @@
-"""What lynxctl tells about a cluster: every output format, events, logs, the history, the overview of the cluster, a job's report."""
+"""What lynxctl prints about a cluster: every output format, events, logs, the history, the overview of the cluster, a job's report."""
 
 import csv
 import html.parser

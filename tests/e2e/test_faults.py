@@ -22,7 +22,7 @@ class KillTest(ClusterTest):
     def assert_undisturbed(self, job, pids):
         """Checks that the same rank processes trained until the end."""
         seen = self.rank_pids()
-        if self.get(job)["state"] == "JOB_STATE_RUNNING":  # if it still runs, it also ran when the pids were read
+        if self.get(job)["state"] == "JOB_STATE_RUNNING":  # if the job still runs now, it also ran when the pids were read
             self.assertEqual(seen, pids)
         page = self.await_state(job, "SUCCEEDED", timeout=300)
         self.assertEqual((page["generation"], page["restarts"]), ("1", 0))

@@ -10,9 +10,9 @@ import time
 from cluster import BIN, ClusterTest, run
 
 
-# Fields for jobs whose plans are compared: they fix what the planner would otherwise choose.
-ONE_F_ONE_B = "2, schedule: 1f1b, sequenceParallel: 'off'"  # number of pipeline stages, and the fields after it
-ONE_BY_ONE = "2, weave: 'off'"  # in less memory than all stages need, such plans must recompute
+# Values for `pp` in job files, with more fields after it. They fix what the planner would otherwise choose.
+ONE_F_ONE_B = "2, schedule: 1f1b, sequenceParallel: 'off'"  # two pipeline stages, and fields after pp
+ONE_BY_ONE = "2, weave: 'off'"  # without weaving, a plan with too little memory to store everything must recompute
 
 
 def state_bytes(stage):
@@ -83,7 +83,7 @@ class JobTest(ClusterTest):
                          [f"{w} stage {s}" for s in (0, 1) for w in ("measured", "predicted")])
         slices = [sum(e["ph"] == "X" and e["pid"] == pid for e in events) for pid in names]
         self.assertTrue(all(count > 50 for count in slices), slices)
-        # The table's times add up to the step on the trace's clock, whatever else the machine did.
+        # The trace's times are microseconds from the beginning of the step. So every measured event ends within 60 s.
         ends = max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and names[e["pid"]].startswith("measured"))
         self.assertLess(ends, 60e6)
         self.kill_daemon("server")
@@ -146,7 +146,8 @@ class JobTest(ClusterTest):
         whole, shared = pages
         self.assertEqual(whole["progress"]["loss"], shared["progress"]["loss"])
         for before, stage, measured in zip(whole["plan"]["stages"], shared["plan"]["stages"], shared["measured"]):
-            self.assertLess(state_bytes(stage), 0.7 * state_bytes(before))  # 6 + 12 / 2 bytes per parameter, compared with 6 + 12
+            # A parameter takes 6 bytes for weight and gradient, and 12 bytes for the optimizer, of which each replica has half.
+            self.assertLess(state_bytes(stage), 0.7 * state_bytes(before))
             self.assert_as_planned(stage, measured)
         names = sorted(p.name for p in pathlib.Path(shared["checkpointPath"]).glob("*.safetensors"))
         self.assertEqual(names, [f"shard-000{s}-0000-000{d}.safetensors" for s in (0, 1) for d in (0, 1)])
@@ -176,7 +177,7 @@ class JobTest(ClusterTest):
     def test_metrics_of_all_daemons(self):
         job = self.submit(self.job_file(steps=100000))
         self.await_steps(job, 10)
-        # Pages follow the state at the daemons' own pace, as a scraping Prometheus would see it.
+        # The daemons update their metrics pages only at intervals, so the test reads the pages until they show the training.
         deadline = time.monotonic() + 30
         while True:
             server, worker, agent = (self.metrics(name) for name in ("server", "node0.worker", "node0.agent"))
@@ -246,8 +247,8 @@ class JobTest(ClusterTest):
         self.assertEqual(first.code, 0, first)
         ids = [line.split()[1] for line in first.out.splitlines()]
         self.assertEqual([self.get(job)["spec"]["name"] for job in ids], ["one", "two", "three"])
-        # If the files are submitted again, they are the same jobs. A key that belongs to a different job is reported; the
-        # other jobs are still found.
+        # The files are submitted again with the same key. The second file has changed, so the server refuses it: its
+        # key belongs to a different job. For the other two files, the server returns the jobs that exist.
         paths[1].write_text(paths[1].read_text().replace("steps: 3", "steps: 4"))
         again = self.ctl("submit", *files, *held, "--idempotency-key", "sweep")
         self.assertEqual(again.code, 5, again)

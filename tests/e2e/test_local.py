@@ -1,4 +1,4 @@
-"""The local cluster itself: its shape, and that it is stopped completely whatever happens."""
+"""The local cluster itself: its numbers of nodes and devices, and that `down` always stops all its processes."""
 
 import json
 import os
@@ -146,7 +146,7 @@ class DownTest(ClusterTest):
     def test_programs_that_are_gone_or_broken_do_not_keep_a_cluster(self):
         job = self.submit(self.job_file(steps=100000))
         self.await_steps(job, 1)
-        self.with_worker("/nonexistent/lynx-worker")  # as after the programs were moved
+        self.with_worker("/nonexistent/lynx-worker")  # as if the programs had been moved
         down = self.ctl("local", "down")
         self.assertEqual(down.code, 0, down)
         self.assertEqual(processes(self.directory), {})

@@ -13,7 +13,7 @@ SHAPE = "model: {layers: 4, hidden: 64, heads: 4, seq: 512, vocab: 256, dropout:
 STEPS = 5
 MAX_RESTARTS = 12
 KIB, MIB = 1 << 10, 1 << 20
-# Replaces lynx-rank: limits the memory of ranks to the value in the file.
+# Replaces lynx-rank: limits the memory of a rank to the KiB in the file `limit`, and starts the real lynx-rank.
 LIMITED_RANK = """#!/bin/sh
 case " $* " in *" --config "*) ulimit -d $(cat {limit}) || exit 1 ;; esac
 exec {rank} "$@"
@@ -39,7 +39,7 @@ class MemoryTest(ClusterTest):
         return self.directory / "limit"
 
     def limit_ranks(self, limit):
-        """Limits the bytes of ranks that start from now on."""
+        """Limits the memory of ranks that start from now on to `limit` bytes. None: no limit."""
         self.limit_file().write_text("unlimited" if limit is None else str(limit // KIB))
 
     def large_job(self, name, steps):

@@ -90,8 +90,8 @@ http.server.HTTPServer((os.environ["GF_SERVER_HTTP_ADDR"], int(os.environ["GF_SE
 
 
 def queries():
-    """(place, query) of every panel and rule. An alert has data only when it is due; so for an alert, the queries are the
-    series that it reads."""
+    """(place, query) of every panel and rule. The query of an alert has data only while the alert fires. So for an
+    alert, this gives the series that its query reads."""
     for board in description.DASHBOARDS:
         for _, (_, title, _, panel_queries, _) in generate.panels_of(board):
             for number, (query, _) in enumerate(panel_queries):
@@ -126,7 +126,7 @@ class PrometheusTest(ClusterTest):
         return watcher
 
     def await_scraped(self):
-        """Waits until Prometheus has scraped every daemon once: a change before that does not count as an increase."""
+        """Waits until Prometheus has scraped every daemon once. It does not count changes before the first scrape as an increase."""
         self.await_on_disk(lambda: [target["health"] for target in self.ask("targets")["activeTargets"]] == ["up"] * (1 + 2 * self.nodes),
                            "every daemon scraped")
 
@@ -166,7 +166,7 @@ class PrometheusTest(ClusterTest):
         self.assertEqual(set(excused) - set(missing), set(), "metrics_without_data.txt names queries that are not there")
         deadline = time.monotonic() + self.patience
         while not set(missing) <= set(excused):
-            self.ctl("nodes")  # calls are shown only while there are some
+            self.ctl("nodes")  # a call, because a panel that counts calls is empty without one
             missing = {where: query for where, query in missing.items() if not self.has_data(query)}
             if time.monotonic() > deadline:
                 self.fail("no data for\n" + "\n".join(f"{where}\t{query}" for where, query in missing.items() if where not in excused))

@@ -21,7 +21,7 @@ class ReplanTest(ClusterTest):
         return self.submit(self.job_file(**values))
 
     def kill_node(self, name):
-        """Does to the node's processes what a power failure does, and nothing to the other node's."""
+        """Kills all processes of the node at once, as a power failure does."""
         cluster = self.home / name
         kill([pid for pid, command in processes(self.directory).items() if str(cluster) in command])
 

@@ -1,4 +1,4 @@
-"""A link between two nodes becomes slow. Runs bench/slow_link.py once; its times do not matter here."""
+"""A link between two nodes becomes slow. Runs bench/slow_link.py once and checks what it prints, but not its times."""
 
 import os
 import pathlib

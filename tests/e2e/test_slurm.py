@@ -68,7 +68,7 @@ def free_ports(count):
 @unittest.skipIf(os.geteuid() != 0, "Slurm's daemons are started as root here")
 @unittest.skipIf(programs_missing(), f"Slurm is not installed: {programs_missing()}")
 class SlurmTest(ClusterTest):
-    measures_anew = True  # its nodes have their own folders
+    measures_anew = True  # the scripts choose the nodes' folders, so setUp cannot put stored measurements there
 
     def up(self):
         """Starts a server, and a Slurm with two nodes, in the test's folder."""

@@ -59,8 +59,9 @@ class Terminal:
         os.close(self.inner)
 
 
-# A shell with job control. It says when its program has stopped or ended. When it reads a line, it continues the
-# program, or ends it while it is stopped. It has no loop, because a loop would end at the first stop.
+# A shell with job control that runs `lynxctl top`. It prints a line when the program has stopped or ended. It then reads a
+# word: "kill" ends the stopped program, any other word continues it. `tell` calls itself and is no loop, because a loop
+# would end when the program stops for the first time.
 SHELL = """set -m
 tell() {
   code=$?
@@ -89,14 +90,14 @@ class TopTest(ClusterTest):
         return terminal
 
     def shell(self):
-        """Starts `lynxctl top` by a shell on a terminal, and waits for its first screen."""
+        """Starts a shell on a terminal that runs `lynxctl top`, and waits for the first screen."""
         terminal = Terminal(["bash", "-c", SHELL, str(BIN / "lynxctl")], dict(self.env, LANG="C.UTF-8", TERM="xterm"), controls=True)
         self.addCleanup(terminal.close)
         terminal.until(lambda: terminal.screens(), "a screen")
         return terminal
 
     def suspend(self, terminal):
-        """Suspends the program with Ctrl-Z; then the terminal is the shell's."""
+        """Suspends the program with Ctrl-Z. After that, only the shell writes to the terminal."""
         os.write(terminal.outer, b"\x1a")
         terminal.until(lambda: "stopped, " in terminal.text, "a shell that says that it has stopped")
         drawn, after = terminal.text.split("stopped, ")[0].rsplit(LEFT, 1)

@@ -128,7 +128,7 @@ Nanos Estimator::TransferTo(int32_t stage) const {
   if (!request_.traits.scattered_transfers || shape_.sequence_parallel || shape_.tp == 1) {
     return costs_.BoundaryTime(boundary, bytes);
   }
-  // The gather is half of the layer's all-reduce of the same tensor.
+  // The gather takes half the time of the layer's all-reduce of the same tensor.
   return costs_.BoundaryTime(boundary, bytes / shape_.tp) +
          costs_.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward) / 2;
 }
@@ -197,10 +197,11 @@ int64_t Estimator::MostParameters() const {
   return *std::max_element(of_rank.begin(), of_rank.end());
 }
 
-// Returns the exposed time of the gradient reduction and of the weight gather. The gradients of a layer can be reduced while
-// the layers below it run backward for the last time. Only the reduction of the last layer is always exposed. After the
-// optimizer, weights are gathered, and no work runs at the same time. Transfers that run with every microbatch are a part of
-// the microbatch's time.
+// Returns the exposed time of the gradient reduction and of the weight gather at the end of the step. If the framework overlaps
+// reductions, the gradients of a layer are reduced while the layers below it run backward for the last time. So at least the
+// reduction of the bottom layer is exposed. Nothing hides the gather of the weights after the optimizer. ZeRO-2 and ZeRO-3
+// reduce gradients with every microbatch, and ZeRO-3 also gathers weights before each pass: these transfers count in the
+// microbatch's time.
 Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) const {
   const ZeroStage zero = request_.layout.zero;
   const Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0) : costs_.WeightGatherTime(parameters);

@@ -21,7 +21,7 @@ namespace lynx {
 namespace {
 
 constexpr int kDefaultInputs = 1500;  // number of inputs for each target
-constexpr size_t kMaxInput = 20'000;
+constexpr size_t kMaxInput = 20'000;  // bytes
 
 uint64_t Setting(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -46,7 +46,8 @@ class Mutator {
     return from[Below(from.size())];
   }
 
-  // Returns the begin and the end of a word or number, or of a byte if there is no word.
+  // Chooses a random place in the text. Returns the begin and the end of the word or number there, or of one byte if there is
+  // none.
   std::pair<size_t, size_t> Word(const std::string& text) {
     const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_'; };
     size_t begin = Below(text.size());
@@ -56,7 +57,7 @@ class Mutator {
     return {begin, std::max(end, std::min(begin + 1, text.size()))};
   }
 
-  // Returns the begin and the end of a few whole lines.
+  // Returns the begin and the end of a few whole lines at a random place.
   std::pair<size_t, size_t> Lines(const std::string& text) {
     const size_t at = text.rfind('\n', Below(text.size()));
     const size_t begin = at == std::string::npos ? 0 : at + 1;

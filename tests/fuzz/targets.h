@@ -1,6 +1,6 @@
-// Functions that a fuzzer calls with arbitrary bytes. They call the readers of everything that people and other programs write,
-// and then the planner. An input must be refused with a message and an error code that its target expects, or
-// give a value that passes its checks. Otherwise the function ends the process. One thread.
+// Functions that a fuzzer calls with arbitrary bytes. They call the readers of everything that people and other programs write;
+// some then call the planner. A reader must either refuse the input, with a message and an error code that the target expects,
+// or return a value that passes the target's checks. Otherwise the function ends the process. One thread.
 #ifndef LYNX_TESTS_FUZZ_TARGETS_H_
 #define LYNX_TESTS_FUZZ_TARGETS_H_
 
@@ -27,7 +27,7 @@ inline constexpr size_t kFuzzTargetCount = 16;
 // the daemon stores of them; the log of a run's figures.
 std::vector<FuzzTarget> MachineTargets();
 
-// Returns words that occur in such inputs.
+// Returns words that occur in the inputs of the targets.
 const std::vector<std::string>& FuzzWords();
 
 }  // namespace lynx

@@ -67,7 +67,7 @@ TEST_F(LeaseTest, EndsWhenTheServerAnswersAWitness) {
   EXPECT_FALSE(Over(20));
 }
 
-// The server answered the witnesses a moment after it answered this node, and it has answered no node since then.
+// The server answered the witnesses at 11.9 s, soon after it answered this node (10 s). Since then it has answered no node.
 TEST_F(LeaseTest, GoesOnWhileTheServerIsOnlySlow) {
   for (double now = 13; now < 300; ++now) {
     for (const char* witness : {"a:1", "b:1"}) Say(witness, now, 11.9);
@@ -107,8 +107,8 @@ TEST_F(LeaseTest, OnceOverOnlyTheServerBringsItBack) {
   EXPECT_FALSE(Over(62));
 }
 
-// The server restarts. The witnesses find the new server before this node finds it. The node must not end its ranks at once: it
-// counts the time from the start of the new server, and not from the last answer that it got itself.
+// The server restarts at 40 s, and the witnesses reach the new server before this node does. The node must not end its ranks at
+// once: it counts the time from the start of the new server, and not from the last answer that the node got.
 TEST_F(LeaseTest, GivesItselfTimeToFindAServerThatHasBegunAnew) {
   for (double now = 13; now < 40; ++now) {
     for (const char* witness : {"a:1", "b:1"}) Say(witness, now, 10.5);
@@ -162,7 +162,7 @@ TEST_F(LeaseTest, ARestartedDaemonGoesOnWithWhatItsRanksWereTold) {
   Lease next(At(30), lease_.Deadline(At(29)), lease_.terms());
   EXPECT_TRUE(next.AsksWitnesses(At(30)));
   EXPECT_EQ(next.Deadline(At(31)), At(55));
-  // The daemon started at 30 s. If the server has answered a witness but not yet this daemon, this means nothing at first.
+  // The daemon started at 30 s. Soon after that, an answer of the server to a witness does not mean that this node is cut off.
   next.Answered("a:1", Witnessed{At(30.5), At(-100)}, At(31));
   EXPECT_EQ(next.Deadline(At(31)), At(55));
   next.Answered("a:1", Witnessed{At(36), At(-100)}, At(36.5));

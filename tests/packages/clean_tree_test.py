@@ -32,8 +32,8 @@ resources: {{ranks: 2}}
 """
 ENDLESS = 100_000_000
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# systemd's score, on the page, for what a service may do without need (10 means everything), and by how much it may be
-# exceeded.
+# docs/install.md has the score that systemd gives to each service: how much the service may do without need, up to 10.
+# The measured score may be higher by at most MORE.
 SCORES = r"`systemd-analyze security` gives ([\d.]+) to the server, ([\d.]+) to the agent\s+and ([\d.]+) to the worker"
 EXPOSED = dict(zip(SERVICES, map(float, re.search(SCORES, (ROOT / "docs/install.md").read_text()).groups())))
 MORE = 0.1
@@ -110,7 +110,7 @@ class CleanTreeTest(unittest.TestCase):
         return self.tree.run("systemctl", "show", "--property=MainPID", "--value", service).strip()
 
     def ranks(self):
-        """The machine's numbers for the rank processes in the tree."""
+        """The pids, on this machine, of the rank processes in the tree."""
         namespace = pathlib.Path(f"/proc/{self.tree.leader}/ns/pid").readlink()
         found = set()
         for entry in pathlib.Path("/proc").iterdir():
@@ -152,8 +152,8 @@ class CleanTreeTest(unittest.TestCase):
         self.is_removed_and_purged()
 
     def installed(self):
-        """Installs the server first, so that it has its ports before the others start. Checkpoints of an earlier time,
-        in a directory made by hand, exist."""
+        """Installs the server first, so that it has its ports before the other daemons start. A directory of checkpoints
+        exists already; the installation must not change its owner."""
         jobs = self.tree.path("/var/lib/lynx/server/jobs")
         (jobs / "earlier").mkdir(parents=True)
         self.tree.run("chown", "-R", "daemon:daemon", "/var/lib/lynx/server/jobs")

@@ -20,12 +20,12 @@ import program
 PROGRAMS = os.environ["PATH"] + ":/usr/sbin:/sbin"
 NEEDED = ("mmdebstrap", "systemd-nspawn", "nsenter", "dpkg-deb", "dpkg-shlibdeps", "cpack")
 PATIENCE = 300  # seconds for anything that must happen
-FETCHED = 900  # seconds for what a mirror must send
+FETCHED = 900  # seconds for a command that fetches packages from a mirror
 NO_NETWORK = ("Could not resolve", "Could not connect", "Unable to connect", "Temporary failure", "Failed to fetch", "Cannot initiate the connection")
 
 
 def end_with_parent():
-    """For a child: sends it SIGTERM when the test ends, however it ends. systemd-nspawn then shuts its tree down."""
+    """Called in a child process: the kernel sends it SIGTERM when the test ends, even if the test is killed. systemd-nspawn then shuts its tree down."""
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -42,7 +42,7 @@ def build_folder():
 
 
 def run_tests():
-    """Runs the calling program's tests. Exits with 77, which CTest takes for a skip, if all of them are Unavailable."""
+    """Runs the calling program's tests. If all of them raise Unavailable, exits with 77, which CTest counts as a skip."""
     program.main()
 
 
@@ -76,7 +76,7 @@ def sources():
 
 
 def run(*command, **more):
-    """Runs a command and returns its output. CalledProcessError has all of its output."""
+    """Runs a command and returns its output. AssertionError, with the end of the output, if the command fails."""
     result = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, **more)
     if result.returncode != 0:
         raise AssertionError(f"{shlex.join(map(str, command))}: exit {result.returncode}\n{result.stdout[-6000:]}")
@@ -121,7 +121,7 @@ class Tree:
                     codename(), self.root, *sources())
 
     def fetch(self, packages):
-        """Puts the files into the tree, and their dependencies into apt's store, because nothing can be fetched after it is booted."""
+        """Puts the package files into the tree, and their dependencies into apt's store, because nothing can be fetched after it is booted."""
         folder = self.root / "packages"
         folder.mkdir(exist_ok=True)
         for package in packages:
@@ -146,7 +146,7 @@ class Tree:
                 state = subprocess.run(self.within("systemctl", "is-system-running"), capture_output=True, text=True).stdout.strip()
 
     def find_leader(self):
-        """The machine's number for process 1 of the tree."""
+        """The pid, on this machine, of process 1 in the tree; None if there is none."""
         try:
             children = pathlib.Path(f"/proc/{self.nspawn.pid}/task/{self.nspawn.pid}/children").read_text().split()
         except OSError:  # it has just ended

@@ -56,7 +56,7 @@ class Collector {
   void Part(const char*, T& value) {
     Describe(*this, value);
   }
-  // The following functions differ only in what other visitors check.
+  // Other visitors check these kinds of values in different ways. This visitor only collects their names.
   void Number(const auto& name, auto&, FieldLimits) { Add(name); }
   void Numbers(const auto& name, auto&, FieldLimits, FieldLimits) { Add(name); }
   void Text(const auto& name, std::string&, size_t) { Add(name); }

@@ -172,7 +172,8 @@ TEST(ProtoWireTest, NothingIsTakenFromProgramsOfEarlierReleases) {
 
 TEST(ProtoWireTest, TheGoldenTextHasWhatIsNew) { ExpectGolden(kGolden, absl::StrCat(absl::StrJoin(WireLines(), "\n"), "\n")); }
 
-// Numbers that were left out when a message was made, and that were never used: the first and the last of them.
+// Message -> the first and the last of the field numbers that were skipped when the message was defined. No field ever had
+// them.
 const std::map<std::string, std::pair<int, int>> kLeftOut = {{"lynx.v1.WorkerReport", {11, 19}},
                                                              {"lynx.v1.WorkerDesired", {5, 19}}};
 

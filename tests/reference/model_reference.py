@@ -65,7 +65,7 @@ def linear(x, w, name):
 
 
 def frequencies_of(s):
-    """(frequency of each pair, what cosines and sines are multiplied by), as the papers and model cards define them."""
+    """(frequency of each pair, factor of the cosines and sines), as the papers and model cards define them."""
     size, theta, factor, original = s["rope_dims"], float(s["rope_theta"]), float(s["rope_factor"]), s["rope_original_seq"]
     kind = s["rope_scaling"]
     if kind == "dynamic":
@@ -90,7 +90,8 @@ def frequencies_of(s):
 
 
 def rotate(x, s):
-    """Rotary positions of x (b, heads, n, head size), a complex number of each pair (i, i + half) of what turns."""
+    """Applies rotary positions to x (b, heads, n, head size). Only the first rope_dims elements of a head turn: elements i and
+    i + rope_dims / 2 form a complex number, which is multiplied by the rotation of its position."""
     n = x.shape[2]
     frequencies, scale = frequencies_of(s)
     size = s["rope_dims"]

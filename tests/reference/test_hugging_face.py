@@ -23,7 +23,7 @@ TRAINED = 1e-4
 
 
 def read_safetensors(path):
-    """Name -> (shape, values as a list of floats)."""
+    """Reads a safetensors file: name -> (shape, values as a list of floats)."""
     data = pathlib.Path(path).read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + length])
@@ -48,7 +48,7 @@ def transpose(m):
 
 
 def times(m, x, bias=None):
-    """m x, m as rows (out, in)."""
+    """The product of the matrix m (out, in), a list of rows, and the vector x, plus `bias`."""
     y = [sum(map(float.__mul__, row, x)) for row in m]
     return y if bias is None else [a + b for a, b in zip(y, bias)]
 
@@ -58,7 +58,7 @@ def add(x, y):
 
 
 def attend(queries, keys, values, heads, key_heads):
-    """Causal attention; each argument a row per token."""
+    """Causal attention. `queries`, `keys` and `values` have one row per token."""
     size = len(queries[0]) // heads
     assert heads % key_heads == 0 and len(keys[0]) == key_heads * size
     out = []
@@ -86,7 +86,7 @@ class Gpt2:
         return self.t[name][1]
 
     def linear(self, name, x):
-        """Weights are (in, out)."""
+        """A linear layer. GPT-2 stores its weights as (in, out), so they are transposed."""
         if name not in self.cache:
             self.cache[name] = transpose(matrix(self.t[name + ".weight"]))
         return times(self.cache[name], x, self.vector(name + ".bias"))
@@ -121,7 +121,7 @@ class Gpt2:
 
 
 class GptBigCode(Gpt2):
-    """Weights are (out, in), and all heads share one key and value head."""
+    """GPTBigCode stores weights as (out, in), and all its heads share one key head and one value head."""
 
     def linear(self, name, x):
         if name not in self.cache:
@@ -236,7 +236,7 @@ class Llama:
 
 
 class Phi3(Llama):
-    """Query, key and value in one matrix, gate and up in another."""
+    """Phi-3 has the query, key and value weights in one matrix, and the gate and up weights in another."""
 
     def projections(self, prefix, x):
         size, heads = self.head_size(), self.config["num_attention_heads"]
@@ -351,7 +351,7 @@ class HuggingFaceTest(unittest.TestCase):
         other = run / "other"
         other.mkdir()
         shutil.copy(exported / "config.json", other)
-        # The tensors are written as two files, without the first part of their names, in half the bytes, and with a mask.
+        # Writes the tensors as two files: without the first part of their names, in 16 bits, and with an attention mask as one more tensor.
         names = sorted(tensors)
         for i, part in enumerate((names[::2], names[1::2])):
             header, data = {}, b""

@@ -15,7 +15,7 @@ import demo_chaos
 
 
 class SlowJob(demo_chaos.Job):
-    """A step takes nearly all of the patience. After `steps` steps nothing happens any more."""
+    """A fake job. Each step takes 90% of demo_chaos.PATIENCE. After `steps` steps nothing happens any more."""
 
     def __init__(self, steps):
         self.clock, self.steps, self.step_time = 0.0, steps, demo_chaos.PATIENCE * 0.9

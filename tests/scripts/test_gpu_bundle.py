@@ -1,4 +1,5 @@
-"""The bundle for machines with a GPU but without the libraries: it is small enough to copy, and has everything that its build needs."""
+"""Tests the bundle for machines that have a GPU but not the libraries that Lynx needs. The bundle must be small enough to
+copy, and it must have everything that its build needs."""
 
 import pathlib
 import re
@@ -39,12 +40,14 @@ class GpuBundleTest(unittest.TestCase):
         tree = self.folder / "lynx-gpu-check"
         prefix = tree / "prefix"
         libraries, = prefix.glob("lib/*-linux-*")
-        # Every library, except those of C and C++, is there under the name by which other libraries ask for it.
+        # If a library needs another library, the bundle must have that one under the needed name. Only the C and C++
+        # libraries come from the system.
         for library in libraries.glob("*.so*"):
             for needed in re.findall(r"NEEDED +(\S+)", self.succeed("objdump", "-p", library)):
                 if not re.match(r"lib(c|m|stdc\+\+|gcc_s)\.so|ld-linux", needed):
                     self.assertTrue((libraries / needed).exists(), f"{library.name} needs {needed}")
-        # CMake looks only into the bundle. lynx_common and lynx_backend include headers of most libraries.
+        # CMake looks only into the bundle. The build of lynx_common shows that the bundle has the headers that
+        # lynx_common includes.
         build = self.folder / "build"
         self.succeed("cmake", "-S", tree, "-B", build, "-DLYNX_ENGINE_ONLY=ON", "-DLYNX_DEVICE_CHECK=ON", "-DLYNX_CUDA=OFF",
                      f"-DCMAKE_PREFIX_PATH={prefix}", f"-DOPENSSL_ROOT_DIR={prefix}",

@@ -9,7 +9,8 @@ import unittest
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 POLICY = "policy=/usr/sbin/policy-rc.d\n"
-# Records its arguments, and whether the policy would prevent a server from being started.
+# A fake apt-get. It records its arguments. It also runs the policy script, if there is one, and records its exit
+# code: apt starts a server only if the policy script allows this.
 APT_GET = """#!/bin/sh
 echo "$*" >>{folder}/asked
 [ -x {folder}/policy-rc.d ] && {{ {folder}/policy-rc.d; echo "policy $?" >>{folder}/asked; }}

@@ -1,4 +1,4 @@
-"""scripts/package.sh says which program is missing, and scripts/packages.txt has all of them."""
+"""scripts/package.sh says which program is missing. scripts/packages.txt names the packages of all programs that it needs."""
 
 import pathlib
 import re
@@ -9,7 +9,7 @@ import unittest
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 PROGRAMS = re.search(r"^for program in (.*); do$", (SCRIPTS / "package.sh").read_text(), re.MULTILINE).group(1).split()
-COME_ALONG = {"dpkg", "dpkg-dev"}  # installed with every Debian, and with build-essential
+COME_ALONG = {"dpkg", "dpkg-dev"}  # dpkg is in every Debian; build-essential installs dpkg-dev
 
 
 class PackageTest(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""Every skip is reported with its reason, whoever skips: runs scripts/test.sh with a CTest whose tests skip in every possible way."""
+"""scripts/test.sh reports every skipped test with its reason. It runs here on small tests that skip in every possible way."""
 
 import os
 import pathlib
@@ -100,7 +100,7 @@ class SkipsTest(unittest.TestCase):
         (self.folder / name).chmod(0o755)
 
     def run_tests(self, cmake, *arguments, **environment):
-        """Runs scripts/test.sh in a tree with these tests."""
+        """Runs scripts/test.sh in a tree whose CMakeLists.txt ends with the text `cmake`, which adds the tests."""
         self.write("CMakeLists.txt", CMAKE + cmake)
         env = {name: value for name, value in os.environ.items() if name != "LYNX_REQUIRE_ALL"}
         return subprocess.run([str(self.folder / "scripts/test.sh"), *arguments], env=dict(env, **environment), capture_output=True, text=True,
@@ -128,7 +128,7 @@ add_test(NAME passes COMMAND echo "nothing is skipped: all is well")
             "Wires.Loopback: this machine has no IPv6 loopback: not there", *PARTS_TOLD,
             "whole: test_whole.Whole.test_first: this is not root", "script: Alone.test_alone: it is alone",
             "says: there is no device", "silent: no reason is given", "off: it is disabled"])
-        # CTest calls a test skipped if nothing of it ran.
+        # CTest counts a test as skipped only if every part of it was skipped. So "parts" is not in this list.
         self.assertEqual(sorted(re.findall(r"- (\S+) \(Skipped\)", done.stdout)), ["Wires.Loopback", "says", "script", "silent", "whole"])
 
     def test_ctest_decides_how_it_ends(self):

@@ -30,7 +30,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kBinding = 64;               // a client keeps its newest 64 jobs and cancels older ones
-constexpr milliseconds kPatience{60'000};  // the limit for a server's answer
+constexpr milliseconds kPatience{60'000};  // the longest wait for the first answer of a started server
 
 int FreePort() {
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -49,7 +49,7 @@ std::unique_ptr<v1::Jobs::Stub> Dial(const std::string& address, int number) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt("client", number);  // gives each client a connection of its own
+  arguments.SetInt("client", number);  // different arguments, so that gRPC gives each client its own connection
   return v1::Jobs::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
 }
 
@@ -76,7 +76,7 @@ class Ledger {
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::string> ids_;  // by key
+  std::map<std::string, std::string> ids_;  // job ids by idempotency key
   std::set<std::string> cancelled_;
   std::vector<std::string> violations_;
 };
@@ -104,7 +104,8 @@ class Submitter {
   int64_t submitted() const { return static_cast<int64_t>(made_.size()); }
 
  private:
-  // Repeats a call until it is answered. Returns false if the server refused the call; the reason is recorded.
+  // Repeats a call until it is answered, for at most 10 * kPatience. Returns false and records the reason if the server refused
+  // the call or never answered.
   template <class Call>
   bool Insist(const std::string& what, const Call& call, int& tries) {
     const auto end = std::chrono::steady_clock::now() + 10 * kPatience;
@@ -124,7 +125,7 @@ class Submitter {
     }
   }
 
-  // Returns the job's id, or "" if the server refused the job.
+  // Returns the job's id, or "" if Insist failed.
   std::string Submit(const std::string& key, bool again) {
     v1::SubmitJobRequest request;
     *request.mutable_spec() = ToProto(MakeSpec(key));
@@ -181,7 +182,8 @@ class KilledServer {
     started_ = clock_.Monotonic();
     return absl::OkStatus();
   }
-  // Waits for the server's first answer. Returns the time since the server's start.
+  // Waits for the server's first answer. Returns the time since the server's start, or Unavailable if the server has ended or
+  // does not answer within kPatience.
   absl::StatusOr<Nanos> AwaitAnswer() {
     v1::ListJobsRequest request;
     request.set_limit(1);

@@ -16,16 +16,16 @@ struct KillsOptions {
   int kills = 5;
   uint64_t seed = 1;
   int clients = 4;
-  int submissions_per_second = 200;  // number of all clients together, while the server answers
+  int submissions_per_second = 200;  // of all clients together, while the server answers
 };
 
 struct KillsResult {
   int64_t submitted = 0;  // acknowledged
   int64_t cancelled = 0;  // acknowledged
-  // The number of calls that a kill left unanswered, and that a client repeated with the same key.
+  // The number of repetitions of submissions and cancellations, because a call got no answer.
   int64_t retried = 0;
-  int64_t already_there = 0;      // how many of these repeated calls found that the first call had been accepted
-  int64_t killed_starting = 0;    // number of kills before the server answered
+  int64_t already_there = 0;      // number of repeated submissions whose job the server already had
+  int64_t killed_starting = 0;    // number of kills without waiting for an answer, up to 100 ms after the start
   std::vector<Nanos> recoveries;  // from the start of a server to its first answer
   std::vector<std::string> violations;
 };

@@ -38,7 +38,7 @@ TEST_F(ServerKills, LoseNothingThatWasAcknowledged) {
   EXPECT_FALSE(result->recoveries.empty());
 }
 
-// The process that holds the database open need not be a server.
+// The test itself holds the database open. The process that holds it need not be a server.
 TEST_F(ServerKills, ASecondServerRefusesAndSaysWhy) {
   const absl::StatusOr<std::unique_ptr<Store>> first = Store::Open(directory_ + "/lynx.db");
   ASSERT_TRUE(first.ok()) << first.status();

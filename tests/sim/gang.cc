@@ -7,10 +7,10 @@
 namespace lynx::server::sim {
 namespace {
 
-constexpr double kConnectTimeout = 15;
-// Ranks that cannot reach each other give up after this time.
+constexpr double kConnectTimeout = 15;  // seconds
+// Ranks that cannot reach each other during a step give up after this time, in seconds.
 constexpr double kIdleTimeout = 10;
-constexpr int64_t kCheckpointEvery = 10;
+constexpr int64_t kCheckpointEvery = 10;  // steps
 
 }  // namespace
 
@@ -41,8 +41,8 @@ void World::Join(SimNode& node, const RankKey& key) {
   if (found == node.ranks.end() || !found->second.alive) return;
   Gang& gang = GangOf(key);
   if (gang.over || gang.present.contains(key.rank)) {
-    // The rank comes too late: its peers have connected and ended. Or the generation was started a second time, and another
-    // process has the rank's place.
+    // The gang has already ended, for example because this rank came too late. Or the generation was started a second time, and
+    // another process has the rank's place.
     if (gang.present.contains(key.rank) && LiveRank(gang, key.rank) != nullptr && gang.present.at(key.rank) != &node) {
       common_.Violation(absl::StrCat(RankKeyText(key), " runs twice"));
     }
@@ -100,12 +100,12 @@ void World::Connect(Gang& gang) {
     Say(*node, key, RankReady{.next_step = gang.step});
   }
   if (gang.step < StepsOf(gang)) return TrainStep(gang);
-  // The last checkpoint existed, but the ranks had ended before they could report it.
+  // All steps are done: the checkpoint is of the last step. But the ranks that wrote it ended before they could report this.
   EndGang(gang, kRankExitOk, [&](SimRank&, const RankKey& key) { Say(*gang.present.at(key.rank), key, RankDone{gang.step}); });
 }
 
-// Ends the gang if the node of a rank has too little memory for the plan. The first such rank fails, and the other ranks lose
-// it.
+// Ends the gang and returns true if the node of a rank has too little memory for the plan. The first such rank fails, and the
+// other ranks lose it.
 bool World::RunsOut(Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     const RankKey key{gang.job, gang.generation, rank};
@@ -120,7 +120,8 @@ bool World::RunsOut(Gang& gang) {
   return false;
 }
 
-// If the ranks check their nodes and one node is bad, its rank reports this, and the other ranks end too.
+// If the ranks check their nodes and one node is bad, its rank reports this, the other ranks end too, and the result is true.
+// If no node is bad, rank 0 reports that the check passed.
 bool World::FailsCheck(Gang& gang) {
   const auto checks = [&](int32_t rank) {
     return gang.present.at(rank)->ranks.at({gang.job, gang.generation, rank}).assignment.check;

@@ -180,7 +180,7 @@ void World::Report(SimNode& node) {
     RankObservation seen{.key = key, .phase = rank.phase, .host = node.name.value, .port = rank.port};
     if (rank.phase == RankPhase::kExited) {
       if (taken < rank.messages.size()) {
-        seen.phase = RankPhase::kRunning;  // until all messages of the rank have been sent
+        seen.phase = RankPhase::kRunning;  // the server must get all messages of the rank before its end
       } else {
         seen.exit_code = rank.exit_code;
         seen.reason = rank.reason;

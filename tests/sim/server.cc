@@ -8,10 +8,10 @@ namespace lynx::server::sim {
 namespace {
 
 constexpr double kServerTick = 0.5;
-// If nothing arrives on a connection for this time, the side that waits gives it up.
+// In seconds. A stream that is cut breaks after kPatience / 2 to kPatience (see KeepAlive).
 constexpr double kPatience = 6;
 
-// The memory that a rank needs if nothing is recomputed, and if everything is recomputed.
+// The bytes that a rank needs if nothing is recomputed, and if everything is recomputed.
 constexpr int64_t kMaxTaken = 900 << 20, kLeastTaken = 200 << 20;
 
 std::shared_ptr<const Plan> PlanFor(const JobSpec& spec, int32_t devices, Bytes memory, Random& random) {
@@ -277,7 +277,8 @@ void World::ToServer(int64_t stream, EventBody body) {
   common_.timeline.After(Latency(found->second.to_server_free), [this, stream] { NextToServer(stream); });
 }
 
-// Returns the time until a message arrives. A message does not arrive before earlier ones.
+// Returns the time until a message that is sent now arrives. `free`: when the previous message in this direction arrives;
+// becomes the arrival of the new one, which is not earlier.
 Nanos World::Latency(Nanos& free) {
   const Nanos now = common_.timeline.now();
   free = std::max(free, now + Seconds(common_.random.Between(0.001, common_.random.Chance(0.05) ? 2 : 0.05)));
@@ -336,7 +337,7 @@ void World::BreakStream(int64_t stream, bool server_notices) {
   });
 }
 
-// Breaks the stream if one of its directions stays cut for a long time.
+// Looks at the stream every kPatience / 2 seconds. Breaks it if one of its directions is cut at two looks in a row.
 void World::KeepAlive(int64_t stream) {
   common_.timeline.After(Seconds(kPatience / 2), [this, stream] {
     const auto open = streams_.find(stream);

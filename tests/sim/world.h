@@ -130,7 +130,7 @@ struct Disk {
 struct Gang {
   JobId job;
   Generation generation;
-  std::map<int32_t, SimNode*> present;  // the ranks whose processes have started
+  std::map<int32_t, SimNode*> present;  // the node of each rank that has joined
   bool connected = false, over = false;
   int64_t step = 0;
   int64_t base_commits = 0;  // the number of the directory's commits when this gang last looked at it

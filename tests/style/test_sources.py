@@ -11,10 +11,11 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ("common", "planner", "proto", "node", "security", "server", "agent", "worker", "cli", "solver", "report")
 
-# Two inner rooms have rules of their own. The worker's daemon uses gRPC, but its engine does not. The planner's exact
-# solver has a time limit and a MILP library, but the planner has neither.
+# A room is a top folder of the sources; an inner room is a folder in a room. Two inner rooms have rules of their own.
+# The worker's daemon uses gRPC, but its engine does not. The planner's exact solver has a time limit and a MILP
+# library, but the planner has neither.
 INNER_ROOMS = ("worker/daemon", "planner/opt")
-# Room -> rooms it may include.
+# For each room: the rooms whose headers its files may include.
 MAY_INCLUDE = {
     "common": {"common"},
     "planner": {"common", "planner"},
@@ -30,8 +31,8 @@ MAY_INCLUDE = {
     "cli": {"common", "planner", "proto", "node", "security", "report", "cli"},
     "solver": {"common", "planner", "planner/opt", "node", "solver"},
 }
-# The files of the worker that other rooms may include: plain data that crosses a file or a pipe between them, and the
-# files that a run leaves.
+# The worker's headers that other rooms may include: plain data that crosses a file or a pipe between them, and
+# functions on the files that a run leaves.
 CONTRACTS = {
     "proto": {"worker/contract/rank_config.h", "worker/contract/rank_config_fields.h", "worker/contract/rank_report.h",
               "worker/contract/rank_report_fields.h"},
@@ -52,7 +53,7 @@ INNER_ORDER = {
                ("rank", "daemon")),
     "worker/rank": ("process", "measure", "records", "peers", "check", "states"),
 }
-# The rooms that have a namespace of their own, lynx::ROOM. All other rooms are what these share, in namespace lynx.
+# The rooms that have a namespace of their own, lynx::ROOM. All other rooms and SHARED_FOLDERS use namespace lynx.
 NAMED_ROOMS = ("server", "cli", "agent", "worker")
 SHARED_FOLDERS = ("worker/contract",)
 # A folder with more files of its own is hard to survey and needs inner rooms.
@@ -60,7 +61,7 @@ MOST_FILES = 40
 # A class of the server with a longer header, or with more private functions, is several classes.
 MOST_HEADER_LINES = 300
 MOST_PRIVATE_FUNCTIONS = 40
-# Only the backends and communicators below their interfaces use CUDA.
+# Only worker/backend/cuda and these files may include headers of CUDA.
 CUDA_FILES = {"worker/collectives/nccl_communicator.cc"}
 CUDA = re.compile(r"^(cuda.*|cublas.*|cudnn.*|nccl.*|nvml.*|.*\.cuh)$")
 SUFFIXES = (".h", ".cc", ".cuh", ".cu")
@@ -100,7 +101,7 @@ def inner_room(outer, path):
 
 
 def arrows_back_up(outer, order, included):
-    """The violations in a room whose inner rooms have that order. `included`: (path, line, included path)."""
+    """Includes in the room `outer` that break `order`, a value of INNER_ORDER. `included`: (path, line, included path)."""
     bad = []
     height = {"": len(order)}
     for place, rooms in enumerate(order):

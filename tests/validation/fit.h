@@ -1,4 +1,4 @@
-// Fits a few integer constants by least squares. Deterministic; not thread-safe.
+// Fits a few integer constants, so that an error becomes as small as possible. Deterministic; not thread-safe.
 #ifndef LYNX_TESTS_VALIDATION_FIT_H_
 #define LYNX_TESTS_VALIDATION_FIT_H_
 
@@ -17,8 +17,8 @@ struct Unknown {
   int32_t low, high;
 };
 
-// Changes the unknowns one at a time, in smaller and smaller steps, until no such step makes `error` smaller. The unknowns keep
-// their final values.
+// Changes the unknowns one at a time, in smaller and smaller steps, until no such step makes `error` smaller. Returns the final
+// values, which the unknowns keep.
 std::vector<Constant> FitConstants(const std::vector<Unknown>& unknowns, const std::function<double()>& error);
 
 }  // namespace lynx::validation

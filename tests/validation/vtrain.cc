@@ -13,7 +13,7 @@ namespace lynx::validation {
 namespace {
 
 constexpr int32_t kDevicesPerNode = 8;
-constexpr int64_t kSlowerNetwork = 2;  // see LayoutChoices
+constexpr int64_t kSlowerNetwork = 2;  // the measured network has 1/2 of the rate in the cluster file
 
 int32_t Count(const Row& row, const char* column) { return static_cast<int32_t>(Number(row, column)); }
 

@@ -61,9 +61,9 @@ StepRequest RequestOf(const Row& row) {
 
 // The terms of the memory formula in yuan.h.
 struct Memory {
-  double states;
-  double chunk;      // C
-  double in_flight;  // n
+  double states;     // bytes
+  double chunk;      // C, in bytes
+  double in_flight;  // n, a number of chunks
 
   double Peak(double alpha) const {
     return states + kReservedBytes + chunk * (in_flight * (1 - alpha) + kChunksInTransit * alpha);

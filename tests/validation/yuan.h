@@ -2,11 +2,11 @@
 // and Optimal Hybrid Parallelism" (Yuan et al., USENIX ATC 2024): memory with offloading (figure 7), the offloaded shares and
 // the throughput of searched configurations (figure 9), and utilization.
 //
-// This formula for the memory fits every measured point: states + 1.2 GB + C (n (1 - alpha) + 4 alpha). C is what one chunk
-// keeps of a microbatch, n is the number of chunks in flight on the first rank, and alpha is the share of C that is on the
-// host. For each chunk in flight, the rest of C stays on the device. In addition, the device holds the offloaded share of four
-// chunks, because these chunks are being copied to the host or back. The share is the smallest with which everything except the
-// 1.2 GB fits into 68.165 GB.
+// This formula for the memory fits every measured point: states + 1.2 GB + C (n (1 - alpha) + 4 alpha). C is the number of
+// bytes that one chunk keeps of a microbatch, n is the number of chunks in flight on the first rank, and alpha is the share of
+// C that is on the host. For each chunk in flight, the rest of C stays on the device. In addition, the device holds the
+// offloaded share of four chunks, because these chunks are being copied to the host or back. The share is the smallest with
+// which everything except the 1.2 GB fits into 68.165 GB.
 #ifndef LYNX_TESTS_VALIDATION_YUAN_H_
 #define LYNX_TESTS_VALIDATION_YUAN_H_
 

@@ -158,7 +158,7 @@ class LayerBackend {
   // workspace: (r, s), unused on fp32 at rate 0, then WideHeadFloats<T>(shape, 1, 1)
   virtual void ContextForward(const AttentionShape& shape, const T* probs, const T* qkv, const DropoutKey& key,
                               float* workspace, T* context) = 0;
-  // The backward pass of context and probs together. Overwrites dqkv.
+  // The backward pass of ContextForward and ProbsForward together. Overwrites dqkv.
   // workspace: 2 * (r, s), then WideHeadFloats<T>(shape, 4, 3)
   virtual void AttentionBackward(const AttentionShape& shape, const T* probs, const T* qkv, const T* dcontext,
                                  const DropoutKey& key, float* workspace, T* dqkv) = 0;
@@ -234,8 +234,8 @@ class Backend : public LayerBackend<float> {
   // Allocates zeroed device memory, which lasts until the backend is destroyed. The arena is one allocation, and so are the
   // model states.
   virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
-  // Frees memory. `memory` must be all that one call of Allocate returned. No op that was called may still use it. Waits for
-  // the device.
+  // Frees memory. `memory` must be all that one call of Allocate returned. Waits until the device has done all ops that were
+  // called before. Transfers of a queue must not use the memory any more.
   virtual void Release(std::span<float> memory) = 0;
   // Returns the memory of the device that is free now. Memory that other processes hold is not free. Unimplemented on the CPU.
   virtual absl::StatusOr<Bytes> FreeMemory() const = 0;
@@ -243,9 +243,9 @@ class Backend : public LayerBackend<float> {
   virtual absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) = 0;
   // True if this process can read and write the memory that Allocate returned. If false, it must use Copy (host_view.h).
   virtual bool host_addressable() const = 0;
-  // Returns when all earlier work is done. If an op has failed, the work after it was not done, and the error is
-  // ResourceExhausted (memory), Aborted (the device has failed), Internal or Unimplemented, with the message of the device's
-  // library. Never fails on the CPU.
+  // Returns when all earlier work is done. If an op has failed, the work after it was not done. The error has the message of
+  // the device's library. Its code is ResourceExhausted (memory), Aborted (the device has failed), Internal or Unimplemented.
+  // Never fails on the CPU.
   virtual absl::Status Finish() = 0;
 
   // Returns the moment when all work that was called before is done. On the CPU it is the present time; on a GPU it is a mark
@@ -265,7 +265,8 @@ class Backend : public LayerBackend<float> {
   virtual std::string Name() const = 0;  // "cpu: OpenBLAS 0.3.21 Zen"
 };
 
-// `threads`: the number of BLAS threads, >= 1. From now on the calling thread rounds denormal numbers to zero.
+// Returns the CPU backend. `threads`: the number of BLAS threads of the process, >= 1. From now on the calling thread rounds
+// denormal numbers to zero.
 std::unique_ptr<Backend> MakeCpuBackend(int threads);
 // Returns the backend of the CUDA device with number `device`. From now on the calling thread uses this device. NotFound: there
 // is no such device. Unimplemented: this build has no CUDA.

@@ -74,8 +74,8 @@ std::string CheckpointPath(const std::string& directory, int64_t step);
 
 // Creates the directory and raises the generation's fence; the fence is on disk when the function returns. Then removes what
 // older generations left behind, and ignores errors of this removal. Call it once, on rank 0 only, before the generation reads
-// or writes anything in the directory. Returns AlreadyExists if a newer generation of the job has raised its fence.
-// `identity.step` is not used.
+// or writes anything in the directory. Returns AlreadyExists if a newer generation of the job has raised its fence or published
+// a checkpoint. `identity.step` is not used.
 absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdentity& identity,
                             FileSystem& files = PosixFileSystem());
 

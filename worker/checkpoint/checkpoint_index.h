@@ -30,8 +30,8 @@ std::vector<std::string> ShardFiles(const ParallelLayout& layout);
 bool ReplicasWriteShards(const ParallelLayout& layout);
 
 std::string EncodeIndex(const CheckpointIndex& index);
-// Parses the text of an index. DataLoss: EncodeIndex did not write the text, because it is not JSON, fields are missing or out
-// of range, its digest is wrong, or its files are not the layout's shards. FailedPrecondition: the program does not know the
+// Parses the text of an index. DataLoss: the text is not a whole index. It is not JSON, fields are missing or out of range, its
+// digest is wrong, or its files are not the layout's shards. FailedPrecondition: the program does not know the
 // version of the format.
 absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexKind kind = IndexKind::kCheckpoint);
 

@@ -78,8 +78,8 @@ class Source {
   Source(FileSystem& file_system, WeightFiles files, NonFiniteWeights non_finite)
       : file_system_(file_system), files_(std::move(files)), non_finite_(non_finite) {}
 
-  // Returns InvalidArgument unless the files have the tensors `wanted`, with their shapes, in types that can be read, and no
-  // unknown tensors. Only GPT-2's position embedding may have more rows than wanted.
+  // Checks the tensors that ChooseWeightFiles has found. Returns InvalidArgument if a `wanted` tensor has another shape or a
+  // type that cannot be read, or if a tensor is unknown. Only GPT-2's position embedding may have more rows than wanted.
   absl::Status Check(const std::vector<HuggingFaceTensor>& wanted) const {
     std::set<std::string> unused;
     for (const auto& [name, place] : files_.tensors) unused.insert(name);

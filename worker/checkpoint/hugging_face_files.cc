@@ -112,8 +112,8 @@ class Folder {
   std::string NameOf(const SafetensorsFile& file) const { return file.path.substr(path_.size() + 1); }
   std::string TextOf(const TensorInFile& place) const { return absl::StrCat(place.tensor->name, " in ", NameOf(*place.file)); }
 
-  // Adds a *.safetensors file to the files of its format. The names of the file's tensors show the format. If the file cannot
-  // be read, its own name shows the format.
+  // Adds a *.safetensors file to the files of its format. The names of the file's tensors show the format. The file's own name
+  // shows it if the name is that of an adapter, or if the file cannot be read.
   void Sort(const std::string& name) {
     std::optional<size_t> format = FormatByName(name);
     if (format != kAdapter) {
@@ -289,7 +289,8 @@ class Folder {
   }
 
   // Handles a folder that has model.safetensors and also an index with all its files. The model was then saved twice, and the
-  // user may mean either of the two. Returns an error if they differ.
+  // user may mean either of the two. Returns an error if they differ. Takes model.safetensors, or the indexed files if only
+  // they hold the whole model.
   absl::StatusOr<WeightFiles> WholeOrIndexed(WeightFiles indexed) {
     LYNX_ASSIGN_OR_RETURN(WeightFiles whole, FromFiles({kHuggingFaceWeightsFile}));
     for (const auto& [name, place] : whole.tensors) {

@@ -5,9 +5,11 @@
 //
 // If the folder has model.safetensors and no index, that file is the model. If it has model.safetensors.index.json, the model
 // is the tensors that the index lists, each in the file that the index names for it. If it has neither, the model is all
-// *.safetensors files of the folder. A tensor that is in several of the taken files must have the same content in all of them.
-// If the folder has both model.safetensors and an index of other files, model.safetensors is taken, as in from_pretrained of
-// transformers, but here its tensors must be the same as the indexed ones.
+// *.safetensors files of the folder, except those of other formats. A tensor that is in several of the taken files must have
+// the same content in all of them. If the folder has both model.safetensors and an index of other files, model.safetensors is
+// taken, as in from_pretrained of transformers, but here its tensors must be the same as the indexed ones. If only the indexed
+// files hold the whole model, they are taken. An index that names missing files is ignored if the other files hold the whole
+// model.
 //
 // Functions and values; thread-safe.
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_FILES_H_

@@ -10,7 +10,7 @@
 namespace lynx::worker {
 namespace {
 
-// The largest number of a row or a column. The product of two such numbers does not overflow.
+// The largest number that the text of a place may contain. The product of two such numbers does not overflow.
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 
 // Reads numbers and the characters between them from the beginning of a text.

@@ -55,7 +55,8 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
     Peer peer;
     peer.rank = links_[i].key.peer;
     peer.control = static_cast<int32_t>(i);
-    peer.heard = MonotonicNow() + options.connect_timeout;  // the peer may wait for others before it gives signs of life
+    // A peer gives signs of life only after it has connected to all its own peers.
+    peer.heard = MonotonicNow() + options.connect_timeout;
     peers_.push_back(peer);
   }
   const LaneTable table(options.layout, options.rank);
@@ -420,8 +421,8 @@ void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResul
 
 void CommunicationThread::FailHere(const absl::Status& here, const absl::Status& told) {
   board_->Fail({here, told});
-  // If Abort came first, its failure is the one to tell the peers. Take also consumes the wake-up of a stop order. Nothing
-  // wakes the thread again for this order, so it is kept here.
+  // If Abort was called first, the peers are told the failure of Abort instead of this one. Take may also return a stop order
+  // and consume its wake-up. Nothing wakes the thread again for this order, so `stop_` keeps it.
   TransferBoard::Orders orders;
   board_->Take(orders);
   stop_ |= orders.stop;

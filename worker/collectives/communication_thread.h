@@ -108,7 +108,7 @@ class CommunicationThread {
   void TellLastWord(const Notice& notice);
   void PeerClosed(Peer& peer, int error);
   void DataLinkLost(Lane& lane, int32_t link, int error);
-  void CheckDeadlines(Nanos now);  // `now`: the time before this turn moved bytes
+  void CheckDeadlines(Nanos now);  // `now`: a time that was read before this turn moved bytes
   void Mismatch(const Lane& lane, int32_t link, const IoResult& result);
 
   void FailHere(const absl::Status& here, const absl::Status& told);

@@ -36,8 +36,9 @@ struct TransferTicket {
 };
 
 struct TransferTimes {
-  // The moment when this rank had both sent and received its first byte. At this moment the neighbours have begun too. For
-  // transfers between devices: the moment when this rank's transfer could have begun.
+  // The moment when the first byte had moved in every direction that the transfer has on this rank: sending, receiving or both.
+  // A received byte shows that the neighbour has begun too. For transfers between devices: the moment when this rank's transfer
+  // could have begun.
   Moment started;
   Moment completed;
 };
@@ -88,7 +89,7 @@ struct CommunicatorOptions {
   std::vector<PeerAddress> peers;  // by rank, including this one
   Nanos connect_timeout{30'000'000'000};
   Nanos idle_timeout{0};  // it is an error if a pending transfer moves no byte for this time; 0 = there is no limit
-  // Each process sends a sign of life twenty times within this time, whatever its threads wait for. The first is sent at
+  // Each process sends a sign of life twenty times within this time, even while its other threads wait. The first is sent at
   // connect_timeout at the latest. If a peer gives no sign for this time, it is frozen or cut off, which is an error. Time in
   // which this process itself did not run does not count as silence of a peer. 0 = no signs are sent, and silence is never an
   // error. All ranks must have the same value.

@@ -20,9 +20,9 @@ namespace {
 constexpr int64_t kReceiveBytes = 256 * 1024;
 constexpr int64_t kSendBytes = 1024 * 1024;
 // The number of bytes that must have arrived before the thread wakes up for them (Awaited). A wake-up costs a core as much time
-// as copying some ten thousand bytes. kPassedOnBytes is for bytes that the next member of the group waits for; it is a few
-// times that cost. kAwaitedBytes is for bytes that no member waits for. No wake-up is needed for them while the socket's
-// receive window has room.
+// as copying some ten thousand bytes. kPassedOnBytes is for bytes that the next member of the group waits for; copying so many
+// takes a few times as long as a wake-up. kAwaitedBytes is for bytes that no member waits for. No wake-up is needed for them
+// while the socket's receive window has room.
 constexpr int64_t kPassedOnBytes = 32 * 1024;
 constexpr int64_t kAwaitedBytes = kReceiveBytes;
 

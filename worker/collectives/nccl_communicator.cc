@@ -85,8 +85,8 @@ IdWords WordsOf(const ncclUniqueId& id) {
 struct Line {
   Line(const Route& r, int32_t number, LaneInfo i) : route(r), lane(number), info(std::move(i)) {}
 
-  // Every rank creates its lines in this order. Lines of two ranks with the same order are one line, or have no rank in common.
-  // So ranks never wait for each other in a circle.
+  // Every rank creates its lines in this order. If lines of two ranks have the same order, they are one line or have no rank in
+  // common. So ranks never wait for each other in a circle.
   auto order() const {
     const LinkKey& link = info.out ? *info.out : *info.in;
     const bool backward =
@@ -100,7 +100,7 @@ struct Line {
   Route route;
   int32_t lane;
   LaneInfo info;
-  std::vector<float> words;  // the NCCL ids that each member of a ring sends, encoded as floats
+  std::vector<float> words;  // NCCL ids, encoded as floats: one of each member of a ring, or one of the sender
   std::unique_ptr<DeviceQueue> queue;
   cudaStream_t stream() const { return static_cast<cudaStream_t>(queue->native()); }
 
@@ -136,7 +136,7 @@ class NcclCommunicator : public Communicator {
   void Abort(const absl::Status& reason) override;
   absl::Status Failure() const override { return host_.Failure(); }
   void SetIdleTimeout(Nanos idle_timeout) override;
-  // The count includes what rings send between the devices.
+  // Counts the bytes that the host sends by TCP, and the bytes that this rank's device sends by NCCL.
   int64_t BytesSent() const override { return host_.BytesSent() + bytes_sent_; }
   Nanos ThreadCpuTime() const override { return host_.ThreadCpuTime(); }
 
@@ -181,7 +181,7 @@ class NcclCommunicator : public Communicator {
   };
   std::vector<Slot> slots_;  // a ring buffer, indexed by the ticket's number; it grows
   int64_t next_number_ = 1;
-  int64_t open_ = 0;  // the number of tickets that Wait was not called for yet
+  int64_t open_ = 0;  // the number of tickets for which Wait has not been called yet
   int64_t bytes_sent_ = 0;
 
   int device_ = 0;  // the backend's device
@@ -263,7 +263,7 @@ void NcclCommunicator::AddLine(const Route& route, int32_t lane) {
   lines_.push_back(std::make_unique<Line>(route, lane, info));
 }
 
-// Starts the exchange of all ids before it waits for one. So no rank waits for one route before it has started the others.
+// Starts the exchanges of all NCCL ids before it waits for one. So two ranks never wait for each other on different routes.
 absl::Status NcclCommunicator::ExchangeIds() {
   std::vector<TransferTicket> tickets;
   for (const auto& line : lines_) {
@@ -365,7 +365,7 @@ absl::StatusOr<TransferTicket> NcclCommunicator::NewTicket(const TransferTimes& 
   return TransferTicket{-number};  // the tickets of the host's communicator are positive, so these are negative
 }
 
-// Records the event at which the newest transfer begins. It lies after all work that the line's queue follows.
+// Adds a transfer to line.issued. Records the event at which it begins, after all work that the line's queue follows.
 absl::Status NcclCommunicator::BeginLocked(Line& line) {
   Line::Transfer transfer;
   if (line.spare.empty()) {
@@ -479,7 +479,7 @@ absl::StatusOr<TransferTimes> NcclCommunicator::Wait(TransferTicket ticket) {
 }
 
 void NcclCommunicator::Abort(const absl::Status& reason) {
-  host_.Abort(reason);  // comes first, so that no call takes a transfer that was cut off for a complete one
+  host_.Abort(reason);  // comes first, so that no call treats an aborted transfer as complete
   const std::lock_guard lock(mutex_);
   AbortLocked();
 }

@@ -1,17 +1,17 @@
 // NcclCommunicator is the Communicator between ranks whose devices have memory of their own. It uses NCCL.
 //
 // Each route (group.h) except the world's has its own NCCL communicator and its own device queue, so that routes do not delay
-// each other, as over TCP. These routes are the tensor group, the data group (or each of its pieces), the tied embedding, and
-// each direction over each boundary between virtual stages. A call that starts a transfer returns when the transfer is issued.
-// The transfer runs after all work that was issued to the backend before. Work that is issued to the backend after Wait runs
-// after the transfer. Neither the start nor Wait waits for the device. Transfers of the whole world are in host memory, so they
-// go through the host's communicator. Barriers go through it too.
+// each other. (Over TCP, each route has its own connections.) These routes are the tensor group, the data group (or each of its
+// pieces), the tied embedding, and each direction over each boundary between virtual stages. A call that starts a transfer
+// returns when the transfer is issued. The transfer runs after all work that was issued to the backend before. Work that is
+// issued to the backend after Wait runs after the transfer. Neither the start nor Wait waits for the device. Transfers of the
+// whole world are in host memory, so they go through the host's communicator. Barriers go through it too.
 //
 // The host's communicator is the one over TCP (ConnectTcp). It connects to the peers and notices if one is lost. The first
 // member of each route sends the route's ncclUniqueId to the others through it. The first error of the host's communicator ends
 // all transfers between the devices (ncclCommAbort). An error of those transfers ends the host's communicator. So every rank
-// ends with one error, as CPU ranks do. A thread watches both, and also enforces the idle timeout, which is the longest time
-// that a transfer may take. No call of NCCL blocks (ncclConfig_t::blocking is 0).
+// ends with one error, as CPU ranks do. A thread watches the host's communicator and the NCCL communicators. It also enforces
+// the idle timeout, which is the longest time that a transfer may take. No call of NCCL blocks (ncclConfig_t::blocking is 0).
 //
 // Only the backend's thread may start transfers and wait for them. Any thread may call Abort, Failure and SetIdleTimeout.
 //
@@ -34,7 +34,8 @@ namespace lynx::worker {
 struct NcclOptions {
   ParallelLayout layout;
   int32_t rank = 0;
-  // How many thread blocks of the device a transfer uses. The ops that run at the same time cannot use these. 0: NCCL chooses.
+  // The smallest and the largest number of thread blocks of a transfer. While they run, ops have less of the device. 0: NCCL
+  // chooses.
   int32_t min_ctas = 0, max_ctas = 0;
   Nanos connect_timeout{120'000'000'000};  // the limit for connecting each route
   Nanos idle_timeout{0};                   // the longest time that a transfer may take; 0 = no limit

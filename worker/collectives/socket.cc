@@ -95,7 +95,7 @@ absl::Status ConfigureLink(int fd, int64_t pacing_bytes_per_second) {
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 3, "TCP_KEEPINTVL"));
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3, "TCP_KEEPCNT"));
   // A peer must be able to send its part of a transfer while this rank's core is busy with other work. A large SO_RCVLOWAT
-  // makes the kernel open the receive window that far, up to tcp_rmem's limit, and the window stays open when SO_RCVLOWAT is
+  // makes the kernel open the receive window to that size, up to tcp_rmem's limit. The window stays open when SO_RCVLOWAT is
   // set back to 1. The kernel also keeps its automatic tuning. SO_RCVBUF would end the tuning, and has a lower limit on a
   // default system.
   LYNX_RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, kReceiveWindowBytes, "SO_RCVLOWAT"));

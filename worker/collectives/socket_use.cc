@@ -1,6 +1,6 @@
 #include "worker/collectives/socket_use.h"
 
-#include <linux/tcp.h>  // all of tcp_info, of which netinet/tcp.h has the beginning only
+#include <linux/tcp.h>  // has all fields of tcp_info; netinet/tcp.h has only the first ones
 #include <netinet/in.h>
 #include <sys/socket.h>
 

@@ -8,10 +8,10 @@
 
 namespace lynx::worker {
 
-// The counters start when the connection is made. LinkUse says what they mean.
+// What a connection has done since it was made. The fields have the meaning of the fields in LinkUse (common/link_use.h).
 struct SocketUse {
-  int64_t bytes = 0;
-  Nanos busy;
+  int64_t bytes = 0;  // bytes that the other end has acknowledged
+  Nanos busy;         // time with unacknowledged bytes, without the time in which the other end did not read
 };
 
 // Returns the counters of a connected TCP socket; they are zero if the kernel does not provide them (before Linux 4.10).

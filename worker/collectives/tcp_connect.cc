@@ -29,7 +29,7 @@ constexpr Nanos kProofDeadline{5'000'000'000};
 // The largest number of connections that have not proven their generation yet. If there are more, the oldest is dropped, and
 // connections that have not sent a Hello are dropped first. An honest peer that was dropped tries again.
 constexpr size_t kMaxArrivals = 64;
-// The largest number of lines about refused connections.
+// The largest number of lines about refused connections that options_.tell receives.
 constexpr int kMaxTold = 10;
 
 enum class DialState : uint8_t { kWaiting, kConnecting, kAwaitingChallenge, kAwaitingReply, kDone };
@@ -115,7 +115,7 @@ class Rendezvous {
   std::vector<Arrival> arrivals_;  // oldest first
   std::set<LinkKey> awaited_;      // links that peers have not opened yet
   std::map<LinkKey, UniqueFd> established_;
-  std::string last_refusal_;  // the last peer that this rank refused; the error for a passed deadline names it
+  std::string last_refusal_;  // why this rank last refused a peer; the error for a passed deadline quotes it
   int told_ = 0;
 };
 
@@ -297,8 +297,8 @@ absl::Status Rendezvous::Accept() {
   for (size_t accepted = 0; accepted < kMaxArrivals; ++accepted) {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) {
-      // If there is no free descriptor, trying again would use the CPU without end. Any other error affects only one
-      // connection.
+      // After these errors (no free descriptor, no memory, no listening socket) the next accept would fail at once, and trying
+      // again would use the CPU without end. Any other error affects only one connection.
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM || errno == EINVAL) {
         return absl::ResourceExhaustedError(absl::StrCat("accept(): ", std::strerror(errno)));
       }

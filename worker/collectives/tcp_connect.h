@@ -1,11 +1,11 @@
-// Makes all connections of one rank to its peers. On each connection both ends first prove their generation (peer_proof.h).
-// Then the connection is accepted or refused by its Hello.
+// Makes all connections of one rank to its peers. On each connection both ends first prove that they belong to the same
+// generation (peer_proof.h). Then the accepting rank checks the Hello of the other, and accepts or refuses the connection.
 //
 // In every pair of ranks, the higher rank connects and the lower rank accepts, so both know their roles. Peers start at
 // different times, so failed attempts are repeated until the deadline. Anybody can connect to a listening socket. A connection
 // that does not prove within a few seconds that it belongs to this generation is dropped, and does not disturb the others. The
-// number of such connections is limited. They learn only the version of the protocol, and nothing that they send can end a
-// rank.
+// number of such connections is limited. A process without the proof learns only the version of the protocol, and nothing that
+// it sends can end a rank.
 //
 //   connecting:  waiting -> connecting -> Hello sent, awaiting Challenge -> proof sent, awaiting HelloReply -> done
 //                   ^_________|___________________|____________________________________|   lost: retried a little later

@@ -57,7 +57,7 @@ absl::StatusOr<TransferTicket> TransferBoard::PostCompleted() {
 
 absl::StatusOr<TransferTimes> TransferBoard::Await(TransferTicket ticket) {
   std::unique_lock<std::mutex> lock(mutex_);
-  // A ticket must come from a start of this communicator and may be waited for only once.
+  // The ticket must come from Post or PostCompleted of this board, and each ticket may be waited for only once.
   LYNX_CHECK(ticket.id > 0 && SlotOf(ticket.id).ticket == ticket.id);
   changed_.wait(lock, [&] { return failed_ ? released_ : SlotOf(ticket.id).completed; });
   const Slot slot = std::exchange(SlotOf(ticket.id), {});

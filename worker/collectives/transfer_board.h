@@ -1,6 +1,6 @@
 // TransferBoard is what the rank's compute thread and its communication thread share. The compute thread posts operations and
 // sleeps until they are complete. The communication thread takes the operations and reports when they are complete. The first
-// failure is final: every later call returns it. Thread-safe.
+// failure is final: every later Post and Await returns it. Thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
 #define LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
 

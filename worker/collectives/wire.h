@@ -7,7 +7,8 @@
 //   then on a data channel:             for each operation, an OperationHeader and the payload
 //   then on the control channel:        Notices; nothing follows a last notice
 //
-// A rank answers a Hello of another version at once with a HelloReply. This reply has the form that versions before 5 can read.
+// If a rank gets a Hello of another version, it sends no Challenge and answers with a HelloReply. The HelloReply has the form
+// that versions before 5 can read.
 //
 // Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_WIRE_H_
@@ -67,7 +68,7 @@ std::optional<size_t> DecodeHelloReplyHead(std::string_view bytes);
 enum class OperationKind : uint8_t { kAllReduce = 1, kAllGather = 2, kTransfer = 3, kBarrier = 4, kReduceScatter = 5 };
 const char* OperationKindName(OperationKind kind);  // "all-reduce"
 
-// Sent before the payload of every operation. So ranks notice if their peer runs a different program.
+// Sent before the payload of every operation. By the header, a rank notices if its peer runs a different program.
 struct OperationHeader {
   OperationKind kind = OperationKind::kAllReduce;
   int64_t number = 0;                  // counted from 0 on each lane (lanes.h)
@@ -86,7 +87,7 @@ std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes&
 enum class NoticeKind : uint8_t {
   kGivesUp = 0,  // the rank ends because of `reason`; this is its last notice
   kLeaves = 1,   // the rank ends without an error and needs no peer any more; this is its last notice
-  kLives = 2,
+  kLives = 2,    // the sign of life
 };
 struct Notice {
   NoticeKind kind = NoticeKind::kGivesUp;

@@ -76,7 +76,7 @@ std::string JsonWriter::Indented() const { return Dump(state_->root, 1) + "\n"; 
 struct JsonReader::State {
   struct Level {
     const Json* json;            // nullptr if the field is missing, or if a field above it is missing
-    std::string path;            // "context.model."
+    std::string path;            // such as "context.model."
     std::set<std::string> read;  // for an object: the names of the fields that have been read
   };
   std::string what;

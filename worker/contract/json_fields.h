@@ -21,9 +21,9 @@
 
 namespace lynx {
 
-// Descriptions name some fields in a special way that matters only for messages (planner/problem/job_spec_fields.h). In JSON
-// these are ordinary fields. Limits are not checked here: the reader of the values checks them afterwards
-// (worker/contract/rank_report_fields.h).
+// Some functions that a description calls, such as FieldOrDefault, differ from Field only for messages
+// (planner/problem/job_spec_fields.h). In JSON they all read or write an ordinary field. Limits are not checked here: the
+// reader of the values checks them afterwards (worker/contract/rank_report_fields.h).
 template <class Json>
 class JsonDescription {
  public:
@@ -167,8 +167,8 @@ class JsonReader : public JsonDescription<JsonReader> {
     End();
   }
 
-  // True if the field exists. Use it for a field that an earlier release does not write. If it is missing, the member keeps its
-  // default value.
+  // True if the field exists. Use this function for a field that an earlier release does not write. If the field is missing,
+  // the member keeps its default value.
   bool Has(const char* name) const;
   // Records an error in a field of the current object. Only the first error is kept.
   void Fail(const char* name, const std::string& what);

@@ -13,8 +13,8 @@ namespace lynx {
 namespace {
 
 constexpr const char* kWhat = "rank configuration";
-// The version of the text. The daemon and the rank process must be of the same release. If the number differs, they are of
-// different releases.
+// The version of the text. A daemon and a rank process with different versions are of different releases, and the rank refuses
+// the text.
 constexpr int32_t kFormat = 9;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";

@@ -20,7 +20,7 @@ namespace lynx {
 // The device of a rank.
 struct RankDevice {
   DeviceKind kind = DeviceKind::kCpu;  // never kAny
-  int32_t index = 0;                   // the device's number on the node, as the agent counts; only for people
+  int32_t index = 0;                   // the device's number on the node, as the agent counts; only for messages to people
   // The UUID of a GPU, "GPU-...". CUDA finds the GPU by it. An index may name another GPU if the order changes, if a GPU has
   // failed since the agent looked, or if a process can see only this GPU. The UUID always names the same GPU.
   std::string uuid;
@@ -33,7 +33,7 @@ struct RankConfig {
   Generation generation;
   int32_t rank = 0;
   JobSpec spec;
-  StageContext context;  // for this rank's stage; context.layout gives the world
+  StageContext context;  // of this rank's stage; context.layout is the layout of all ranks
   Program program;       // the program of this rank's stage
   Bytes arena;           // the planned size; the rank refuses to start if PlanMemory computes another size
   std::string plan_digest;

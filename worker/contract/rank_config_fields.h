@@ -28,7 +28,7 @@ inline constexpr FieldLimits kArenas{0, kMaxWireBytes};
 inline constexpr FieldLimits kResumeSteps{-1, kMaxWireSteps};
 }  // namespace config_limits
 
-// All other members of a slice follow from the layout, if the layout is valid.
+// Describes three members of a slice. The other members follow from the layout, if the layout is valid.
 template <class Fields>
 void Describe(Fields& fields, StageSlice& slice) {
   fields.Field(LYNX_FIELD(stage), slice.stage);
@@ -36,9 +36,9 @@ void Describe(Fields& fields, StageSlice& slice) {
   fields.Field(LYNX_FIELD(end_layer), slice.end_layer);
 }
 
-// A message has no model, layout and pipeline rank here: the model is in its job specification, the layout is a field of the
-// message, and the pipeline rank follows from the layout. The job specification and the layout are checked when they are
-// converted.
+// In a message, the context has no model, layout and pipeline rank: the model is in the message's job specification, the layout
+// is a field of the message, and the pipeline rank follows from the layout. The job specification and the layout are checked
+// when they are converted.
 template <class Fields>
 void Describe(Fields& fields, StageContext& context) {
   if constexpr (Fields::kForRanks) {

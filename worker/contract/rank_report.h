@@ -27,7 +27,7 @@ struct RankReady {
   bool operator==(const RankReady&) const = default;
 };
 
-// Rank 0 sends it if in-memory checkpoints are not written, or do not work as they should. Training continues.
+// A rank sends it if in-memory checkpoints are not written, or do not work as they should. Training continues.
 struct CopiesNotice {
   std::string reason;
   bool operator==(const CopiesNotice&) const = default;
@@ -65,10 +65,10 @@ struct StepReport {
   // The time in the step in which the compute thread was ready to run, but other threads used its core. The times above contain
   // it too.
   Nanos core_wait;
-  // The number of steps in the newest in-memory checkpoint that all ranks know to be whole; 0 if there is none yet.
+  // The number of steps done at the newest in-memory checkpoint that all ranks know to be whole; 0 if there is none yet.
   int64_t copied_steps = 0;
-  // The number of in-memory checkpoints of this generation that failed, or that were due while the previous one was not
-  // finished.
+  // The number of in-memory checkpoints of this generation that failed, or that were due but not begun: the previous one was
+  // not finished, or one had failed a few steps before.
   int64_t copies_skipped = 0;
   // The memory of the rank's process in RAM at the end of the step, without in-memory checkpoints in shared files.
   Bytes resident;

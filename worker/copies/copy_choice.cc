@@ -16,7 +16,8 @@ namespace {
 
 using StepKey = std::pair<Generation, int64_t>;
 
-// The copies of one step of one generation. For each shard it lists the nodes that have the shard, with the record there.
+// The copies of one step of one generation. `shards` lists, for each shard's file, the nodes that have the shard, each with its
+// record.
 struct Found {
   const CheckpointIdentity* identity = nullptr;
   std::map<std::string, std::vector<std::pair<int32_t, const ShardRecord*>>> shards;

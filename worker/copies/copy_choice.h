@@ -37,8 +37,9 @@ struct WholeCopies {
 std::optional<WholeCopies> NewestWhole(const std::vector<NodeCopies>& nodes, Generation own,
                                        const std::set<PlacedCopy>& damaged, std::vector<std::string>* incomplete);
 
-// Converts a node's list to text, and back. The text has at most `most_bytes`. The newest generations and steps come first, so
-// a full text lacks the oldest. Returns InvalidArgument if the text is not such a list.
+// Converts a node's list to text, and back. The text has all of `resumed` first. Then it has the copies, newest generations and
+// steps first, as long as the text has at most `most_bytes`; the oldest copies are left out. Returns InvalidArgument if the
+// text is not such a list.
 std::string NodeCopiesText(const NodeCopies& copies, size_t most_bytes);
 absl::StatusOr<NodeCopies> ParseNodeCopies(const std::string& text);
 

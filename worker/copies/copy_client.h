@@ -1,6 +1,6 @@
-// CopyClient sends shards to another rank's node and reads shards from that node. For each shard that it sends, it opens a new
-// connection, because the other side closes connections that are idle for long. Only one thread may call it, except End, which
-// any thread may call.
+// CopyClient sends shards to another rank's node and reads shards from that node. It closes the connection after each shard
+// that it sends, because the other side closes connections that are idle for long. Only one thread may call it, except End,
+// which any thread may call.
 #ifndef LYNX_WORKER_COPIES_COPY_CLIENT_H_
 #define LYNX_WORKER_COPIES_COPY_CLIENT_H_
 
@@ -37,7 +37,7 @@ class CopyClient {
   const CopyEnds ends_;
   const int64_t pacing_bytes_per_second_;
   std::mutex mutex_;
-  std::shared_ptr<CopyLink> link_;  // only the owner's thread replaces it, and it holds mutex_ then
+  std::shared_ptr<CopyLink> link_;  // only the owner's thread replaces it, with mutex_ held
   bool ended_ = false;              // guarded by mutex_
 };
 

@@ -55,12 +55,12 @@ class CopyLink {
   explicit CopyLink(UniqueFd fd) : fd_(std::move(fd)) {}
 
   // Proves this rank's identity and checks that of the other end. The rank that opened the connection calls this first. Returns
-  // Unavailable if the other end does not know the secret or does not answer for ten seconds; all later calls then return
-  // Unavailable too.
+  // Unavailable if the other end does not know the secret or does not answer for ten seconds. The link must not be used after
+  // an error.
   absl::Status Open(const CopyEnds& ends);
   // Checks the identity of the rank that connected. The rank that accepted the connection calls this first. It does not know
-  // yet which rank has connected, so `ends.from` is not used. PermissionDenied: the other end does not know the secret, is of
-  // another generation, or wants another rank; the text names the rank that it claims to be. Unavailable: as for Open.
+  // yet which rank has connected, so `ends.from` is not used. PermissionDenied: the other end has another protocol, does not
+  // know the secret, is of another generation, or wants another rank; the text says which. Unavailable: as for Open.
   absl::Status Admit(const CopyEnds& ends);
 
   // Sends or receives all of the bytes. Returns Unavailable if the other side has closed the connection, or if no byte moves

@@ -1,6 +1,7 @@
 // CopyMap decides which nodes keep a generation's in-memory checkpoints. If there is more than one node, each shard is on two
-// different nodes, so it survives the loss of one of them. If ranks on two nodes have the same states, each of them writes the
-// shard on its own node. Otherwise the rank that has the states sends the shard to a rank of the next node. Pure; thread-safe.
+// different nodes, so it survives the loss of one of them. If ranks on several nodes have the same states, two of these ranks
+// write the shard, each on its own node. Otherwise the rank that has the states sends the shard to a rank of the next node.
+// Pure; thread-safe.
 #ifndef LYNX_WORKER_COPIES_COPY_MAP_H_
 #define LYNX_WORKER_COPIES_COPY_MAP_H_
 
@@ -29,8 +30,8 @@ struct ShardKeepers {
   std::string file;
   int32_t first = 0;    // this rank writes the shard on its own node
   int32_t second = -1;  // a rank of another node; -1 if there is only one node
-  bool sent = false;    // true: the first rank sends the shard to the second; false: the second has the same states and writes
-                        // them itself
+  bool sent = false;  // true: the first rank sends the shard to the second; false: the second, if any, has the same states and
+                      // writes them itself
   bool operator==(const ShardKeepers&) const = default;
 };
 // Returns the keepers of all shards, in the order of ShardFiles. `nodes`: the node number of each rank.

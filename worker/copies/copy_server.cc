@@ -23,15 +23,15 @@ namespace lynx::worker {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
-// The thread that writes checkpoints has the same niceness. If training wants the same core, the thread gets about a quarter of
-// the core's time.
+// The niceness of the threads that StartCopyThread starts; the thread that writes checkpoints to disk has the same. If training
+// wants the same core, such a thread gets about a quarter of the core's time.
 constexpr int kNiceness = 5;
 // The largest number of connections that have not proven their identity yet.
 constexpr int64_t kMaxProving = 16;
 // The number of connections that may exist in addition to `most_connections`. This leaves room for connections that are not
 // served: they have not proven their identity yet, or they were refused and their threads have not ended yet.
 constexpr size_t kMaxStrangers = 64;
-// The largest number of lines about refused connections.
+// The largest number of lines about refused connections that options_.tell receives.
 constexpr int kMaxTold = 10;
 
 }  // namespace
@@ -41,7 +41,7 @@ std::thread StartCopyThread(const char* name, std::function<void()> run) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread thread([run = std::move(run)] {
-    // On Linux the priority is that of this thread only. If the change is not permitted, the thread keeps its priority.
+    // On Linux this changes the priority of this thread only. If the change is not permitted, the thread keeps its priority.
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
     run();
   });
@@ -72,7 +72,7 @@ void CopyServer::Stop() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t woken = write(wake_.get(), &one, sizeof(one));
   acceptor_.join();
-  listener_.Reset();  // the socket is closed, so that no peer waits for an answer
+  listener_.Reset();  // closes the socket, so that peers get an error and do not wait for an answer
   for (Connection& connection : connections_) connection.link->End();
   for (Connection& connection : connections_) connection.thread.join();
   connections_.clear();

@@ -55,7 +55,7 @@ struct ResumedMark {
 struct NodeCopies {
   std::vector<CopyRecord> copies;
   std::vector<ResumedMark> resumed;
-  std::vector<std::string> damaged;  // says for each record that cannot be read what is wrong
+  std::vector<std::string> damaged;  // what is wrong with each record that is unreadable or does not fit its shard
 };
 
 class CopyStore {

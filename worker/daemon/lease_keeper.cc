@@ -17,7 +17,7 @@ std::string AddressText(const v1::PeerAddress& address) {
 }
 
 // Returns the terms in the file, or empty terms if they cannot be read. With empty terms the ranks end at their present
-// deadline, which is better than wrong terms.
+// deadline. With wrong terms they might run longer than they may.
 LeaseTerms KeptTerms(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (!text.ok()) return {};

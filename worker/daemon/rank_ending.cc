@@ -13,7 +13,7 @@ std::string WithLastLine(std::string text, const std::string& line) {
   return text;
 }
 
-// Says how the process ended, and for which possible reason.
+// Returns a text that says how the process ended, and the possible reason if one is known.
 std::string ExplainedExit(const ExitStatus& exit, bool for_memory) {
   std::string text = ExitText(exit);
   if (for_memory) absl::StrAppend(&text, ": the kernel's out-of-memory killer ended a process of this node at that moment");

@@ -1,5 +1,5 @@
-// DescribeEnding says how a rank process ended. It judges by the exit status, the last report and the last line of standard
-// error. Pure.
+// DescribeEnding says how a rank process ended. It judges by the exit status, the last report, the last line of standard error,
+// and what the daemon knows (EndingFacts). Pure.
 #ifndef LYNX_WORKER_DAEMON_RANK_ENDING_H_
 #define LYNX_WORKER_DAEMON_RANK_ENDING_H_
 
@@ -29,7 +29,7 @@ struct RankEnding {
 struct EndingFacts {
   // nullopt: an earlier daemon started the process, so it is not a child of this daemon. Then the report decides.
   std::optional<ExitStatus> exit;
-  std::optional<RankReport> last_report;  // the last report that the rank was done, gave way or failed, if there is one
+  std::optional<RankReport> last_report;  // the last report that says that the rank is done, gave way or failed
   std::string last_line;                  // the last line of standard error
   // True if the kernel's out-of-memory killer ended a process of this node at about the time at which this process ended.
   bool oom_kill = false;

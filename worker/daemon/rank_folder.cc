@@ -43,7 +43,7 @@ std::string StoredRankText(const StoredRank& record) {
               {"exit_code", record.exit_code},
               {"reason", record.reason},
               {"peer_lost", record.peer_lost},
-              {"cause", EnumName(record.cause)}}  // A reason may quote bytes of a file that are not UTF-8.
+              {"cause", EnumName(record.cause)}}  // `reason` may have bytes that are not UTF-8, so dump replaces them.
       .dump(2, ' ', false, json::error_handler_t::replace);
 }
 
@@ -62,7 +62,7 @@ absl::StatusOr<StoredRank> ParseStoredRank(const std::string& text) {
     record.exit_code = value.at("exit_code").get<int32_t>();
     record.reason = value.at("reason").get<std::string>();
     record.peer_lost = value.at("peer_lost").get<bool>();
-    ParseEnum(value.value("cause", ""), record.cause);  // missing in records of daemons that had no such field
+    ParseEnum(value.value("cause", ""), record.cause);  // missing in records that an earlier release wrote
     return record;
   } catch (const json::exception& error) {
     return absl::DataLossError(error.what());

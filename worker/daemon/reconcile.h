@@ -40,11 +40,11 @@ struct DesiredRank {
 struct ActualRank {
   RankKey key;
   RankPhase phase = RankPhase::kListening;
-  PeerAddress address;                // kListening: the address to which its socket is bound
-  StopStage stop = StopStage::kNone;  // kRunning
+  PeerAddress address;                // in phase kListening: the address to which the rank's socket is bound
+  StopStage stop = StopStage::kNone;  // kNone unless the phase is kRunning
   Nanos asked_at;                     // for StopStage::kAsked: when the rank was asked to end, on the clock of `now`
-  bool yield = false;                 // kRunning: the rank has been asked to give way
-  bool released = false;              // kExited: the server needs nothing more from the rank
+  bool yield = false;                 // in phase kRunning: the rank has been asked to give way
+  bool released = false;              // in phase kExited: the server needs nothing more from the rank
 };
 
 enum class SupervisorActionKind : uint8_t {

@@ -5,8 +5,8 @@
 //
 // When ReportTail holds kWindow or more reports, it stops reading until the server acknowledges some; the rest stays in the
 // file. So a rank can train for any time without its server. LogTail delivers the rank's standard error in the same way, but
-// without acknowledgement. If nobody has taken lines for long, LogTail skips what was written in that time and adds a line
-// that says how much it skipped.
+// without acknowledgement. If lines are written faster than they are read or taken, LogTail drops the oldest ones and adds a
+// line that says how much it dropped.
 //
 // Not thread-safe.
 #ifndef LYNX_WORKER_DAEMON_REPORT_TAIL_H_

@@ -22,7 +22,8 @@ namespace lynx::worker {
 namespace {
 
 constexpr int kReportsPerMessage = 500;
-// The last report may exceed this limit; the largest message that is allowed is far larger.
+// When a message has this size, no report is added. The last report may exceed the size, but the message stays far below the
+// limit of the protocol.
 constexpr size_t kReportBytesPerMessage = 8 << 20;
 constexpr size_t kLogLinesPerRank = 100;
 constexpr size_t kLogBytesPerMessage = 1 << 20;
@@ -67,7 +68,7 @@ RankSupervisor::Rank& RankSupervisor::Insert(const RankKey& key, RankPhase phase
   return at->second;
 }
 
-// Finds the process of a rank whose record is damaged, or that an earlier daemon was just starting.
+// Finds the process of a rank whose record is damaged, or whose record only says that an earlier daemon was starting it.
 std::optional<ProcessIdentity> RankSupervisor::FindStarted(const RankKey& key) const {
   for (const pid_t pid : FindProcessesByArgument(Folder(key).config())) {
     if (std::optional<ProcessIdentity> identity = IdentifyProcess(pid)) return identity;

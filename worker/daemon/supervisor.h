@@ -46,7 +46,7 @@ struct SupervisorOptions {
   size_t kept_folders = 50;                  // the number of folders of ended ranks that are kept
   JobUser user;                              // the user that ranks run as
   AllowedPaths allowed;                      // where the ranks' data and checkpoints may be
-  std::string oom_counter = "/proc/vmstat";  // node/oom_kills.h
+  std::string oom_counter = "/proc/vmstat";  // counts out-of-memory kills (node/oom_kills.h)
 
   std::string lease_file() const { return data_directory + "/lease"; }  // worker/contract/lease_file.h
 };
@@ -84,11 +84,11 @@ class RankSupervisor {
   struct Rank {
     RankPhase phase = RankPhase::kListening;
     StoredRank record;
-    UniqueFd socket;                    // kListening
-    UniqueFd pidfd;                     // kRunning
-    StopStage stop = StopStage::kNone;  // kRunning
+    UniqueFd socket;                    // valid in phase kListening
+    UniqueFd pidfd;                     // valid in phase kRunning
+    StopStage stop = StopStage::kNone;  // kNone unless the phase is kRunning
     Nanos asked_at;
-    bool yield = false;  // kRunning: the rank has been asked to give way
+    bool yield = false;  // in phase kRunning: the rank has been asked to give way
     ReportTail reports;
     LogTail log;
     bool measured = false;      // the metrics have series for this rank

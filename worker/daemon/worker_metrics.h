@@ -15,7 +15,7 @@ namespace lynx::worker {
 
 class WorkerMetrics {
  public:
-  // `of_ranks`: also serve series for each single rank.
+  // `of_ranks`: if true, the metrics also have series for each single rank.
   explicit WorkerMetrics(bool of_ranks);
   const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
 
@@ -24,8 +24,8 @@ class WorkerMetrics {
   void SetRanksRunning(int count);
   void CountExit(RankOutcome outcome);
 
-  // If series for single ranks are served, the series of a rank exist from AddRank to RemoveRank. The generations of a job
-  // share them.
+  // If series for single ranks are served, a rank has series from AddRank to RemoveRank. All generations of a job share the
+  // series of a rank.
   void AddRank(const RankKey& key);
   void RemoveRank(const RankKey& key);
   // Counts a step of a rank. The rank must have been added.

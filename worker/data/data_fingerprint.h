@@ -16,7 +16,7 @@ namespace lynx::worker {
 
 struct DataFingerprint {
   DataKind kind = DataKind::kText;
-  Bytes bytes;         // the size of all files of the data set
+  Bytes bytes;         // the total size of the data set's files
   std::string sha256;  // the digest of sizes and samples: 64 lower-case hexadecimal digits; "" = it was not computed
 
   bool operator==(const DataFingerprint&) const = default;

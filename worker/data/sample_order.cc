@@ -8,7 +8,8 @@
 namespace lynx::worker {
 namespace {
 
-// Four rounds give a good permutation of a large domain. A small domain, in which a half has only one or two bits, needs more.
+// Four rounds give a good permutation of a large domain. A small domain, in which each half of a number has only one or two
+// bits, needs more.
 constexpr uint32_t kRounds = 8;
 // Makes this random stream differ from other streams that use the same seed.
 constexpr uint64_t kStream = 0x73616D706C65ull;  // "sample"

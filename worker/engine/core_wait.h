@@ -11,8 +11,9 @@ namespace lynx::worker {
 // Reads the core wait from the text of /proc/PID/schedstat. It is the second of three numbers: time on a core, time waiting on
 // a run queue, time slices (Linux, Documentation/scheduler/sched-stats). Returns 0 if the text has another form.
 Nanos CoreWait(std::string_view schedstat);
-// Returns the core wait of the calling thread since the thread began. It does not include the time in which the thread slept,
-// or the time that a hypervisor took from the core. Returns 0 if the kernel does not record the core wait. Allocates no memory.
+// Returns the core wait of the calling thread since the thread began. The core wait includes neither the time in which the
+// thread slept, nor the time that a hypervisor took from the core. Returns 0 if the kernel does not record it. Allocates no
+// memory.
 Nanos ThreadCoreWait();
 
 }  // namespace lynx::worker

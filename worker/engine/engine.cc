@@ -67,9 +67,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                             std::move(host_pool), backend, communicator, state, dataset));
 }
 
-// Returns the gradients that this rank counts in the gradient norm. After the reduction, every rank of the data group has the
-// same gradients, and every tensor-parallel rank has the same replicated parameters. So each gradient is counted on only one
-// rank.
+// Returns the gradients that this rank counts in the gradient norm. Several ranks may have the same gradient: the replicas
+// (unless each updates only a share), the tensor-parallel ranks (of replicated parameters), and the two ranks with a tied
+// embedding. So each gradient is counted on only one rank.
 std::vector<std::span<const float>> Engine::CountedGradients(const EngineConfig& config, ModelState& state) {
   std::vector<std::span<const float>> counted;
   const ParallelLayout& layout = config.context.layout;
@@ -177,7 +177,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
       resolved.count = shared ? range.count / OptimizerShares(config_.context) : range.count;
       return;
     }
-    case Group::kWorld:  // WorldSum stores the values that the world adds up
+    case Group::kWorld:  // WorldSum has the values that all ranks add up
       return;
     case Group::kNone:
     case Group::kHost: break;

@@ -2,9 +2,9 @@
 // call the backend for the listed ops, starts hand a transfer to the communicator, and waits block the loop until the transfer
 // is done. The engine decides nothing: only the order of the actions says what is stored, recomputed or overlapped.
 //
-// All activations are in one arena of exactly the planned bytes. The engine watches how much of it is really used, and that
-// nothing is written beyond it. What is offloaded waits in a host pool of the planned bytes; copies to and from it run beside
-// the ops (host_copies.h). Nothing is allocated within a step.
+// All activations are in one arena of exactly the planned bytes. The engine measures how much of the arena is really used, and
+// checks that nothing is written beyond it. Offloaded tensors wait in a host pool of the planned bytes; copies to and from it
+// run beside the ops (host_copies.h). Nothing is allocated within a step.
 //
 // On a device with memory of its own, the host runs ahead: it issues a step's ops and transfers, and marks define their order
 // (common/moment.h). It waits for the device in only three places: at the beginning of the step, where the step's sums (loss
@@ -45,15 +45,15 @@
 
 namespace lynx::worker {
 
-// The content of a dead buffer. kPoison marks it (see arena_watch.h). So the engine detects a program that reads the buffer
-// later, or that writes where no buffer is.
+// What happens to a buffer that no later action uses. kLeave: nothing. kPoison: the buffer is filled with marks (see
+// arena_watch.h). So the engine detects a program that reads the buffer later, or that writes where no buffer is.
 enum class DeadBuffers : uint8_t { kLeave, kPoison };
 
 struct EngineConfig {
   StageContext context;
   int32_t rank = 0;  // rank in the world
   Program program;
-  Bytes arena;      // planned
+  Bytes arena;      // the planned size
   TrainSpec train;  // optimizer, schedule, seed, steps, global_batch
   DeadBuffers dead_buffers = DeadBuffers::kLeave;
 };
@@ -73,14 +73,16 @@ class Engine {
   absl::Status GatherWeights();
 
   // Runs the program once. `step` is 0-based and determines samples, dropout and learning rate. The report's `checkpoint` field
-  // is left 0. Its `arena_peak` is measured only in the first step that is run, as all steps run the same program. Internal
-  // when something was written beyond the arena. If the loss or the gradient norm is not finite, every rank notices it in the
-  // same step, before any weight is changed. train.on_non_finite then decides between an OutOfRange error (the first rank that
-  // returns it may abort the communication before the others do) and a step without an update; kMaxSkipsInARow such steps in a
-  // row are OutOfRange too. Errors of the communicator keep their code; the message names step and action.
+  // stays 0. Its `arena_peak` is measured only in the first call, because all steps run the same program. Returns Internal if
+  // something was written beyond the arena. If the loss or the gradient norm is not finite, every rank notices it in the same
+  // step, before any weight is changed. Then train.on_non_finite decides: either RunStep returns OutOfRange (the first rank
+  // that returns it may abort the communication before the others do), or the step makes no update. If kMaxSkipsInARow steps in
+  // a row make no update, the last of them also returns OutOfRange. Errors of the communicator keep their code; the message
+  // names step and action.
   absl::StatusOr<StepReport> RunStep(int64_t step);
 
-  // Requests that all ranks give way to another plan. The ranks agree on it with the sums of the next step that ends.
+  // Requests that all ranks give way to another plan. The request reaches the other ranks with the sums at the end of the next
+  // step.
   void AskToYield() { asks_to_yield_ = true; }
   // True if any rank had called AskToYield by the end of the last step. The value is the same on every rank. The next step
   // resets it unless a rank asks again.
@@ -95,10 +97,11 @@ class Engine {
   // Why the last step's update was skipped; empty: it was not skipped.
   const std::string& skip_reason() const { return skip_reason_; }
 
-  // The mean loss over train.eval_batches global batches of held-out data (the first batches of the first epoch), without
-  // dropout, in nats per token. Runs the forward actions of the program, so it works with any schedule. Collective; call it
-  // between steps. It does not change any training step. `held_out` must be the same data on every rank, and of the same kind
-  // as the data set of Create. Errors are those of RunStep, but a loss that is not finite is returned and is not an error.
+  // Returns the mean loss over train.eval_batches global batches of held-out data (the first batches of the first epoch),
+  // without dropout, in nats per token. Runs the forward actions of the program, so it works with any schedule. All ranks must
+  // call it, between steps. It does not change any training step. `held_out` must be the same data on every rank, and of the
+  // same kind as the data set of Create. The errors are those of RunStep, except that a loss that is not finite is no error and
+  // is returned.
   absl::StatusOr<double> Evaluate(const Dataset& held_out);
 
   Bytes arena() const { return Bytes(static_cast<int64_t>(arena_.size_bytes())); }
@@ -120,7 +123,7 @@ class Engine {
     int64_t count = 0;                    // elements of the transfer; for a gather or scatter, elements of one share
     int32_t start = -1;                   // for a wait: the index of its start
     std::vector<HostCopy> copies;         // for the start of an offload or reload
-    std::vector<std::span<float>> dying;  // buffers that end here, if they must be poisoned
+    std::vector<std::span<float>> dying;  // buffers that are dead after this action; empty with kLeave
   };
 
   // The memory for what is offloaded, and the copies to and from it; empty and null if nothing is offloaded.
@@ -184,8 +187,8 @@ class Engine {
   WorldSum world_sum_;
   const std::span<float> replicated_;  // device memory for gradients that tensor-parallel ranks add up; empty if there are none
   std::vector<ResolvedAction> resolved_;  // by action
-  std::vector<int32_t> starts_;           // StartsOfWaits
-  std::vector<int32_t> hiding_;           // HidingStarts
+  std::vector<int32_t> starts_;           // the result of StartsOfWaits
+  std::vector<int32_t> hiding_;           // the result of HidingStarts
   std::vector<TransferTicket> tickets_;   // by action, for the starts of transfers
   const HostPool host_pool_;
   std::vector<HostCopies::Ticket> copy_tickets_;  // by action, for the starts of copies
@@ -202,7 +205,7 @@ class Engine {
   int64_t step_ = 0;
   Nanos begin_;
   double lr_ = 0;
-  Nanos data_wait_;  // of the step
+  Nanos data_wait_;  // how long the step waited for its tokens
   double loss_ = 0;
   double gradient_norm_ = 0;
   std::string skip_reason_;

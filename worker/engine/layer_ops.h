@@ -87,8 +87,8 @@ class LayerOps {
   const int64_t share_n_;        // number of tokens in the share
   const int64_t first_token_;    // the first token of the share
   const int64_t share_at_;       // number of elements before the share in a tensor (n, h)
-  const int64_t context_width_;  // a / t * d
-  const int64_t f_shard_;        // f / t
+  const int64_t context_width_;  // a / t * d: the heads of this rank times the elements of a head
+  const int64_t f_shard_;        // f / t: this rank's part of the MLP's inner size
   const int64_t qkv_width_;
   const int64_t fc1_width_;
   const AttentionShape attention_;

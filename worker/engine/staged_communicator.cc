@@ -61,7 +61,7 @@ absl::StatusOr<TransferTicket> StagedCommunicator::StartRecv(const Route& neighb
 absl::StatusOr<TransferTimes> StagedCommunicator::Wait(TransferTicket ticket) {
   LYNX_ASSIGN_OR_RETURN(const TransferTimes times, inner_.Wait(ticket));
   const auto at = pending_.find(ticket.id);
-  if (at == pending_.end()) return times;  // a transfer of the world is not staged
+  if (at == pending_.end()) return times;  // the sums over all ranks are not staged
   Pending done = std::move(at->second);
   pending_.erase(at);
   if (done.result != nullptr) {

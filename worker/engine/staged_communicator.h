@@ -55,7 +55,7 @@ class StagedCommunicator : public Communicator {
   Communicator& inner_;
   Backend& backend_;
   std::map<int64_t, Pending> pending_;   // by ticket
-  std::multimap<size_t, Staging> free_;  // by capacity
+  std::multimap<size_t, Staging> free_;  // staging memory that is not in use, by its capacity in bytes
 };
 
 }  // namespace lynx::worker

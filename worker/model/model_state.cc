@@ -236,7 +236,8 @@ void FillNormal(uint64_t key, double deviation, int64_t first, std::span<float> 
   }
 }
 
-// Returns the position of a layer in the order: the embedding, the head, then the transformer layers of each slice in turn.
+// Returns the position of a layer in ModelState::index_: 0 for the embedding, 1 for the head, then the transformer layers of
+// each slice in turn.
 int32_t LayerPosition(const StageContext& context, int32_t layer) {
   if (layer == kEmbeddingLayer) return 0;
   if (layer == kHeadLayer) return 1;

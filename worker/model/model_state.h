@@ -98,8 +98,8 @@ struct ParameterSlot {
 // Returns the slots of one rank, in order. Pure.
 std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank);
 // Returns the parts of the slots that a rank updates. `index`: the rank's index among the ranks with the same weights. Without
-// ZeRO these are the whole slots. With ZeRO they are the rank's share of each layer, as slots of their own without padding.
-// Pure.
+// ZeRO, each part is a whole slot. With ZeRO, the parts are the rank's share of each layer, as slots of their own without
+// padding. Pure.
 std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots, int32_t index);
 
 // Writes the initial values of a slot into `weights` (slot.count). `weights` must be zero, because padding and biases are not
@@ -150,8 +150,8 @@ class ModelState {
   // Rounds the fp32 weights that this rank updates, and stores them in the weights that ops read. Does nothing in an fp32
   // model.
   void RoundWeights(Backend& backend);
-  // Returns the tensors that the optimizer updates, in the order of updated(). Each has also the address of the weights that
-  // ops read.
+  // Returns the tensors that the optimizer updates, in the order of updated(). In a bfloat16 model, each tensor also has the
+  // address of the weights that ops read.
   std::vector<AdamWTensor> Updates();
   // The backend that holds the arrays.
   Backend& backend() { return *backend_; }

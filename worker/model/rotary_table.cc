@@ -28,8 +28,8 @@ double Llama3Slope(const RotarySpec& rotary, double slope) {
   return (1 - mix) * slope / rotary.factor + mix * slope;
 }
 
-// Returns the number of the pair that rotates `rotations` times within the original positions. It need not be a whole number.
-// `turning`: the number of elements of a head that rotate.
+// Returns the number of the pair that rotates `rotations` times within the original positions. The result need not be a whole
+// number. `turning`: the number of elements of a head that rotate.
 double YarnPair(const RotarySpec& rotary, double turning, double rotations) {
   return turning * std::log(rotary.original_seq / (rotations * kTurn)) / (2 * std::log(rotary.theta));
 }

@@ -12,7 +12,7 @@
 //            (1 - m) s_i / f + m s_i, m = (o / w_i - low) / (high - low)              (Llama 3.1)
 //   yarn     (1 - e_i) s_i / f + e_i s_i, e_i = 1 - clamp((i - lo) / (hi - lo), 0, 1),
 //            lo = floor(c(beta_fast)), hi = ceil(c(beta_slow)), c(r) = d ln(o / (2 pi r)) / (2 ln theta), within 0 .. d - 1;
-//            cosines and sines times 0.1 ln f + 1                                     (Peng et al. 2024)
+//            cosines and sines times 0.1 ln f + 1, or times attention_factor if it is > 0    (Peng et al. 2024)
 #ifndef LYNX_WORKER_MODEL_ROTARY_TABLE_H_
 #define LYNX_WORKER_MODEL_ROTARY_TABLE_H_
 

@@ -5,7 +5,7 @@
 //   lynx-rank --measure FILE | --measure-link FILE   measures; started by the agent (see worker/contract/measurement.h)
 //   lynx-rank --measure-gpu-links FILE               measures the links between a node's GPUs; started by the agent
 //   lynx-rank --check-cuda UUID                      prints the backend's name and, in a second line, how many bytes of the
-//                                                    GPU are free then; or why it cannot use the GPU
+//                                                    GPU are free; prints on stderr why it cannot use the GPU
 //
 // Exit codes: see rank_report.h; 2: wrong usage.
 #include <getopt.h>

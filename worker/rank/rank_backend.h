@@ -1,5 +1,5 @@
-// Makes the backend of a rank's device. It is separate, because a program that links this file also links a CUDA backend or the
-// replacement of it. The rest of the rank process does not depend on the kind of device.
+// Makes the backend of a rank's device. This file is separate from the rest of the rank process, because a program that links
+// it also links the CUDA backend, or the replacement of that backend in a build without CUDA.
 #ifndef LYNX_WORKER_RANK_RANK_BACKEND_H_
 #define LYNX_WORKER_RANK_RANK_BACKEND_H_
 

@@ -87,7 +87,7 @@ struct Training {
   Engine& engine;
   const Dataset* held_out;  // null if the job has no evaluation
   int64_t first;            // the first step of this generation
-  bool traces;
+  bool traces;              // true if this rank reports traces of its steps
   IdleLimit& idle_limit;
   LinkMeter& links;
   Bytes checkpoint_bytes;

@@ -35,8 +35,8 @@ RankAssignment DesiredStates::AssignmentOf(const LiveJob& job, int32_t rank, con
   return assignment;
 }
 
-// Takes the peers away from ranks whose programs would exceed the limit of one message. Such a rank keeps listening, and gets
-// its peers and its program after other ranks of the node have started.
+// If the programs of the ranks to start exceed the limit of one message, removes the peers from the assignments of the last
+// ranks. A rank without peers keeps listening. It gets its peers and its program after other ranks of the node have started.
 void DesiredStates::HoldBack(WorkerDesired& desired) const {
   Bytes text;
   for (RankAssignment& rank : desired.ranks) {

@@ -49,7 +49,7 @@ std::vector<NodeDevices> DevicePool::AttachedDevices(DeviceKind kind, Cordoned c
   return DevicesExcept({}, kind, cordoned);
 }
 
-// All devices of this kind on attached nodes, except the used ones.
+// All devices of this kind, except the used ones, on nodes that can take ranks.
 std::vector<NodeDevices> DevicePool::DevicesExcept(const std::set<DeviceRef>& used, DeviceKind kind, Cordoned cordoned) const {
   std::vector<NodeDevices> free;
   for (const auto& [name, node] : nodes_.all()) {

@@ -46,17 +46,17 @@ class DevicePool {
   // as free. `for_job` is nullptr: the devices that are free for any job.
   std::vector<NodeDevices> FreeDevices(DeviceKind kind, const LiveJob* for_job) const;
   enum class Cordoned : uint8_t { kExcluded, kIncluded };
-  // All devices of this kind on attached nodes, free or not.
+  // All devices of this kind, free or not, on nodes that have a worker daemon attached and run no orphans.
   std::vector<NodeDevices> AttachedDevices(DeviceKind kind, Cordoned cordoned = Cordoned::kExcluded) const;
-  // The devices among `held` on which ranks can still be started. The job holds these devices or held them until now, so no
-  // other job has them.
+  // The devices among `held` on which ranks can still be started. The job reserves these devices, so no other job has them.
+  // Devices on cordoned nodes and on nodes that the job excludes are left out.
   std::vector<NodeDevices> StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const LiveJob& job) const;
   // True if the job may use devices of this kind on the node. The node must have such devices, have a worker daemon attached,
   // and run no orphans. It must be neither cordoned nor excluded by the job.
   bool MayUse(const LiveJob& job, DeviceKind kind, const NodeId& name) const;
-  // Number of devices of this kind on attached nodes, and how many of them are on cordoned nodes.
+  // Number of devices of this kind on nodes with a worker daemon, and how many of them are on cordoned nodes.
   std::pair<int32_t, int32_t> CountAttached(DeviceKind kind) const;
-  // True if all nodes of the job's ranks can take these ranks again.
+  // True if the node of every rank of the job can run this rank again, on the same device.
   bool NodesServe(const LiveJob& job) const;
 
   // The UUID that the node's agent reports. While the agent is not attached: the UUID that it reported when the ranks `before`

@@ -29,7 +29,7 @@ void DriftWatch::Check(LiveJob& job) {
   for (const RankRecord& rank : job.record.ranks) had.push_back(rank.where);
   const int32_t ranks = job.plan->layout.ranks();
   const Demand same{.min_ranks = ranks, .max_ranks = ranks, .group = devices_.DemandOf(job).group};
-  // Stops if the job is not allowed to use some of its devices any more, for example on a cordoned node.
+  // Stops if the job may not use some of its devices any more, for example because their node is cordoned.
   if (!Reserve(Among(devices_.FreeDevices(devices_.KindOf(job), &job), had), same).has_value()) return;
   std::vector<std::string> texts = NoteComputeDrift(job);
   const std::vector<std::string> of_links = NoteLinkDrift(job);
@@ -47,8 +47,8 @@ void DriftWatch::Check(LiveJob& job) {
   planning_.Prepare(job, *Reserve(Among(devices_.FreeDevices(devices_.KindOf(job), &job), had), same));
 }
 
-// Updates the slowness of the job's nodes. The rank whose speed changed most determines the value for its whole node. Returns a
-// clause for each node that changed.
+// Updates the slowness of the job's nodes. The rank whose speed changed most determines the value for its whole node. Returns
+// texts, one for each node whose slowness changed.
 std::vector<std::string> DriftWatch::NoteComputeDrift(LiveJob& job) {
   const std::vector<double> changes = job.drift.speed.Changes();
   std::map<NodeId, double> nodes;
@@ -59,8 +59,8 @@ std::vector<std::string> DriftWatch::NoteComputeDrift(LiveJob& job) {
   std::vector<std::string> texts;
   for (const auto& [name, change] : nodes) {
     if (std::max(change, 1 / change) < kDrift) continue;
-    // The new value is computed from the value at the start of the watch. So two jobs that see the same change do not count it
-    // twice.
+    // The new value is computed from the value at the start of the watch. So if two jobs see the same change, it counts only
+    // once.
     nodes_.Of(name).slowness.compute =
         std::clamp(job.drift.slowness_watched[name].compute * change, 1 / kMaxSlowness, kMaxSlowness);
     texts.push_back(
@@ -85,12 +85,12 @@ Nanos DriftWatch::PredictedOn(const LiveJob& job, const NodeId& from, const Node
   return Nanos(static_cast<int64_t>(longest * 1e9));
 }
 
-// Updates the slowness of nodes at the ends of links whose speed has changed. Returns a clause for each change. The factor of a
+// Updates the slowness of nodes at the ends of links whose speed has changed. Returns a text for each change. The factor of a
 // link is (predicted time + measured increase) / predicted time. The ratio of the two measured times would be wrong, because
-// both may include time in which messages waited for the link.
+// both times may include time in which messages waited for the link.
 std::vector<std::string> DriftWatch::NoteLinkDrift(LiveJob& job) {
   std::vector<SlowLink> slower;
-  std::map<NodeId, double> faster;  // the factor by which the node's slowest link has changed; below 1
+  std::map<NodeId, double> faster;  // by node: the largest factor among its links that became faster; from 0 to 1
   for (const LinkWatch::Change& change : job.drift.links.Changes()) {
     const NodeId& from = job.record.ranks[static_cast<size_t>(change.from)].where.node;
     const NodeId& to = job.record.ranks[static_cast<size_t>(change.to)].where.node;

@@ -123,7 +123,7 @@ std::vector<BadNode> FailureAnalysis::FoundBad(const LiveJob& job) const {
     for (const int32_t peer : live.peers) {
       const auto p = static_cast<size_t>(peer);
       if (p >= job.generation.ranks.size()) continue;
-      // A rank that ends by itself reports why. A rank that was told to end does not report it, so it does not count as silent.
+      // A rank that ends by itself reports why. A rank that was told to end reports no failure, so it does not count as silent.
       const bool silent = !job.generation.ranks[p].fault_reported && job.generation.ranks[p].exit_code != kRankExitCancelled;
       findings.push_back({.node = node_of(r), .other = node_of(p), .other_silent = silent});
     }

@@ -1,6 +1,6 @@
-// FailureAnalysis: finds the rank whose failure explains the failures of the others. Says what caused this failure, what the
-// job's own rules say about it, and which nodes the job should not use any more. It remembers the failures of all jobs for a
-// while. Not thread-safe: the controller owns it.
+// FailureAnalysis: when ranks fail, finds the rank whose failure explains the failures of the others. It decides what caused
+// the failure, which of the job's own rules applies to it, and which nodes the job should not use any more. It remembers the
+// failures of all jobs for a while. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_FAILURE_ANALYSIS_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_FAILURE_ANALYSIS_H_
 
@@ -32,18 +32,18 @@ class FailureAnalysis {
   std::string FailureText(const LiveJob& job, int32_t rank) const;
   // Attributes the failure of the rank that explains the failures of its peers. If the cause is known, an event reports it.
   Attributed Blame(LiveJob& job, int32_t rank);
-  // True if the rank would fail in the same way again. That is so if the job has never trained and one of two things happened:
-  // the node refused a path, or in the first generation the rank reported a failure that has nothing to do with memory or a
-  // node check.
+  // True if the rank would fail in the same way again. That is so if the job has never trained, this rank had not started, and
+  // one of two things happened: the node refused a path, or in the first generation the rank itself reported a failure that has
+  // nothing to do with memory or a node check.
   static bool WouldRefuseAgain(const LiveJob& job, const LiveRank& culprit);
   // True if other nodes could run the job although this rank's node refused a path. Either the job names a wrong path, or the
-  // node's configuration has wrong roots. If a second node refuses the path too, the path is wrong. So a job that has never
-  // trained and already excludes a node, for any reason, gets no further try.
+  // node is configured with wrong --data-root or --checkpoint-root directories. If a second node refuses the path too, the path
+  // is wrong. So a job that has never trained and already excludes a node, for any reason, gets no further try.
   bool MayAllow(const LiveJob& job, int32_t rank) const;
   // The job's first rule that matches the rank's failure; nullptr: no rule matches.
   const FailureRule* RuleFor(const LiveJob& job, int32_t rank) const;
-  // Excludes the node from the job. Returns false if the job excluded the node before, or if it excludes so many nodes that it
-  // must keep this one.
+  // Excludes the node from the job. Returns false if the job excluded the node before, or if it already excludes the maximum
+  // number of nodes.
   bool ExcludeNode(LiveJob& job, const NodeId& node, const std::string& why);
 
   // Requests a node check of the job's nodes before its next start if a node caused the failure, or if the cause is unknown.

@@ -29,7 +29,7 @@ class Generations {
   // Begins the next generation of the job on these devices, one for each rank of its plan. `reason` is passed by value because
   // it may be a part of the record that changes.
   void Start(LiveJob& job, const std::vector<DeviceRef>& placement, EventKind kind, std::string reason);
-  // Continues with the generation that an earlier server started: its ranks may still run.
+  // Continues a generation that an earlier server started. Its ranks may still run.
   void Restore(LiveJob& job);
   // Releases the devices of a generation that is over.
   void LeaveDevices(LiveJob& job);

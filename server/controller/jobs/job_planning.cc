@@ -96,7 +96,8 @@ ClusterTopology JobPlanning::ClusterOf(const Reservation& reservation) const {
   return cluster;
 }
 
-// The job's shares of `nodes` consecutive nodes. The first of them has the reserved device with index `first`.
+// For each of `nodes` consecutive nodes, the share of the node's devices that the job has. `first`: index of the reserved
+// device with which the first of these nodes begins.
 std::vector<NodeShare> JobPlanning::SharesOf(const LiveJob& job, size_t first, int32_t nodes) const {
   const std::vector<DeviceRef>& devices = job.planning.reservation.devices;
   const auto per_node = static_cast<size_t>(job.planning.reservation.topology.groups.front().devices_per_node);

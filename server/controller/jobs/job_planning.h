@@ -31,11 +31,12 @@ class JobPlanning {
   // Reserves the devices, has their agents measure what the planner needs, then requests a plan. The job may be training
   // meanwhile.
   void Prepare(LiveJob& job, Reservation reservation);
-  // Called for a job that cannot have all its devices any more. True: the job is now being planned for devices of `free`.
+  // Called for an elastic job that cannot get all devices of its plan. True: the job is now being planned for devices of
+  // `free`.
   bool ReplanForLess(LiveJob& job, const std::vector<NodeDevices>& free, const std::string& reason);
   // Requests the plan if nothing is left to measure or the time limit for measuring is over.
   void Advance(LiveJob& job);
-  // Looks again at the jobs that are known to wait for measurements of this node.
+  // Calls Advance for the jobs that are known to wait for measurements of this node.
   void AdvanceJobsOn(const NodeId& node);
 
   // Checks that each program fits into one message to its node. ResourceExhausted: a program does not fit.
@@ -43,9 +44,10 @@ class JobPlanning {
   // Makes `plan` the job's plan. `cluster`: the cluster that it was made for. `considered`: the devices of that cluster.
   void SetPlan(LiveJob& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,
                std::vector<DeviceRef> considered);
-  // Releases what the job reserves while it is being planned.
+  // Releases the devices that the job reserves while it is being planned.
   void EndPlanning(LiveJob& job);
-  // Ends planning and also forgets a plan for which the ranks should give way. Does nothing if the job is not being planned.
+  // Ends planning, and also drops the new plan for which the ranks should give way. Does nothing if the job is not being
+  // planned.
   void EndReplanning(LiveJob& job);
   // Lets a job that trains continue with its present plan. `reason` is shown in an event.
   void KeepPlan(LiveJob& job, const std::string& reason);

@@ -23,16 +23,16 @@ class Measurements {
 
   // Has the agents of the job's reserved devices measure what the planner needs, within the time limit.
   void Begin(LiveJob& job);
-  // True if the job must still wait. In that case, TakeWaiters returns the job for the first node that the job waits for.
+  // True if the job must still wait. The job is then registered with the first node that it waits for (TakeWaiters).
   bool Waits(LiveJob& job);
-  // The jobs that are known to wait for this node. A job that must wait further has to call Waits again.
+  // Returns the jobs that are registered with this node, and forgets them. Call Waits again for each of them.
   std::set<JobId> TakeWaiters(const NodeId& node);
   // Ends measuring for the job, because its plan is requested or not wanted any more.
   void End(LiveJob& job);
   // Forgets the job, which does not exist any more.
   void Forget(const JobId& job) { measuring_.erase(job); }
-  // Adds an event that says how long the job waited for measurements before its first plan. A wait too short to be noticed gets
-  // no event.
+  // For a job in the state PLANNING, adds an event about the measurements: how long they took, or which nodes did not finish
+  // within the time limit. If the wait was too short to be noticed, there is no event.
   void TellDuration(LiveJob& job) const;
   // What the node's agent should measure now.
   AgentDesired ShapesFor(const LiveNode& node) const;
@@ -45,7 +45,7 @@ class Measurements {
   PresentStep& step_;
   const JobTable& jobs_;
   const NodeTable& nodes_;
-  std::set<JobId> measuring_;  // active jobs that wait for agents to measure
+  std::set<JobId> measuring_;  // jobs for which agents are measuring
   // Jobs by the first node that they wait for. Jobs that no longer wait may still be in the map.
   std::map<NodeId, std::set<JobId>> awaited_;
 };

@@ -22,11 +22,11 @@ class MemoryReplanning {
   // Called when a rank of the generation that is over ran out of memory. Lowers the memory limit of the rank's device model, if
   // the model and the plan's size are known.
   void NoteMemoryEnds(LiveJob& job, int32_t rank);
-  // Called for a job without devices whose plan does not fit its devices any more. True: the job is now being planned for
-  // devices of `free`.
+  // Called for a job without devices whose plan takes more memory than its devices are assumed to have. True: the job is now
+  // being planned for devices of `free`.
   bool PlanForLess(LiveJob& job, const std::vector<NodeDevices>& free, const std::string& reason);
-  // Called when no plan fits the lowered memory limits. Tries limits between these and the size of the plan that did not fit.
-  // True: the job is being planned with such a limit.
+  // Called when no plan fits the lowered memory limits. Raises each limit halfway to the memory of the plan that did not fit.
+  // True: the job is being planned with the raised limits.
   bool PlanForMore(LiveJob& job, const std::string& refusal);
   // The text of the event for the smaller plan that replaces the old one.
   std::string ReplacedText(const LiveJob& job, const Plan& plan) const;

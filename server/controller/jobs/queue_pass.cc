@@ -42,7 +42,7 @@ void QueuePass::RunIfChanged() {
   if (!step_.queue_changed() || step_.now() < not_before_) return;
   step_.QueueIsLookedAt();
   Schedule();
-  // A pass over the queue looks at all nodes. With thousands of nodes, do not run it for every report.
+  // A pass over the queue looks at all nodes. With thousands of nodes this takes long, so not every report starts a pass.
   const size_t nodes = nodes_.all().size();
   if (nodes > kFewNodes) not_before_ = step_.now() + kPassPerNode * static_cast<int64_t>(nodes);
 }
@@ -62,14 +62,14 @@ void QueuePass::Schedule() {
 }
 
 // Updates the jobs that wait for other jobs to succeed. If one of the other jobs has succeeded, it is taken off the list. If
-// one has ended in another way, the job that waits for it is cancelled.
+// one of them has ended in another way, the job that waits for it is cancelled.
 void QueuePass::SettleDependencies() {
   const std::set<JobId> dependents = waiting_.dependents();
   for (const JobId& id : dependents) {
     LiveJob& job = jobs_.At(id);
     std::vector<JobId>& waits_for = job.record.waits_for;
     const size_t before = waits_for.size();
-    const auto state = [&](const JobId& other) {  // `other` is unknown if its submission was lost; then this job also ends soon
+    const auto state = [&](const JobId& other) {  // unknown `other`: its submission was lost, and with it that of this job
       return jobs_.Contains(other) ? jobs_.At(other).record.state : JobState::kQueued;
     };
     std::erase_if(waits_for, [&](const JobId& other) { return state(other) == JobState::kSucceeded; });
@@ -162,7 +162,7 @@ void QueuePass::BecomeHead(LiveJob& job, Standing standing, PassState& pass) {
   if (!pass.room.empty()) {
     waiting_.SetFavoured(job.record.id);
   } else if (waiting_.favoured() == job.record.id) {
-    waiting_.SetFavoured(JobId());  // the jobs that made room have left, but their devices were not enough
+    waiting_.SetFavoured(JobId());  // the jobs that gave way have left, but their devices were not enough
   }
   if (pass.expectation.has_value() && pass.expectation->at - step_.now() < kUnknown)
     job.record.expected_start = step_.wall() + (pass.expectation->at - step_.now());
@@ -191,7 +191,8 @@ bool QueuePass::TryBegin(LiveJob& job, const std::vector<NodeDevices>& free) {
   return planning_.ReplanForLess(job, free, absl::StrCat("of the ", needed, " devices of its plan not all are free"));
 }
 
-// The free devices that the job could have. They are computed once for all waiting jobs. Valid until the next call.
+// The free devices that the job could have. The list for each kind of device is made once and shared by all waiting jobs. The
+// result is valid until the next call.
 const std::vector<NodeDevices>& QueuePass::FreeFor(const LiveJob& job, PassState& pass) {
   const DeviceKind kind = devices_.KindOf(job);
   auto known = free_.find(kind);
@@ -229,7 +230,7 @@ bool QueuePass::TryHead(LiveJob& job, PassState& pass) {
 }
 
 // Ends the speculative planning of other jobs if `job` can begin on their devices. Those jobs are planned only to find out
-// whether they could begin before the first job that waits. Returns true if their planning has been ended.
+// whether they would end before the first waiting job begins. Returns true if their planning has been ended.
 bool QueuePass::MakeSpeculatorsLeave(const LiveJob& job, PassState& pass) {
   const DeviceKind kind = devices_.KindOf(job);
   std::vector<DeviceRef> held;
@@ -253,8 +254,8 @@ bool QueuePass::MakeSpeculatorsLeave(const LiveJob& job, PassState& pass) {
   return true;
 }
 
-// Starts the job although the first job of the queue waits. This is allowed on devices that the first job will not get, or if
-// this job ends before the first job begins.
+// Starts or plans the job although the first job of the queue waits. The job may begin if it uses devices that the first job
+// will not get, or if it ends before the first job begins. A job without a plan is planned to find out how long it takes.
 bool QueuePass::TryBackfill(LiveJob& job, PassState& pass) {
   const std::vector<NodeDevices>& free = FreeFor(job, pass);
   if (devices_.KindOf(job) != devices_.KindOf(*pass.head)) return TryBegin(job, free);
@@ -313,10 +314,10 @@ std::string QueuePass::WhoGivesWay(const std::vector<DeviceRef>& devices) const 
   return absl::StrJoin(names, ", ");
 }
 
-// Asks running jobs to give way if the first job in line has a right to their devices. It has a right to devices of jobs with a
-// lower priority in its own queue. If it is within its queue's quota, it also has a right to devices of jobs with a lower
-// priority in other queues, and to devices that other queues borrow. If enough devices become free soon, no job is asked.
-// Returns the names of the jobs that give way; empty: there are none.
+// Asks running, preemptible jobs to give way if the first job in line has a right to their devices. The first job has a right
+// to devices of jobs with a lower priority in its own queue. If it is within its queue's quota, it also has a right to devices
+// of jobs with a lower priority in other queues, and to devices that other queues borrow. If enough devices become free soon
+// anyway, no job is asked. Returns the names of the jobs that give way; empty: there are none.
 std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, PassState& pass) {
   if (pass.expectation.has_value() && pass.expectation->at - step_.now() <= options_.soon)
     return WhoGivesWay(pass.expectation->devices);
@@ -374,7 +375,7 @@ std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, Pas
   return absl::StrJoin(names, ", ");
 }
 
-// The reasons why the job waits. Reasons that do not go away by waiting come first.
+// The reasons why the job waits. Reasons that waiting alone cannot end come first.
 std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing standing, PassState& pass) {
   const JobRecord& record = job.record;
   const DeviceKind kind = devices_.KindOf(job);

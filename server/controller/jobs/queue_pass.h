@@ -45,8 +45,8 @@ class QueuePass {
 
   // Called at the end of every Step: looks at the queue if something has changed.
   void RunIfChanged();
-  // Called at every tick. While jobs wait, looks at the queue every few seconds even if nothing has happened. The reason is
-  // that with time more running jobs can be asked to give way, and that expected start times change.
+  // Called at every tick. While jobs wait, looks at the queue every few seconds even if nothing has happened, for two reasons:
+  // as time passes, more running jobs can be asked to give way, and expected start times change.
   void OnTick();
 
  private:
@@ -81,8 +81,9 @@ class QueuePass {
   Generations& generations_;
   Stopping& stopping_;
   Replanner& replanner_;
-  // Free devices by kind, during one look at the queue. Devices on nodes that some job excludes are in the lists too. A list is
-  // made, and sorted by locality, when it is first needed. Devices that jobs get later are removed.
+  // Free devices by kind, during one look at the queue. The lists are for all jobs, so they also contain nodes that some job
+  // excludes. A list is made, and sorted by locality, when it is first needed. Devices that jobs get afterwards are removed
+  // from it.
   std::map<DeviceKind, std::vector<NodeDevices>> free_;
   std::optional<std::map<std::string, int32_t>> used_;  // used devices by queue, during one look at the queue
   // Monotonic times. There is no look at the queue before not_before_, whatever happens. At next_look_ there is a look even if

@@ -66,8 +66,8 @@ void RankEvents::FoldMessage(LiveJob& job, int32_t rank, const RankMessage& mess
   }
 }
 
-// Notes that the rank has started, and the first step that it will train. The ranks resume from the newest existing checkpoint.
-// This server may not know of that checkpoint yet, so the step may be beyond the recorded progress.
+// Notes that the rank has started, and the first step that it will train. The ranks resume from the newest checkpoint on disk.
+// This server may not know of that checkpoint yet, so the first step may be beyond the recorded progress.
 void RankEvents::FoldStarted(LiveJob& job, int32_t rank, const RankReady& started) {
   JobRecord& record = job.record;
   job.generation.ranks[static_cast<size_t>(rank)].started = true;
@@ -217,9 +217,9 @@ void RankEvents::Failed(LiveJob& job, int32_t rank, const RankFailure& fault, So
   }
 }
 
-// Called when the rank has written the checkpoint and ends. Its peers do the same unless something prevents them. Perhaps this
-// server has no such request: an earlier server made it, or it has been taken back since. Even then the rank has left, so the
-// generation ends.
+// Called when the rank has written the checkpoint and ends. Its peers do the same unless something prevents them. This server
+// may not have asked for this: an earlier server asked, or the request has been taken back since. Even then the rank has left,
+// so the generation ends.
 void RankEvents::OnGaveWay(LiveJob& job, int32_t rank) {
   job.generation.ranks[static_cast<size_t>(rank)].gave_way = true;
   if (IsStopping(job)) return;
@@ -298,14 +298,14 @@ bool RankEvents::IsOver(const LiveJob& job, int32_t rank) const {
 void RankEvents::CheckDeadlines(LiveJob& job) {
   const auto due = [this](Nanos deadline) { return deadline != Nanos(0) && step_.now() >= deadline; };
   if (due(job.generation.stop_deadline)) {
-    // The deadline is over and the rank at fault has not reported its failure. So the reason that people see is the failure of
-    // the rank that failed first.
+    // The deadline is over, and the rank at fault has not reported its failure. So people are told the failure of the rank that
+    // failed first.
     const auto first = std::min_element(
         job.generation.ranks.begin(), job.generation.ranks.end(),
         [](const LiveRank& a, const LiveRank& b) { return std::pair(!a.failed, a.order) < std::pair(!b.failed, b.order); });
     const std::string seen = failures_.FailureText(job, static_cast<int32_t>(first - job.generation.ranks.begin()));
-    // Every running rank notices when a peer ends. So if only a few ranks have not reported a failure, those ranks probably
-    // hang.
+    // Every running rank notices when a peer ends, and then fails too. So if only a few ranks have not reported a failure,
+    // those ranks probably hang.
     const auto failed =
         std::count_if(job.generation.ranks.begin(), job.generation.ranks.end(), [](const LiveRank& r) { return r.failed; });
     std::vector<std::string> silent;

@@ -27,16 +27,16 @@ class RankEvents {
   void OnMessage(const RankMessage& message);
   // Processes what the worker reports about a rank of the current generation that should run on its node.
   void Observe(LiveJob& job, int32_t rank, const RankObservation& seen);
-  // Notices ranks that are missing in the report of the node's worker daemon. The daemon lists a rank from the first time that
-  // it should run the rank. So a missing rank was lost with the daemon's state or with the machine, even if the daemon has
-  // begun to start it again.
+  // Notices ranks that are missing in the report of the node's worker daemon. The daemon lists each rank as soon as it is told
+  // to run it. So a rank that is missing now was lost with the daemon's state or with the machine, even if the daemon has begun
+  // to start it again.
   void ObserveMissing(LiveJob& job, const LiveNode& node);
   // If all ranks listen, sends them each other's addresses.
   void CheckListening(LiveJob& job);
   // Ends the job as succeeded if all ranks have done their work.
   void CheckSucceeded(LiveJob& job);
-  // Ends a generation when a deadline is over. There are two deadlines: ranks have lost a peer, and the rank at fault has not
-  // reported its failure in time; or a rank has not begun to listen in time.
+  // Ends the generation if one of two deadlines is over. Either ranks have lost a peer, and the rank at fault has not reported
+  // its failure in time; or not all ranks have begun to listen in time.
   void CheckDeadlines(LiveJob& job);
 
  private:

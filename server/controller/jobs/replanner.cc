@@ -26,8 +26,8 @@ std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<R
   return text;
 }
 
-// A clause about the step time that is predicted for a plan under present conditions. `step`: this time; 0: unknown, and the
-// text is empty.
+// A part of a sentence with the step time of the present plan, as predicted under present conditions. `step`: this time; 0:
+// unknown, and the text is empty.
 std::string NowText(Nanos step) {
   return step > Nanos(0) ? absl::StrCat(", which takes ", FormatDuration(step), " by what is known now") : "";
 }
@@ -64,7 +64,9 @@ void Replanner::OnPlanReady(const PlanReady& event) {
   Place(*job, plan, event);
 }
 
-// Gives the job the devices that were reserved for it, or others if some of the reserved devices cannot be used any more.
+// Places the job on the devices that were reserved for it, or on others if some of the reserved devices cannot be used any
+// more. If there are too few devices, the job waits in the queue again. If the job was planned speculatively, it keeps the plan
+// and waits.
 void Replanner::Place(LiveJob& job, std::shared_ptr<const Plan> plan, const PlanReady& event) {
   const std::vector<DeviceRef> reserved = job.planning.reservation.devices;
   const DeviceKind kind = devices_.KindOf(job);
@@ -95,15 +97,16 @@ void Replanner::Place(LiveJob& job, std::shared_ptr<const Plan> plan, const Plan
                      less_memory ? absl::StrCat(change, "; ", where) : where);
 }
 
-// The planner found no plan for the devices it was given. If the cluster has more devices that the job could get but others
-// hold now, the job waits for them. Otherwise waiting does not help, and the job must not hold up the jobs behind it.
+// Called when the planner found no plan for the reserved devices. A job that ran out of memory is planned with higher limits,
+// or fails. A job that has a plan waits for other devices. Any other job waits if the attached nodes have more devices than
+// were tried; otherwise it fails, because waiting does not help and would hold up the jobs behind it.
 void Replanner::PlanRefused(LiveJob& job, const std::string& reason) {
   const int32_t tried = static_cast<int32_t>(job.planning.reservation.devices.size());
   std::vector<DeviceRef> devices = job.planning.reservation.devices;
   planning_.EndPlanning(job);
   job.planning.speculative = false;
   if (job.memory.is_short) return memory_.PlanForMore(job, reason) ? void() : FailForMemory(job, reason);
-  if (job.plan != nullptr) {  // the job has trained and waits for its plan's devices, or for other devices than these
+  if (job.plan != nullptr) {  // the job waits for the devices of its plan, or for others than these
     job.replanning.considered = std::move(devices);
     waiting_.Enqueue(job);
     step_.SetState(job, JobState::kQueued, EventKind::kQueued,

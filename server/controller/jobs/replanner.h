@@ -37,7 +37,7 @@ class Replanner {
   explicit Replanner(const Parts& parts);
 
   void OnPlanReady(const PlanReady& event);
-  // Offers devices that no waiting job needs to jobs that train, in the order of their submission.
+  // Looks for free devices that no waiting job needs, and plans training jobs again for them, in the order of their submission.
   void LookForMore();
   // True if the job may be planned again while it trains: for more devices, or because the speeds of its nodes have changed.
   bool MayBeReplanned(const LiveJob& job) const;

@@ -95,7 +95,7 @@ void Requests::OnCancel(const CancelRequested& event) {
     return;
   }
   step_.Emit(Reply{event.request, absl::OkStatus(), event.job});
-  // If the first request asked the job to leave with a checkpoint, a second request can still end the job at once.
+  // If the first request asked the job to write a checkpoint before it ends, a second request can still end the job at once.
   const bool asked = job->record.cancel_requested;
   if (IsFinal(job->record.state) || (asked && (event.checkpoint || job->record.stop == StopKind::kCancel))) return;
   job->record.cancel_requested = true;
@@ -200,7 +200,8 @@ void Requests::OnCordon(const CordonRequested& event) {
   for (const JobId& id : jobs) Check(jobs_.At(id));
 }
 
-// Jobs that an earlier drain has asked to leave the node stay, except jobs of which a rank has already given way.
+// Called when a drain has ended or changed. Jobs that were asked to leave the node stay, except those of which a rank has
+// already given way.
 void Requests::StopMoving(const NodeId& name) {
   const LiveNode* node = nodes_.Find(name);
   if (node == nullptr) return;

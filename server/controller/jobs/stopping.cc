@@ -11,8 +11,8 @@ namespace lynx::server {
 namespace {
 
 constexpr Nanos kSlack{1'000'000'000};  // allowed difference between the monotonic clock and the wall clock
-// Time for ranks to give way, in steps of the generation. It is long enough for a second try: after a failed checkpoint the
-// ranks try again 20 steps later.
+// Time for ranks to give way, as a number of steps. It is long enough for a second try: after a failed checkpoint the ranks try
+// again 20 steps later.
 constexpr int64_t kStepsToYield = 30;
 
 }  // namespace
@@ -75,10 +75,10 @@ bool Stopping::RankGone(const LiveJob& job, int32_t rank) const {
       step_.now() > job.generation.stopping_since)
     return true;
   const StopKind stop = job.record.stop;
-  // The rule below lets a rank count as gone although the server has not seen its end: its node has been out of contact for
-  // long enough, and a peer of the rank has ended. The rule is used only if another generation may follow, because only that
-  // generation waits for these ranks. It is safe, because the fence of the new generation keeps out ranks of the old generation
-  // that still run.
+  // The rule below lets a rank count as gone although the server has not seen its end: the rank's node has been out of contact
+  // for long enough, and a peer of the rank has ended. The rule is used only if another generation may follow, because only
+  // then does something wait for these ranks. It is safe, because the fence of the new generation keeps out ranks of the old
+  // generation that still run.
   const bool next_begins = stop != StopKind::kCancel && stop != StopKind::kTimeLimit && stop != StopKind::kLeave;
   const bool stops = next_begins && job.generation.stopping_since != Nanos(0);
   const auto ended = [&](const LiveNode& at, int32_t r) {
@@ -254,7 +254,8 @@ void Stopping::ChangePlan(LiveJob& job) {
       return generations_.Start(job, *placement, EventKind::kReplanned, reason);
     }
   }
-  // The new devices are lost, or this server does not have the new plan because an earlier server asked the ranks to give way.
+  // The new devices are lost, or the job is held now, or this server does not have the new plan because an earlier server asked
+  // the ranks to give way.
   StartAgain(job, EventKind::kResuming, reason);
 }
 

@@ -41,8 +41,8 @@ class Stopping {
   };
   explicit Stopping(const Parts& parts);
 
-  // Tells the nodes to stop the ranks of this generation, or to let them give way. When all are gone, the job continues as
-  // `kind` says. The ranks must not be stopping already.
+  // Tells the nodes to stop the ranks of this generation, or to let them give way. `kind` says which, and what the job does
+  // when all ranks are gone. The ranks must not be stopping already.
   void BeginStop(LiveJob& job, StopKind kind, std::optional<EventKind> event_kind, const std::string& reason);
   // Asks the ranks to give way. If the job trains, they write a checkpoint first; if it is only starting, there is nothing to
   // save and they end at once. `deadline`: monotonic; ranks that have not given way by then are ended. 0: the usual time limit.
@@ -55,7 +55,7 @@ class Stopping {
   // time limit, deadline of a drain. Otherwise the request is taken back.
   void OnYieldDeadline(LiveJob& job);
 
-  // True if the rank's process does not exist any more, or cannot disturb the next generation.
+  // True if the rank's process does not exist any more, or can do no harm to the next generation.
   bool RankGone(const LiveJob& job, int32_t rank) const;
   // Time limit for the job's ranks to give way.
   Nanos YieldTime(const LiveJob& job) const;

@@ -1,5 +1,5 @@
-// WaitingJobs: the QUEUED jobs. It knows which of them wait only for their turn, in what order, and what the others wait for.
-// queue_pass.h decides whose turn it is. Not thread-safe: the controller owns it.
+// WaitingJobs: the QUEUED jobs. It knows which of them wait only for their turn, in what order, and why the others are not
+// ready. queue_pass.h decides whose turn it is. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_WAITING_JOBS_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_WAITING_JOBS_H_
 
@@ -23,7 +23,7 @@ class WaitingJobs {
   WaitingJobs(const ControllerOptions& options, PresentStep& step, JobTable& jobs)
       : options_(options), step_(step), jobs_(jobs) {}
 
-  // The job becomes QUEUED (Enqueue), or stops being QUEUED (Dequeue). The calls are allowed even if the job is in that state
+  // Enqueue puts the job among the QUEUED jobs, and Dequeue takes it out. Both may be called for a job that is in or out
   // already.
   void Enqueue(LiveJob& job);
   void Dequeue(LiveJob& job);
@@ -39,8 +39,8 @@ class WaitingJobs {
   // Removes jobs from the line when the time for which they keep their place in it is over.
   void LeaveLine();
 
-  // True if a waiting job comes before `job`, which has trained and is to start again. Jobs that hold up no other job do not
-  // count (QueueState). SomeoneWaits: the same for any waiting job.
+  // SomeoneIsBefore: true if a waiting job comes before `job`, which has trained and is to start again. SomeoneWaits: true if
+  // any job waits for its turn. Neither counts jobs that hold up no other job (QueueState).
   bool SomeoneIsBefore(const LiveJob& job) const;
   bool SomeoneWaits() const;
 
@@ -49,7 +49,7 @@ class WaitingJobs {
   const std::map<std::string, std::set<std::pair<int32_t, int64_t>>>& ready() const { return ready_; }
   // Jobs that wait for other jobs to succeed.
   const std::set<JobId>& dependents() const { return dependents_; }
-  // The first job in line, to which others give way; empty: no job.
+  // The first job in line, if other jobs give way to it; empty: no job.
   const JobId& favoured() const { return favoured_; }
   void SetFavoured(JobId job) { favoured_ = std::move(job); }
 

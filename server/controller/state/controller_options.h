@@ -22,16 +22,16 @@ inline constexpr Bytes kMaxProgramText{48 << 20};
 struct ControllerOptions {
   // How often nodes report when nothing has changed.
   Nanos heartbeat{2'000'000'000};
-  // A node is lost when its worker daemon has been absent for this long. The time begins at the earliest when the server
-  // starts.
+  // A node is lost when its worker daemon has been absent for this long. After a start of the server, the absence counts from
+  // that start.
   Nanos node_timeout{60'000'000'000};
-  Nanos measure_timeout{60'000'000'000};  // time for agents to measure the shapes that a plan wants
-  Nanos listen_timeout{60'000'000'000};   // time until all ranks of a generation must listen
-  // Ranks that end because a peer is gone often report before the rank that is at fault. The server waits this long for the
-  // report of the rank at fault.
+  Nanos measure_timeout{60'000'000'000};  // time for agents to measure the shapes whose op times a plan needs
+  Nanos listen_timeout{60'000'000'000};   // the ranks of a generation must all listen within this time
+  // Ranks that end because a peer is gone often report before the rank that is at fault. After such a report the server waits
+  // this long for the report of the rank at fault.
   Nanos culprit_grace{2'000'000'000};
-  // When a generation is over, the next one waits at most this long for ranks on a node without a worker daemon. These ranks
-  // have lost their peers. Whatever they commit after the next generation has begun is refused.
+  // When a generation is over, the next one waits at most this long for ranks on a node without a worker daemon, once a peer of
+  // these ranks has ended. Anything that these ranks commit after the next generation has begun is refused.
   Nanos stop_timeout{10'000'000'000};
   // true: nodes that are cut off end their ranks by themselves before the server gives their work to other nodes.
   bool leases = true;
@@ -47,7 +47,7 @@ struct ControllerOptions {
   // A job trains at least this long before it is planned again for more devices or for changed speeds.
   Nanos replan_after{5'000'000'000};
   int32_t most_replans_per_hour = 12;  // limit for one job; plans that became necessary because devices were lost do not count
-  // Time for ranks to give way. They always get at least the time of thirty steps and a checkpoint.
+  // Time for ranks to give way. They get more if thirty steps and a checkpoint take longer.
   Nanos yield_timeout{60'000'000'000};
   // If a job could start within this time anyway, no other job has to give way for it.
   Nanos soon{30'000'000'000};
@@ -64,7 +64,7 @@ struct ControllerOptions {
   // Limit for the text of programs in one message to a worker. Ranks whose programs do not fit start with a later message. A
   // plan with a program above the limit is refused.
   Bytes most_program_text = kMaxProgramText;
-  // Returns the shapes whose op times a plan wants (planner/candidates/search.h WantedShapes). Required.
+  // Returns the layer shapes whose op times the planner needs (planner/candidates/search.h WantedShapes). Required.
   std::function<std::vector<LayerShape>(const JobSpec&, const ClusterTopology&)> wanted_shapes;
   Mistake mistake = Mistake::kNone;  // for tests only
 

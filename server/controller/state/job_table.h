@@ -18,8 +18,8 @@ namespace lynx::server {
 
 class JobTable {
  public:
-  // Adds a job with its record. Its id and its submission number must be new. `wall`: since when the job excludes the nodes in
-  // its record, if there are any.
+  // Adds a job with its record. Its id and its submission number must be new. `wall`: the present time; from then on the nodes
+  // that the record excludes count as excluded.
   LiveJob& Add(JobRecord record, Nanos wall);
   // Removes everything about the job, because its submission was lost or the job is dropped.
   void Remove(const JobId& id);
@@ -27,7 +27,7 @@ class JobTable {
   std::vector<JobId> DropOldest(size_t kept);
   // Call it when the job has ended, with `record.ended` set.
   void MarkEnded(const LiveJob& job);
-  // Active jobs are unfinished and not QUEUED: they have devices or are planned for some.
+  // Sets whether the job is active: unfinished and not QUEUED. Active jobs have devices or are planned for some.
   void SetActive(const JobId& id, bool active);
   // Excludes the node: the job does not use it from now on. `wall`: the present time.
   void Exclude(LiveJob& job, const NodeId& node, Nanos wall);

@@ -10,15 +10,15 @@ namespace lynx::server {
 namespace {
 
 constexpr size_t kWitnesses = 5;
-// Usually other nodes take over a node's work only while a quorum of the node's witnesses is in contact with the server. But
-// most nodes may be gone for good, so after this many timeouts no quorum is needed any more. Commits of the older generation
-// are refused then.
+// Usually other nodes take over a node's work only while at least half of the node's witnesses (a quorum) are in contact with
+// the server. But most nodes may be gone for good, so after this many timeouts no quorum is needed any more. If the node still
+// runs then, its commits are refused, because they are from an older generation.
 constexpr int64_t kTimesWithoutQuorum = 10;
 constexpr int64_t kOneOfMany = 10;
 constexpr size_t kMaxTold = 8;
 
-// Scatters names on the ring. So a node's witnesses are not its neighbours in the network, which a network failure would cut
-// off together with the node.
+// Scatters names on the ring. So the witnesses of a node are usually not its neighbours in the network. A network failure would
+// cut off neighbours together with the node.
 uint64_t PlaceOnRing(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
@@ -50,8 +50,8 @@ void Leases::TakeWitness(LiveNode& node, const WorkerState& state) {
   }
 }
 
-// The nodes after this one on the ring, including nodes that are absent. Without absent nodes, a node whose witnesses leave one
-// after another would finally have no witness to ask.
+// The nodes that follow this one on the ring, including absent nodes. If absent nodes were left out, a node would have no
+// witness to ask after all its witnesses have left one after another.
 std::vector<NodeId> Leases::WitnessesOf(const NodeId& name) const {
   std::vector<NodeId> witnesses;
   auto at = ring_.upper_bound(PlaceOnRing(name.value));
@@ -65,8 +65,8 @@ std::vector<NodeId> Leases::WitnessesOf(const NodeId& name) const {
 
 void Leases::Tell(LiveNode& node, int64_t report, std::optional<std::vector<NodeId>> witnesses) {
   if (node.told.back().report != INT64_MAX && node.told.back().witnesses == witnesses) return;
-  // The node has not confirmed these lists, and there are too many of them, so the server forgets them. From now on the node
-  // may have any list.
+  // The node has not confirmed the lists that it was sent, and there are too many of them, so the server forgets them. From now
+  // on it assumes that the node may have any list.
   if (node.told.size() >= kMaxTold) node.told = {{}};
   node.told.push_back({report, std::move(witnesses)});
 }
@@ -98,8 +98,8 @@ bool Leases::InContact(const LiveNode& node) const {
   return node.worker_attached() && (!node.has_lease || step_.now() - node.renewed_at < CutOffAfter());
 }
 
-// True if at least half of these witnesses are in contact with the server. If the node asks them, it cannot find that most of
-// them have lost the server. False for an empty list, because a node that got an empty list never ends its ranks.
+// True if at least half of these witnesses are in contact with the server. A node that asks them then cannot conclude that most
+// of them have lost the server. False for an empty list, because a node that got an empty list never ends its ranks.
 bool Leases::HasQuorum(const std::vector<NodeId>& witnesses) const {
   if (witnesses.empty()) return false;
   const auto reached = std::count_if(witnesses.begin(), witnesses.end(), [&](const NodeId& name) {
@@ -109,8 +109,8 @@ bool Leases::HasQuorum(const std::vector<NodeId>& witnesses) const {
   return 2 * static_cast<size_t>(reached) >= witnesses.size();
 }
 
-// Used for a node whose witnesses an earlier server chose: they may be any nodes. If almost all nodes are in contact, the node
-// cannot find that most of its witnesses have lost the server.
+// Used for a node whose witnesses are unknown, because an earlier server chose them: they may be any nodes. If almost all nodes
+// are in contact, most of the unknown witnesses are in contact too.
 bool Leases::AlmostAllAreInContact() const {
   const auto away =
       std::count_if(nodes_.all().begin(), nodes_.all().end(), [&](const auto& entry) { return !InContact(entry.second); });

@@ -1,7 +1,7 @@
-// Leases: a node that is cut off ends its ranks by itself (node/lease.h), and the server does not give the node's work to
-// others before that. Each node gets the addresses of some other nodes, its witnesses. When it has lost the server, it asks
-// them. If most of them reply and none of them has contact to the server either, its ranks continue. Not thread-safe: the
-// controller owns it.
+// Leases: a node that is cut off ends its ranks by itself (node/lease.h), and the server gives the node's work to others only
+// after that. Each node gets the addresses of some other nodes, its witnesses. When a node has lost the server, it asks its
+// witnesses. If most of them reply and none of them has contact to the server either, the node's ranks continue. Not
+// thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_STATE_LEASES_H_
 #define LYNX_SERVER_CONTROLLER_STATE_LEASES_H_
 
@@ -31,18 +31,18 @@ class Leases {
   void TakeWitness(LiveNode& node, const WorkerState& state);
   // Renews the node's lease, as the answer to a report on this stream.
   void Renew(LiveNode& node, int64_t stream, const WorkerState& state);
-  // Sets `absent_since` of absent nodes to the present time as long as too few of their witnesses are in contact with the
-  // server. Call it regularly.
+  // While too few of an absent node's witnesses are in contact with the server, sets its `absent_since` to the present time.
+  // Call it regularly.
   void WatchQuorum();
-  // True if a node without a worker daemon has been absent for so long that its ranks must have ended. The time counts from
-  // `since` or later.
+  // True if a node without a worker daemon has been absent for `timeout`, so that its ranks must have ended. `since`: the
+  // absence counts from this time at the earliest (monotonic).
   bool AwayFor(const LiveNode& node, Nanos timeout, Nanos since) const;
   void Forget(const NodeId& name);
 
  private:
-  // A node ends its ranks this long after the last report that the server has answered. CutOffAfter: if the server answers a
-  // witness of the node. IsolatedAfter: if too few witnesses reply. The server gives the node's work away later than
-  // CutOffAfter (AwayFor), even if the generation ended because peers of these ranks were lost.
+  // A node ends its ranks this long after the last report that the server has answered. CutOffAfter: the time if the server
+  // answers a witness of the node. IsolatedAfter: the time if too few witnesses reply. The server gives the node's work to
+  // others only after CutOffAfter (AwayFor), even if peers of the node's ranks were lost first.
   Nanos CutOffAfter() const;
   Nanos IsolatedAfter() const;
   std::vector<NodeId> WitnessesOf(const NodeId& name) const;

@@ -1,5 +1,5 @@
-// LiveJob: what the controller knows of a job in addition to its durable record (values/job.h), and what follows from that
-// alone. Pure; not thread-safe: the controller owns all jobs.
+// LiveJob: what the controller knows of a job in addition to its durable record (values/job.h), and functions of one job alone.
+// Pure; not thread-safe: the controller owns all jobs.
 #ifndef LYNX_SERVER_CONTROLLER_STATE_LIVE_JOB_H_
 #define LYNX_SERVER_CONTROLLER_STATE_LIVE_JOB_H_
 
@@ -28,8 +28,8 @@ namespace lynx::server {
 // What is known about a rank of the current generation in addition to its record.
 struct LiveRank {
   std::optional<RankPhase> phase;  // unset: no report has come since the generation or this server began
-  bool started = false;
-  bool fault_reported = false;  // the rank reported its failure itself
+  bool started = false;            // the rank reported that it is ready to train
+  bool fault_reported = false;     // the rank reported its failure itself
   bool failed = false;
   bool peer_lost = false;  // failed, but only because a peer was gone
   FaultCause cause = FaultCause::kUnknown;
@@ -39,9 +39,9 @@ struct LiveRank {
   bool forgotten = false;      // the rank's process was lost with its machine or daemon
   int32_t exit_code = 0;
   std::string reason;
-  int64_t order = 0;  // position of this failure among the failures of the generation, from 1
-  Nanos exited_at, finished_at;
-  int64_t received = 0;  // sequence number of the newest report that was processed
+  int64_t order = 0;             // position of this failure among the failures of the generation, from 1
+  Nanos exited_at, finished_at;  // monotonic: when its exit was observed, when it reported that all steps are done
+  int64_t received = 0;          // sequence number of the newest report that was processed
 };
 
 // State of planning during training, and of other changes to a job's devices.
@@ -52,9 +52,9 @@ struct Replanning {
   std::vector<DeviceRef> placement;
   std::vector<DeviceRef> considered;  // devices of the present plan, or of the last attempt that did not pay
   Nanos not_before;                   // monotonic: until then the job is not planned again while it trains
-  std::vector<Nanos> changes;         // times of changes of the plan within the last hour
-  int64_t steps_done = 0;             // number of steps that are done, from the newest step of this generation; 0: no step yet
-  Bytes checkpoint;                   // size of the newest checkpoint; 0: there is no checkpoint yet
+  std::vector<Nanos> changes;         // monotonic times of the changes of the plan within the last hour
+  int64_t steps_done = 0;  // steps of the job that are done, known from this generation's newest step; 0: no step yet
+  Bytes checkpoint;        // size of the newest checkpoint; 0: there is no checkpoint yet
   // began: when this generation began. start_took: time of the last start until all ranks ran.
   Nanos began, start_took{10'000'000'000};
 };
@@ -72,7 +72,7 @@ struct GenerationState {
   // Timers, monotonic; 0: off.
   Nanos listen_deadline, stop_deadline, yield_deadline;
   Nanos stopping_since;  // since when the ranks must end at once; 0: they need not end at once
-  Nanos restart_at;      // set when all ranks are gone: when the next generation may begin
+  Nanos restart_at;      // when the next generation may begin, after a pause; set when all ranks are gone
 };
 
 // Speeds of the job's nodes and links, compared with the speeds that its plan assumes.
@@ -92,14 +92,14 @@ struct PlanningState {
   // own devices and free ones.
   Reservation reservation;
   std::vector<LayerShape> wanted;
-  size_t awaited = 0;        // index of a reserved device whose node had not measured all wanted shapes at the last look
+  size_t awaited = 0;        // index of the reserved device that the last search found to be still unmeasured
   bool asked = false;        // true once the plan has been requested
-  int64_t attempt = 0;       // number of the newest request
+  int64_t attempt = 0;       // number of the newest planning attempt
   Nanos measure_deadline;    // monotonic; 0: there is no deadline
   Nanos measured_since;      // monotonic: when the job's nodes were asked to measure
   bool speculative = false;  // the job is planned to find out whether it would end before the first job in line begins
-  int32_t min_devices = 0;   // the next plan needs at least this many devices: fewer were tried
-  DeviceKind tried_kind = DeviceKind::kAny;  // kind of the devices that were tried
+  int32_t min_devices = 0;   // the next plan needs at least this many devices, because there was no plan for fewer
+  DeviceKind tried_kind = DeviceKind::kAny;  // kind of the devices that the newest planning attempt used; kAny: none
 };
 
 // What the last look at the queue has found about a QUEUED job.
@@ -152,15 +152,15 @@ void IndexRanks(LiveJob& job);
 Reservation HeldBy(const LiveJob& job);
 // Why the job is being planned.
 PlanTrigger TriggerOf(const LiveJob& job);
-// Time to write a checkpoint if each rank writes its share to a slow disk; 0 before the first checkpoint. The job must have a
-// plan.
+// Estimated time to write a checkpoint if each rank writes its share to a slow disk; 0 before the first checkpoint. The job
+// must have a plan.
 Nanos CheckpointTime(const LiveJob& job);
-// Time without training that a change of the plan costs. The job must have a plan.
+// Estimated time that the job loses without training if its plan is changed. The job must have a plan.
 Nanos CostOfChange(const LiveJob& job);
 // Training time of all generations up to `now` (monotonic).
 Nanos TrainedBy(const LiveJob& job, Nanos now);
-// The time until the job ends: that of the remaining steps, as measured or predicted, or the rest of its time limit if that is
-// less. The job must have a plan.
+// The time until the job ends: the time of the remaining steps, as measured or predicted, or the rest of its time limit if that
+// is less. The job must have a plan.
 Nanos Remaining(const LiveJob& job, Nanos now);
 
 // Names for messages, such as "small (j-0123)", "rank 3 on node n1".

@@ -15,7 +15,7 @@ void PresentStep::AddEvent(LiveJob& job, EventKind kind, const std::string& reas
       .sequence = ++job.record.events, .time = wall_, .state = job.record.state, .kind = EventKindName(kind), .reason = reason};
   notices_[job.record.id].push_back(event);
   Emit(InsertEvent{job.record.id, std::move(event)});
-  Touch(job);  // the record contains the sequence of the event
+  Touch(job);  // the record contains the sequence number of the newest event
 }
 
 void PresentStep::SetState(LiveJob& job, JobState state, EventKind kind, const std::string& reason) {

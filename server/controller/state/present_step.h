@@ -1,5 +1,5 @@
-// PresentStep: the Step that the controller is carrying out: its time, and its results. The parts of the controller add effects
-// and note which jobs, nodes and watchers are concerned. The controller collects all of this at the end of the Step. Not
+// PresentStep: the time and the results of the controller's present Step. The parts of the controller add effects, and note
+// which jobs, nodes and watchers the Step concerns. The controller collects all of this at the end of the Step. Not
 // thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_STATE_PRESENT_STEP_H_
 #define LYNX_SERVER_CONTROLLER_STATE_PRESENT_STEP_H_
@@ -44,7 +44,7 @@ class PresentStep {
   // Notes that the controller must look at the queue, because something has changed for waiting jobs.
   void LookAtQueue() { queue_changed_ = true; }
 
-  // The controller calls these functions at the end of a Step. Each returns what was collected and forgets it.
+  // The controller calls these functions at the end of a Step. Each returns what was collected, and empties the collection.
   std::set<JobId> TakeTouched() { return std::exchange(touched_, {}); }
   std::set<NodeId> TakeAgents() { return std::exchange(agents_, {}); }
   std::set<NodeId> TakeWorkers() { return std::exchange(workers_, {}); }

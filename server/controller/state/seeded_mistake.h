@@ -1,5 +1,5 @@
-// Mistake: mistakes that a test lets the controller make on purpose. The test shows that the simulation finds them (tests/sim).
-// A server never makes one.
+// Mistake: a mistake that a test lets the controller make on purpose, to show that the simulation (tests/sim) finds it. A real
+// server never makes one.
 #ifndef LYNX_SERVER_CONTROLLER_STATE_SEEDED_MISTAKE_H_
 #define LYNX_SERVER_CONTROLLER_STATE_SEEDED_MISTAKE_H_
 
@@ -10,13 +10,13 @@ namespace lynx::server {
 enum class Mistake : uint8_t {
   kNone,
   kReuseGeneration,      // a restart keeps the generation number of the previous generation
-  kStartBesideOldRanks,  // does not wait until the ranks of the previous generation are gone
+  kStartBesideOldRanks,  // a new generation does not wait until the ranks of the previous one are gone
   kForgetWhatIsHeld,     // devices of other jobs count as free
   kForgetKeys,           // idempotency keys are not looked up
   kSucceedEarly,         // a job succeeds with its last step, before the checkpoint of that step
   kForgetTheQueue,       // a restarted server forgets queued jobs
-  kNeverLoseNodes,       // waits forever for a node that is absent
-  kForgetOrphans,        // ignores ranks that still run on a node that was given up and came back
+  kNeverLoseNodes,       // the server waits forever for a node that is absent
+  kForgetOrphans,        // the server ignores ranks that still run on a node that was given up and came back
   kStartSilently,        // a generation begins without an event
   kForgetCordons,        // a restarted server starts ranks on cordoned nodes
   kForgetDependencies,   // a job does not wait for the jobs that it depends on

@@ -62,7 +62,7 @@ class FakeJobs : public v1::Jobs::Service {
   // Returns the status for call number n of ListJobs, counted from 1.
   std::function<grpc::Status(int)> on_list = [](int) { return grpc::Status::OK; };
   int lists() const { return lists_; }
-  int jobs = 0;  // number of its jobs; "j1" is the oldest
+  int jobs = 0;  // number of the jobs of this service; "j1" is the oldest
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request, v1::ListJobsResponse* response) override {
     int next = jobs;
     if (!request->before().empty()) next = std::stoi(request->before().substr(1)) - 1;
@@ -71,8 +71,8 @@ class FakeJobs : public v1::Jobs::Service {
     response->set_more(next > 0);
     return on_list(++lists_);
   }
-  int events = 0;           // number of events of its only job
-  bool knows_pages = true;  // false: it answers like a server of an earlier release
+  int events = 0;           // number of events of the job that GetJob returns
+  bool knows_pages = true;  // false: GetJob ignores events_before, like a server of an earlier release
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::GetJobResponse* response) override {
     v1::Job& job = *response->mutable_job();
     job.set_id("j1");
@@ -84,7 +84,7 @@ class FakeJobs : public v1::Jobs::Service {
     watched_as.push_back(request->job_id());
     return on_watch(++watches_, *writer);
   }
-  std::vector<std::string> watched_as;  // one entry per call
+  std::vector<std::string> watched_as;  // the job id of each call of WatchJob
 
  private:
   std::mutex mutex_;
@@ -133,9 +133,10 @@ TEST(ClientTest, AProxyForTheWebIsNotUsed) {
   EXPECT_TRUE(listed.ok()) << listed.status();
 }
 
-// The test counts calls and not time. In a pause the client asks gRPC to connect. gRPC then connects again after at most 1.2 s,
-// which is 24 pauses. If the client did not ask, gRPC would look for the server only every 5 s, which is 100 pauses. The server
-// is another process, because in this process its threads would also wait for the client's connection.
+// The server starts while the client pauses between its calls. In a pause the client asks gRPC to connect. gRPC then connects
+// again after at most 1.2 s, which is 24 pauses. If the client did not ask, gRPC would try only every 5 s, which is 100 pauses.
+// The test counts calls and not time. The server is another process, because in this process its threads would also wait for
+// the client's connection.
 TEST(ClientTest, AServerThatHasComeInAPauseIsCalledSoonAfter) {
   const int port = FakeJobs().port();
   const std::string address = "127.0.0.1:" + std::to_string(port);

@@ -28,7 +28,8 @@ TEST(QuickSubmitTest, OptionsOfAllVerbsMayComeAfterTheVerb) {
   EXPECT_EQ(parsed->timeout_seconds, 10);
 }
 
-// Each of these command lines is another command, has a mistake, or has a special meaning.
+// The fast path leaves each of these command lines to the full program: it is another command, has a mistake, or has a special
+// meaning.
 TEST(QuickSubmitTest, LeavesEverythingElse) {
   for (const Words& words : std::vector<Words>{
            {},

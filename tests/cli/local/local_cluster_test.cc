@@ -39,8 +39,8 @@ class LocalClusterTest : public testing::Test {
   std::string folder_;
 };
 
-// The test needs a process of another user. If root runs the tests, it is this process; otherwise it is the machine's first
-// process.
+// The test needs a daemon process that belongs to another user than the caller. If root runs the test, the daemon is this
+// process, and a child that becomes user nobody calls LocalDown. Otherwise the daemon is process 1 of the machine.
 TEST_F(LocalClusterTest, DownSaysThatADaemonIsAnotherUsers) {
   const bool root = geteuid() == 0;
   const pid_t daemon = root ? getpid() : 1;

@@ -91,8 +91,8 @@ TEST(ModelConfig, ReadsMistral) {
   EXPECT_EQ(model.head_dim, 64);
   EXPECT_EQ(model.rotary.theta, 1e6);
   EXPECT_EQ(model.attention, AttentionKernel::kFused);
-  // In this family a missing field means the default of the class in transformers, which is not the number of heads. null means
-  // the number of heads.
+  // In the family mistral, a missing field means the default of the class in transformers, which is not the number of heads.
+  // null means the number of heads.
   EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8,", "")).kv_heads, 8);
   EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": null")).kv_heads, 0);
 }
@@ -147,7 +147,7 @@ TEST(ModelConfig, ReadsPhi3AndStarCoder) {
       Read(Replaced(kLlama, "\"llama\"", "\"phi3\", \"partial_rotary_factor\": 0.75, \"sliding_window\": 2047"));
   EXPECT_EQ(phi.rotary.dims, 96);  // 96 of 128 elements
   EXPECT_EQ(phi.window, 2047);
-  // In this family, transformers reads this as longrope, and never as yarn.
+  // For the family phi3, transformers reads the type yarn as longrope.
   const ModelSpec long_phi = Read(Replaced(Replaced(kLlama, "\"llama\"", "\"phi3\""), "\"rope_scaling\": null",
                                            R"("rope_scaling": {"type": "yarn", "factor": 4.0})"));
   EXPECT_EQ(long_phi.plan_only, Bit(PlanOnlyFeature::kOtherRopeScaling));

@@ -51,8 +51,8 @@ class FakeCluster : public v1::Cluster::Service {
                             v1::UncordonNodeResponse* response) override {
     return Change(request->node(), "uncordon", *response->mutable_node());
   }
-  std::map<std::string, grpc::Status> refused;  // by node
-  std::vector<std::string> changes;             // "drain n0"
+  std::map<std::string, grpc::Status> refused;  // node name -> the error that the service returns
+  std::vector<std::string> changes;             // all calls in order, such as "drain n0"
 
  private:
   grpc::Status Change(const std::string& name, const std::string& what, v1::Node& node) {

@@ -108,8 +108,9 @@ TEST(CandidateBound, HoldsForDeepZeroBubblePipelines) {
   }
 }
 
-// If gradients are reduced with every microbatch over slow links, these reductions take longer than anything else. With every
-// schedule, the updated weights come back at the end of the step.
+// The bound must count the transfers of states: the reductions of gradients (from ZeRO-2 on with every microbatch) and the
+// gathers of weights. Over slow links they take longer than anything else. The bound must be at least 70% of the simulated
+// step.
 TEST(CandidateBound, KnowsWhatStatesTake) {
   PlanRequest request = DeepRequest();
   request.cluster = UniformCluster(8, 1, SmallGpu());
@@ -127,7 +128,8 @@ TEST(CandidateBound, KnowsWhatStatesTake) {
   }
 }
 
-// The model is small, and its many nodes are far apart.
+// The model is small, so its ops take little time. The many nodes are far apart, so the gradient reductions take a thousand
+// times as long.
 TEST(CandidateBound, ReductionsMayTakeAThousandTimesTheWork) {
   PlanRequest request;
   request.spec.model = {.layers = 8, .hidden = 64, .heads = 8, .ffn = 256, .seq = 32, .vocab = 256};

@@ -94,8 +94,8 @@ TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const CostModel derived(profile, model, sharded, 1, 4);
   EXPECT_TRUE(derived.measured());
   EXPECT_EQ(derived.OptimizerTime(1 << 20), measured.OptimizerTime(1 << 20));
-  // Matrix products take the same time with sequence parallelism. Norms then read and write only half of the tokens, but all of
-  // their weights.
+  // With sequence parallelism, matrix products take the same time. A norm reads and writes only half of the tokens, but all of
+  // its weights.
   for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
     EXPECT_EQ(derived.OpTime(Op::kFc1, pass), measured.OpTime(Op::kFc1, pass));
   }
@@ -103,8 +103,8 @@ TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const int64_t all = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, plain, 1)).value;
   const int64_t half = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, sharded, 1)).value;
   EXPECT_EQ(derived.OpTime(Op::kLn1, Pass::kForward), Nanos(time * half / all));
-  // Times without sequence parallelism are also derived from times with sequence parallelism. If a time was measured for the
-  // shape itself, the cost model uses that time.
+  // The profile now has only times with sequence parallelism. Times without it are derived from them. A time that was measured
+  // for the shape itself is used unchanged.
   for (ShapeTimes& times : profile.measured) times.shape.sequence_parallel = times.shape.tp > 1;
   EXPECT_EQ(CostModel(profile, model, plain, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time * all / half));
   EXPECT_EQ(CostModel(profile, model, sharded, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time));
@@ -166,8 +166,8 @@ TEST(CostModel, ReplicasInsideKeepsThemOnOneNode) {
   EXPECT_EQ(replicas.BoundaryTime(0, Bytes(1000)), Nanos(2000));
 }
 
-// In a ring of 8 ranks, each rank sends 2 x 7/8 of the gradients. If a node has several ranks of the group, the group uses one
-// of the node's adapters for each of them.
+// In a ring of 8 ranks, each rank sends 2 x 7/8 of the gradients. If a node has several ranks of the group, the ring can use
+// one of the node's adapters for each of them, as far as the node has so many.
 TEST(CostModel, RingsBetweenNodesUseTheAdaptersOfAllTheirMembers) {
   const ModelSpec model = TinyModel(4);
   HardwareProfile profile = RoundProfile(model);

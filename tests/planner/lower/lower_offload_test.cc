@@ -54,8 +54,8 @@ TEST(OffloadGolden, WithRecomputation) {
                        Offloaded(SmallModel(3), {.tp = 2}, 2, 500, RecomputeMode::kBalanced));
 }
 
-// On the last stage, the backward pass follows each forward pass at once. The tensors of the top layers would have to return
-// before they have left.
+// On the last stage, each forward pass is followed at once by its backward pass. A copy of the top layers' tensors to the host
+// would not have ended when they are needed again. So these tensors stay on the device.
 TEST(Offload, WhatIsNeededAtOnceStays) {
   const Pipeline p = Offloaded(SmallModel(16), {.pp = 2}, 4, 1000);
   for (size_t s = 0; s < 2; ++s) {
@@ -232,7 +232,7 @@ TEST_F(Copies, OfTwoThatOverlapTheLaterHasWhatTheEarlierLeaves) {
   const StageTimes back = Run("0LD+0:1(ln1) 0OF+0:0(ln1) 0LD-0:1(ln1) 0OF-0:0(ln1)");
   EXPECT_EQ(back.spans[0].transfer_end, Nanos(640));
   EXPECT_EQ(back.spans[1].transfer_end, Nanos(640 + 1280));
-  // A copy that takes longer than the other copy has the link for itself afterwards.
+  // After the shorter copy has ended, the longer copy has the link for itself.
   const StageTimes longer = Run("0OF+0:0(ln1) 0LD+0:1(ln1,qkv) 0OF-0:0(ln1) 0LD-0:1(ln1,qkv)");
   EXPECT_EQ(longer.spans[1].transfer_end, Nanos(1280 + 4 * 640 - 640));
 }

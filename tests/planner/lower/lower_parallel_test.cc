@@ -180,8 +180,9 @@ TEST(Zero, LayersAreReducedAndGatheredAsTheStageSays) {
     for (int32_t layer = 0; layer < layers; ++layer) {
       std::map<ActionKind, int> starts = StartsOfLayer(p.programs[0], layer);
       EXPECT_EQ(starts[kDataReduceStart], each ? microbatches : 1);
-      // The top layer's backward pass follows that of the head, and the layer's weights are then still on the rank. When the
-      // next forward pass begins, the bottom layer's weights are still on the rank.
+      // With ZeRO-3, no gather is needed in two cases, because the layer's weights are still on the rank: before the top
+      // layer's backward pass, which follows the head's, and before the bottom layer's next forward pass, which follows its
+      // backward pass.
       const int kept = layer + 1 == layers ? microbatches : layer == 0 ? microbatches - 1 : 0;
       const int passes = 2 * microbatches - kept;
       EXPECT_EQ(starts[kWeightGatherStart], zero == ZeroStage::kWeights ? passes : 1) << layer;
@@ -308,8 +309,9 @@ TEST(Zero, SimulationAgreesWithTheClosedForm) {
   }
 }
 
-// A rank sends and holds b s 2k/t h/a elements of keys and values in each of three collectives: the gather of the forward pass,
-// the gather of the backward pass, and the reduce-scatter of the backward pass. A step of the ring moves 1/c of these elements.
+// c ranks share each sequence; a model has a heads, of which k are key heads. A rank sends and holds b s 2k/t h/a elements of
+// keys and values in each of three collectives: the gather of the forward pass, the gather of the backward pass, and the
+// reduce-scatter of the backward pass. A step of the ring moves 1/c of these elements.
 TEST(ContextParallel, BytesAreThoseOfTheGather) {
   for (const ModelSpec& model : {SmallModel(2), SmallLlama(2)}) {
     for (const int32_t cp : {1, 2, 4}) {

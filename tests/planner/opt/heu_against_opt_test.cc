@@ -36,7 +36,8 @@ TEST(HeuAgainstOpt, TransformerStages) {
   EXPECT_LE(gaps.At(1), 3);
 }
 
-// If passes run side by side, most stages have no windows left; where communication takes longer, they have short ones.
+// If passes run side by side, the stages have no forward windows. They have short backward windows only if communication takes
+// longer than computation.
 TEST(HeuAgainstOpt, TransformerStagesWhosePassesRunSideBySide) {
   HeuGaps gaps;
   int with_windows = 0;
@@ -99,7 +100,8 @@ TEST(HeuAgainstOpt, OffloadingBesideHeu) {
   EXPECT_LE(gaps.At(1), 3);
 }
 
-// The problems have items of any shape. For such problems the Pareto front of equal layers is not enough.
+// The items are random, not those of a transformer layer. HEU's Pareto front assumes that all layers are alike, and for such
+// items the optimum often has layers that differ.
 TEST(HeuAgainstOpt, ArbitraryProblems) {
   HeuGaps gaps;
   for (uint32_t seed = 1; seed <= 200; ++seed) {

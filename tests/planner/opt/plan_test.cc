@@ -38,7 +38,7 @@ TEST(OptPlan, IsNeverSlowerThanHeuAndHolds) {
   for (const int64_t kib : {600, 700, 900, 4000}) {
     SCOPED_TRACE(kib);
     PlanRequest request = Request(kib);
-    // Without weaving everything fits into 4000 KiB. A woven plan that recomputes would be faster.
+    // Without weaving, everything fits into 4000 KiB, so nothing is left to solve. A woven plan would recompute.
     if (kib == 4000) request.spec.parallel.weave = WeaveMode::kOff;
     request.spec.recompute = RecomputeMode::kHeu;
     const Plan heu = PlanOf(request);

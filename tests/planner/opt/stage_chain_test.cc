@@ -71,8 +71,8 @@ TEST(StageChain, DropsNothingThatASolutionWithinTheLimitHas) {
     ChainScope scope = chain.Everything();
     ASSERT_TRUE(chain.DropBeyond(scope, prices, limit));
     const ChainScope everything = chain.Everything();
-    // A node stays in `scope` exactly if its lower bound is at most `limit`. So the best solution over these nodes is as good
-    // as the best solution over all nodes.
+    // A node (a BackwardPart of one layer) stays in `scope` exactly if its lower bound is at most `limit`, the exposed time of
+    // the optimum. So no node of an optimal solution is dropped.
     for (int32_t l = 0; l < problem.layers; ++l) {
       dropped += static_cast<int64_t>(everything.nodes[l]->size() - scope.nodes[l]->size());
       for (const int32_t index : *everything.nodes[l]) {

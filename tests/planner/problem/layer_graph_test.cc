@@ -295,8 +295,8 @@ TEST(LayerGraphTest, SequenceParallelSegmentsAlternateGatherAndScatter) {
   EXPECT_THAT(graph.ProducersOf(Tensor::kX1), ElementsAre(Op::kProj, Op::kAdd1));
 }
 
-// In every kind of layer graph, all names are known, every op runs once per pass, and an op of the layer writes what another op
-// reads.
+// In every kind of layer graph, an op reads only tensors that were written before, in the forward pass and in the backward
+// pass, and every op runs once per pass.
 TEST(LayerGraphTest, EveryKindIsWhole) {
   for (int bits = 0; bits < 32; ++bits) {
     LayerShape shape = SmallShape();

@@ -9,8 +9,8 @@ namespace {
 
 Nanos Positive(Nanos t) { return std::max(Nanos(0), t); }
 
-// Returns true if a layer that takes `a` can replace a layer that takes `b` in any stage. The layer with `a` needs no more
-// memory of any kind. Even if all that it uses more of a shared resource is exposed, it has no more exposed time.
+// Returns true if a layer with the use `a` can replace a layer with the use `b` in any stage. It can if it needs no more memory
+// of any kind, and no more exposed time, even if everything that `a` takes beyond `b` of a shared resource is exposed.
 bool CanReplace(const LayerUse& a, const LayerUse& b) {
   if (a.held > b.held || a.host > b.host) return false;
   Nanos exposed = a.exposed + Positive(a.stall - b.stall) + Positive(b.early - a.early) +
@@ -92,8 +92,8 @@ TEST(LayerChoices, PartsOfOneSetAreThoseOfAllSets) {
   }
 }
 
-// A search with a beam returns fewer backward parts. Nearly always, these include the part that has the least exposed time if
-// the neighbouring layers are alike.
+// A search with a beam returns fewer backward parts than a full search. Nearly always, one of them still has the least exposed
+// time, if the neighbouring layers have the same policy.
 TEST(LayerChoices, ABeamRarelyLosesTheBestOfLayersThatAreAlike) {
   int narrowed = 0, sets = 0, lost = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {

@@ -39,7 +39,7 @@ TEST(StageImprove, IsNeverWorseAndFits) {
   EXPECT_GT(better, 5);
 }
 
-// There are two layers of two items each. At first all items are recomputed.
+// There are two layers of two items each, and two microbatches in flight. At first all items are recomputed.
 TEST(StageImprove, ChangesItemsAndTakesOverWholeLayers) {
   RecomputeProblem problem{.layers = 2, .in_flight = 2, .budget = Bytes(40)};
   for (int64_t cost : {5, 6}) {
@@ -50,10 +50,10 @@ TEST(StageImprove, ChangesItemsAndTakesOverWholeLayers) {
   const auto exposed = [&](const std::vector<LayerPolicy>& others) {
     return EvaluateStage(problem, Improved(problem, known, others, 1000))->exposed;
   };
-  // The budget has room for what one layer recomputes, and for one item of both microbatches. So the most expensive item is
-  // stored.
+  // The budget of 40 bytes has room for the two items that a layer recomputes at a time (20), and for one stored item of both
+  // microbatches (20). So only the most expensive item of one layer is stored.
   EXPECT_EQ(exposed({}), Nanos(5 + 6 + 5));
-  // Now the search knows a policy that stores both items of a layer.
+  // With 60 bytes, both items of one layer can be stored. The search is given a policy that does so.
   problem.budget = Bytes(60);
   EXPECT_EQ(exposed({LayerPolicy{}}), Nanos(5 + 6));
 }

@@ -233,9 +233,10 @@ class PlayedLayer {
   const LayerPolicy& policy_;
   const int count_;
   const LayerPlace place_;
-  int phase_ = -1;  // -1: before the backward pass of the layer above
-  std::array<bool, kMaxItems> there_{};
-  std::array<int, kMaxItems> made_{};
+  int phase_ = -1;  // -1: before the backward pass of the layer above; k: this layer's backward segment k comes next
+  std::array<bool, kMaxItems> there_{};  // whether each item exists now
+  std::array<int, kMaxItems> made_{};    // the phase in which each item was made
+  // The last phase in which each item was read; -1: none.
   std::array<int, kMaxItems> last_use_ = [] {
     std::array<int, kMaxItems> none;
     none.fill(-1);
@@ -269,10 +270,10 @@ struct BruteForceSolution {
 
 // Tries all policies of the stage and returns the best one that fits. nullopt: no policy fits.
 inline std::optional<BruteForceSolution> BruteForce(const RecomputeProblem& problem) {
-  std::array<std::vector<std::pair<LayerPolicy, LayerUse>>, 2> all;  // inner, top
+  std::array<std::vector<std::pair<LayerPolicy, LayerUse>>, 2> all;  // all policies of an inner layer, and all of the top layer
   for (const LayerPlace place : {LayerPlace::kInner, LayerPlace::kTop}) {
     ForEachPolicy(problem, place, [&](const LayerPolicy& policy, const LayerUse& use) {
-      // Of several policies that use the same resources, one is enough.
+      // If several policies use the same resources, one of them is enough.
       const bool known = std::any_of(all[static_cast<size_t>(place)].begin(), all[static_cast<size_t>(place)].end(),
                                      [&](const auto& p) { return p.second == use; });
       if (!known) all[static_cast<size_t>(place)].emplace_back(policy, use);

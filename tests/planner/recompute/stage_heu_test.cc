@@ -113,8 +113,9 @@ TEST(StageHeu, NothingIsExposedWhereEverythingFits) {
   }
 }
 
-// The stage has twelve layers. With few layers, the free choice for the top layer would already give a mix. With budgets in the
-// upper half of the range nothing is exposed, so more memory would not help.
+// With many layers, a mix of policies uses the memory that one policy for all would leave free. With few layers, the top
+// layer's own policy would already use it. With budgets in the upper half of the range nothing is exposed, so a mix is no
+// better there.
 TEST(StageHeu, UnlikeLayersUseMemoryThatOnePolicyWouldLeave) {
   constexpr int32_t kLayers = 12;
   const ModelSpec model = TinyModel(kLayers);

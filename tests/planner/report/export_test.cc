@@ -199,7 +199,7 @@ Case Sequence(int32_t length) {
 }
 Case OddTokens() {
   Case one({.tp = 4, .sequence_parallel = true});
-  one.spec.model.seq = one.plan.model.seq = 33;  // a microbatch has twice as many tokens
+  one.spec.model.seq = one.plan.model.seq = 33;  // a microbatch has two sequences, so 66 tokens, which tp 4 does not divide
   return one;
 }
 Case Microbatches(ParallelLayout layout, int32_t count) {

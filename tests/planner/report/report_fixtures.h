@@ -52,7 +52,7 @@ inline std::unique_ptr<ReportFixture> SmallStep(Bytes activation_limit = kKiB * 
   return PlannedStep(SmallRequest(activation_limit, global_batch));
 }
 
-// A step whose passes run side by side.
+// Returns a planned step in which several passes run side by side, as `weave` says.
 inline std::unique_ptr<ReportFixture> WovenStep(WeaveMode weave) {
   PlanRequest request = SmallRequest(kKiB * 4000);
   request.spec.parallel.weave = weave;

@@ -216,8 +216,8 @@ TEST(ScheduleText, WantsOneLineARank) {
             "schedule line 3: a line too many: the schedule has 1 ranks, one a line");
 }
 
-// One word of a schedule's text is changed, removed or doubled. The text is then read or refused. If the text is read, the
-// schedule must print as a text that reads as the same schedule.
+// Replaces or removes one word of a schedule's text, or adds a word after it. The result is then read or refused. If it is
+// read, the schedule is printed, and the printed text must give the same schedule again.
 TEST(ScheduleText, ReadsOrRefusesAnyText) {
   const std::vector<std::string> words = {
       "1f1b",   "custom", "ranks=2", "microbatches=2", "chunks=2", "placement=v", "0F0", "1B1",  "3W0", "\n", "#",

@@ -73,8 +73,8 @@ inline int64_t StepTime(const Schedule& schedule, const std::vector<StagePassTim
 using SlotKey = std::tuple<Pass, int32_t, int32_t>;  // pass, stage, microbatch
 inline SlotKey KeyOf(const Slot& slot) { return {slot.pass, slot.stage, slot.microbatch}; }
 
-// Returns the begin and end of each slot if the ranks take turns and run one slot each. nullopt: slots are missing, not needed,
-// in the wrong place, or wait for each other in a circle.
+// Runs the slots: the ranks take turns, and each runs one slot per turn. Returns the begin and the end of each slot. nullopt:
+// slots are missing, not needed, in the wrong place, or wait for each other in a circle.
 inline std::optional<std::map<SlotKey, std::pair<Nanos, Nanos>>> RunReference(const Schedule& schedule,
                                                                               const std::vector<StagePassTimes>& times) {
   const PipelineShape& shape = schedule.shape;

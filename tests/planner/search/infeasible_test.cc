@@ -16,8 +16,8 @@ TEST(Infeasible, SaysWhatActivationsLack) {
             "stage 2 needs 6.0 MiB more with everything recomputed: its activations take 30.0 MiB");
 }
 
-// The programs of few microbatches fit, but the arena of the whole step does not. `needed` was computed from few microbatches,
-// so it does not exceed the limit.
+// `needed` is the need of programs with few microbatches, which fit: it does not exceed the limit. Only the arena of the whole
+// step does not fit. The text must then not say that a negative amount is lacking.
 TEST(Infeasible, WhereOnlyArenasFailNothingNegativeIsLacking) {
   for (const Bytes spare : {Bytes(0), Bytes(1), kMiB * 3}) {
     const Shortfall shortfall{.stage = 1, .needed = kMiB * 24 - spare, .limit = kMiB * 24, .states = kMiB};

@@ -39,8 +39,8 @@ std::optional<Nanos> StepOf(const PlanRequest& request) {
   return plan == nullptr ? std::nullopt : std::optional(plan->step);
 }
 
-// Counts how often a plan became better or worse when the request had more. At least some must become better. Otherwise a test
-// proves nothing.
+// Counts how many plans became faster (or possible) and how many became slower after the request was relaxed. Some must become
+// faster: otherwise the relaxation has no effect, and the test proves nothing.
 struct Outcomes {
   int better = 0, worse = 0;
   double most_percent = 0;  // the largest increase of the step's time, in percent
@@ -60,7 +60,8 @@ struct Outcomes {
 };
 
 // The parameter says which passes run side by side: none, or those that the planner chooses. A list scheduler orders a woven
-// program. With more of a resource it may find a longer order, so woven plans may become slower more often or by more.
+// program. Given more of a resource, this scheduler may find a longer order. So for woven plans, the tests allow more cases
+// that become slower, and larger increases.
 class PlanMonotone : public ::testing::TestWithParam<WeaveMode> {
  protected:
   bool woven() const { return GetParam() != WeaveMode::kOff; }

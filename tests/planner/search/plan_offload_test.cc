@@ -181,7 +181,8 @@ Bytes BytesThatLeave(const StageOracle& fits, const std::vector<StagePolicy>& po
   return leaving;
 }
 
-// If a program takes more of the host's memory than HEU expected, HEU must plan with a smaller share.
+// If a program takes more of the host's memory than HEU expected, the planner reduces the share with which HEU plans. Here it
+// takes twice the share, so at most half as many bytes leave afterwards.
 TEST(PlanOffload, LessLeavesWhereAProgramTookMoreOfTheHostThanItsShare) {
   const PlanRequest request = Request(5000);
   const Candidate candidate = SupportedCandidates(request)->front();
@@ -217,8 +218,8 @@ TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   for (const StagePlan& stage : plan->stages) EXPECT_LE(stage.host, kMiB / 4);
 }
 
-// If tensors may be offloaded, the program needs no larger arena. If a request is still infeasible, the reason names the host's
-// memory.
+// Nothing fits into 1 KiB. If tensors may be offloaded, the smallest arena that is needed is not larger than without
+// offloading, and the reason mentions the host's memory.
 TEST(PlanOffload, FitsWhereRecomputingEverythingDoesNot) {
   PlanRequest request = Request(1);
   request.spec.recompute_options.forbids_offload = true;

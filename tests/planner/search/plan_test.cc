@@ -254,8 +254,8 @@ TEST(Plan, PinnedValuesAreObeyed) {
   }
 }
 
-// Each of two replicas updates half of the weights and waits for the other half. This makes the step shorter on a fast
-// link and longer on a slow one. If memory is short, it makes the plan fit.
+// With zero: optimizer, each of two replicas updates half of the weights and waits for the other half. The step then is shorter
+// on a fast link and longer on a slow one. If memory is short, a plan fits only with this sharing.
 TEST(Plan, SharesOutStatesWhereThatIsFasterOrFits) {
   PlanRequest request = SmallRequest();
   request.spec.parallel = {.tp = 2, .dp = 2};

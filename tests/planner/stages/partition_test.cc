@@ -15,8 +15,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Holds the largest cost, the sum of costs and the layers of each stage of a partition that fits. The smallest value of all
-// partitions is the expected one.
+// The largest cost of a stage, the sum of all costs, and the number of layers of each stage, for a partition that fits. The
+// expected partition is the one with the smallest value.
 using Valued = std::tuple<int64_t, int64_t, std::vector<int32_t>>;
 
 void ForEachPartition(int32_t stages, int32_t layers, std::vector<int32_t>& head, auto&& visit) {
@@ -114,7 +114,7 @@ TEST(Partition, EvenSharesSumUp) {
 }
 
 TEST(GreedyPartition, MovesLayersAwayFromTheLongestStage) {
-  // The last stage takes 3 more than its layers take. So it gets two layers fewer.
+  // The last stage costs 3 more than its number of layers, so it gets fewer layers.
   const StageCost with_head = [](int32_t stage, int32_t layers) {
     return std::optional<int64_t>(layers + (stage == 3 ? 3 : 0));
   };

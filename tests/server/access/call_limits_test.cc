@@ -79,7 +79,7 @@ TEST(CallLimitsTest, PeopleWaitWhereTheLoopIsBehind) {
   EXPECT_TRUE(RetryDelayOf(shed).has_value());
 }
 
-// Clients in any language can read this form.
+// The status carries a google.rpc.RetryInfo, which clients in any language can read.
 TEST(RetryLaterTest, TravelsAsRetryInfo) {
   const grpc::Status status = ToGrpc(RetryLater("later", Nanos(1'500'000'000)));
   EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);

@@ -147,7 +147,7 @@ TEST_F(EveryMethodTest, HasARateForEachCaller) {
     const auto methods = Methods();
     const auto method = std::find_if(methods.begin(), methods.end(), [&](const auto* m) { return NameOf(*m) == rule.method; });
     const bool of_node = rule.need == Need::kNode;
-    if (rule.need == Need::kNothing) continue;  // the caller of such a method is identified by its address
+    if (rule.need == Need::kNothing) continue;  // anybody may call: the limit is by address, not by caller
     const grpc::Status status = Call(**method, of_node ? node : people_, of_node ? "" : admin);
     const bool first = of_node || taken[rule.cost]++ == 0;
     EXPECT_EQ(status.error_code() == grpc::RESOURCE_EXHAUSTED, !first) << status.error_message();

@@ -121,7 +121,7 @@ TEST_F(ControllerDevicesTest, JobsGetNodesThatLieCloseTogether) {
   cluster_.AnswerPlans({2, 2, 1});
   const std::vector<std::string> expected = {"c1", "c1", "c3", "c3"};
   for (int32_t r = 0; r < 4; ++r) EXPECT_EQ(cluster_.NodeOfRank(job, r), expected[static_cast<size_t>(r)]) << r;
-  // c0 and c2 are in the same row.
+  // Only c0 and c2 are still free. Both are in row0.
   const JobId second = cluster_.Submit(spec);
   cluster_.MeasureAll();
   cluster_.AnswerPlans({2, 2, 1});
@@ -167,7 +167,7 @@ TEST_F(ControllerDevicesTest, PlansForGpusHaveTheirShareOfTheNode) {
   agent.profile = std::make_shared<const HardwareProfile>(profile);
   cluster_.AttachAgent("g0");
   cluster_.Submit(SpecFor(DeviceKind::kCuda));
-  cluster_.Advance(1000);  // nothing more is measured
+  cluster_.Advance(1000);  // no further measurement arrives in this time
   ASSERT_EQ(cluster_.plans().size(), 1u);
   const NodeGroup& group = cluster_.plans().front().request.cluster.groups.front();
   EXPECT_EQ(group.devices_per_node, 2);
@@ -188,7 +188,7 @@ TEST_F(ControllerDevicesTest, EveryGroupOfNodesHasItsOwnShare) {
   JobSpec spec = MakeSpec("four", 4, 4);
   spec.resources.device = DeviceKind::kCuda;
   cluster_.Submit(spec);
-  cluster_.Advance(1000);  // nothing more is measured
+  cluster_.Advance(1000);  // no further measurement arrives in this time
   ASSERT_EQ(cluster_.plans().size(), 1u);
   const std::vector<NodeGroup>& groups = cluster_.plans().front().request.cluster.groups;
   ASSERT_EQ(groups.size(), 2u);

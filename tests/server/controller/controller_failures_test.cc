@@ -64,7 +64,7 @@ TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew
   EXPECT_EQ(cluster.Events(job).back().reason, "all ranks run, from the checkpoint of step 60");
   EXPECT_EQ(cluster.Record(job).progress.steps_done, 60);
   EXPECT_EQ(cluster.Record(job).checkpoint_path, "/c/step-60");
-  // The generation began at step 60 and did no step of its own. So this restart is charged twice.
+  // The generation began at step 60 and did no new step. So its failure is charged twice: the charge is 1 + 2.
   cluster.Exit(job, 1, 137);
   cluster.Advance(3);
   EXPECT_EQ(cluster.Record(job).restart_charge, 3);
@@ -227,13 +227,13 @@ TEST(ControllerFailuresTest, RestartsWithoutANewStepCountTwice) {
   JobId job;
   FourRanks(cluster, job, 3);
   cluster.StepAll(job, 0);
-  cluster.Exit(job, 1, 137);  // charge 1
+  cluster.Exit(job, 1, 137);  // the restart charge is now 1
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
-  cluster.Exit(job, 1, 137);  // charge 3
+  cluster.Exit(job, 1, 137);  // no new step, so the charge grows by 2 to 3
   cluster.Advance(3);
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
-  cluster.StepAll(job, 0);    // a step that was done before
-  cluster.Exit(job, 1, 137);  // charge 5
+  cluster.StepAll(job, 0);    // step 0 was done before, so it is no new step
+  cluster.Exit(job, 1, 137);  // the charge is now 5, more than the budget of 3
   EXPECT_EQ(cluster.State(job), JobState::kFailed);
   EXPECT_EQ(cluster.Record(job).restarts, 2);
 }

@@ -48,7 +48,7 @@ TEST(ControllerFaults, ACrashThatFollowsTheJobToAnotherNodeFailsIt) {
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
   cluster.AllReady(job);
   cluster.StepAll(job, 0);
-  cluster.Exit(job, 1, 139);  // the rank is on the same node, so the node may be the cause
+  cluster.Exit(job, 1, 139);  // rank 1 is on n0 like rank 0, so n0 may be the cause
   cluster.Advance(3);         // the generation did no new step
   ASSERT_EQ(cluster.State(job), JobState::kStarting) << cluster.Record(job).reason;
   cluster.AllReady(job);
@@ -199,7 +199,7 @@ TEST(ControllerFaults, APathThatIsRefusedAfterTrainingIsARestart) {
   }
 }
 
-// A node that a job excludes shows this until the job ends. So the number of such nodes is limited.
+// While a job excludes a node, the node shows this as a condition. A job can exclude at most 16 nodes.
 TEST(ControllerFaults, ExcludedNodesAreSeenAndAreNotMoreThanAFew) {
   Cluster cluster;
   for (int i = 0; i < 18; ++i) cluster.AddNode("n" + std::to_string(i), 1);

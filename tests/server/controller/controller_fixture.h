@@ -141,7 +141,7 @@ class Cluster {
   std::unique_ptr<Controller> controller_;
   Nanos now_{1'000'000'000'000};
   std::map<std::string, FakeNode> nodes_;
-  Controller::Settings settings_;  // stored
+  Controller::Settings settings_;  // the settings in the store
   std::map<JobId, JobRecord> stored_;
   std::map<JobId, std::shared_ptr<const Plan>> stored_plans_;
   std::map<JobId, std::vector<JobEvent>> events_;

@@ -306,7 +306,7 @@ TEST(ControllerJobsTest, ANodeThatForgetsWhatItMeasuredIsWaitedForAgain) {
   cluster.Submit(MakeSpec("gpt", 4, 4));
   cluster.Measure("n0");
   FakeNode& node = cluster.Node("n0");
-  node.agent.profile = nullptr;  // a new agent
+  node.agent.profile = nullptr;  // a new agent has measured nothing yet
   cluster.Send(AgentReported{node.agent_stream, "10.0.0.1", node.agent});
   cluster.Measure("n1");
   EXPECT_TRUE(cluster.plans().empty()) << "the first node is to measure again";
@@ -423,7 +423,7 @@ TEST(ControllerJobsTest, ResolvesIdsNamesAndPrefixes) {
   ASSERT_EQ(newest.size(), 1u);
   EXPECT_EQ(newest[0]->id, second);
   for (const std::vector<JobState>& states :
-       {std::vector<JobState>{}, {JobState::kQueued}}) {  // all jobs, and only the jobs that have not ended
+       {std::vector<JobState>{}, {JobState::kQueued}}) {  // jobs in any state, then only QUEUED jobs
     const std::vector<const JobRecord*> older = cluster.controller().List(10, states, newest[0]);
     ASSERT_EQ(older.size(), 1u);
     EXPECT_EQ(older[0]->id, first);

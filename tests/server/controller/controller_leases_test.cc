@@ -176,8 +176,8 @@ TEST_F(ControllerLeases, ANodeThatWasAloneIsWaitedForLongest) {
   EXPECT_EQ(cluster_.NodeOfRank(job, 0), "n1");
 }
 
-// If the server knows that a rank of a generation has ended, the other ranks can do no more steps. If it knows this of no rank,
-// all ranks may go on until their node ends them.
+// If the server knows that one rank of a generation has ended, the other ranks can do no more steps. If it does not know this
+// of any rank, all ranks may go on until their node ends them.
 TEST_F(ControllerLeases, AGenerationThatIsCutOffWholeIsWaitedForAsLongAsItsNode) {
   AddNodes(5);
   JobId job;
@@ -205,7 +205,7 @@ TEST_F(ControllerLeases, WitnessesThatANodeMayNotHaveHeardOfCountBesideThoseOfBe
   AddNodes(3);
   JobId job;
   const std::string node = Run(job);
-  cluster_.Node(node).hears = false;  // the server does not know whether the node has any list of witnesses
+  cluster_.Node(node).hears = false;  // from now on, no newer list of witnesses reaches the node
   for (const char* name : {"n3", "n4", "n5", "n6"}) {
     cluster_.AddNode(name, 1);
     cluster_.Node(name).leases = true;
@@ -232,7 +232,7 @@ TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   for (const std::string& name : names_) {
     if (name == node) continue;
     if (late.empty()) {
-      late = name;  // only the store knows this node
+      late = name;  // not attached yet: the server knows it only from the store
     } else {
       cluster_.AttachAgent(name);
       cluster_.AttachWorker(name);

@@ -65,7 +65,7 @@ struct Two {
 TEST(ControllerMemory, AJobThatRunsOutIsPlannedAgainWithLess) {
   Two two;
   Cluster& cluster = two.cluster;
-  two.RunOut();  // before the job's first step, where any other fault of the job itself would make it fail
+  two.RunOut();  // the job has done no step yet: most other faults of its own would end it now
   EXPECT_EQ(cluster.State(two.job), JobState::kPlanning);
   EXPECT_EQ(two.Asked(), Bytes((800 << 20) / 100 * 90));
   EXPECT_THAT(
@@ -101,7 +101,7 @@ TEST(ControllerMemory, TheMarginGrows) {
   EXPECT_THAT(LastReason(two.cluster, two.job, "replan-forced"), HasSubstr("40% less than the 500.0 MiB"));
 }
 
-// Each generation gets a different plan, so a generation without a step is counted only once.
+// Each generation has a new plan. So its restart is charged once, although the generation before did no step.
 TEST(ControllerMemory, TheRestartBudgetBoundsIt) {
   Two two(2);
   for (const int64_t taken : {700, 500}) {

@@ -79,7 +79,8 @@ TEST(Attribution, TheSameCrashInTheSameStepOnAnotherNodeIsTheCode) {
   EXPECT_EQ(Of(Crash("n0", 7), {Crash("n1", 6)}), Attribution::kUnknown);
   // Somebody may have killed the process, so a kill says nothing about the job or the node.
   EXPECT_EQ(Of(Kill("n0"), {Kill("n1")}), Attribution::kUnknown);
-  // An error with a message of its own may come from anything around the rank, such as the folder for checkpoints.
+  // If a rank ends with an error message of its own, the cause may be anything around the rank, such as the folder for
+  // checkpoints. So the job is not blamed.
   RankFailureFacts said = Kill("n0");
   said.exit_code = 1;
   said.own_words = true;

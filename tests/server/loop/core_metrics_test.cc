@@ -23,7 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Long enough for a page that waits for nobody, even on a busy machine.
+// A page that waits for nobody is ready within this time, even on a busy machine.
 constexpr auto kLongEnough = std::chrono::minutes(1);
 
 // Threads wait at the gate until it is opened. It is opened once, for all threads.

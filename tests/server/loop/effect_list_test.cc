@@ -57,7 +57,7 @@ TEST(EffectList, NoticesOfOneJobAreOneAtTheFirstPlace) {
   EffectList list;
   list.Append(Update("x", 1));
   list.Append(Notice("a", 1));
-  list.Append(Update("x", 2));  // this effect is dropped before it is moved
+  list.Append(Update("x", 2));  // replaces the first effect, and comes after the notice
   EXPECT_EQ(Text(list.Get()), "noticea.1 jobx.2");
   list.Append(Notice("b", 1));
   list.Append(Notice("a", 2));

@@ -104,7 +104,7 @@ class LoopTest : public ::testing::Test {
   std::condition_variable changed_;
   absl::Status store_status_;
   std::vector<Effect> committed_;
-  std::vector<std::vector<Effect>> batches_;  // the same effects, by batch
+  std::vector<std::vector<Effect>> batches_;  // the effects of committed_, one batch per commit
   std::vector<size_t> committed_when_carried_;
   std::vector<Reply> replies_;
   std::function<void()> on_reply_;

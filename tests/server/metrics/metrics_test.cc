@@ -224,7 +224,8 @@ TEST(ServerMetricsTest, ShowsTheNewestCheckpointWhoeverHeardOfIt) {
   EXPECT_FALSE(metrics.jobs().LacksCheckpoint(none)) << "it has written none";
 }
 
-// A query computes a quantile as if the steps were spread evenly over their bucket.
+// A query estimates a quantile as if the steps were spread evenly over their bucket. So wide buckets would give wrong
+// quantiles.
 TEST(ServerMetricsTest, BucketsOfStepsAreNarrow) {
   ServerMetrics metrics;
   const JobRecord job = MakeJob();

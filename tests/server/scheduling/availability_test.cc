@@ -11,7 +11,7 @@ std::vector<DeviceRef> On(const std::string& node, std::vector<int32_t> devices)
   return all;
 }
 
-// Returns a fit: the nodes together must have `count` free devices.
+// Returns a Fit that is satisfied if the nodes together have `count` free devices.
 Fit Any(size_t count) {
   return [count](const std::vector<NodeDevices>& nodes) -> std::optional<std::vector<DeviceRef>> {
     std::vector<DeviceRef> all;
@@ -24,7 +24,7 @@ Fit Any(size_t count) {
   };
 }
 
-// Returns a fit: one node must have `count` free devices.
+// Returns a Fit that is satisfied if one node has `count` free devices.
 Fit OfOneNode(size_t count) {
   return [count](const std::vector<NodeDevices>& nodes) -> std::optional<std::vector<DeviceRef>> {
     for (const NodeDevices& node : nodes) {

@@ -27,7 +27,7 @@ TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
   const Case cases[] = {
       {{2, 2}, {4, 4, 1}, 2, 2},     {{2, 2}, {1, 2, 1}, 1, 2},  // as few nodes as possible
       {{2, 2}, {1, 3, 1}, 1, 2},  // two devices, because three cannot be the same number on each node
-      {{1, 2}, {2, 2, 1}, 1, 2},     {{1, 2}, {3, 3, 1}, 3, 1},  // only singly
+      {{1, 2}, {2, 2, 1}, 1, 2},     {{1, 2}, {3, 3, 1}, 3, 1},  // each device counts as a node of its own
       {{1, 1}, {2, 2, 2}, 0, 0},                                 // a group of two fits on no node
       {{4, 4, 1}, {8, 16, 4}, 2, 4}, {{2, 2}, {5, 8, 1}, 0, 0},
       {{2, 2}, {3, 3, 2}, 0, 0},  // four devices are free, but three devices cannot be divided into groups of two

@@ -254,7 +254,7 @@ TEST_F(LivePageTest, AnAddressThatIsTakenIsNamed) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("--page-address"));
 }
 
-// The page as an object, with a server core. The test can stop the owner thread of this core.
+// Calls the page as an object, without a socket. Hold() blocks the owner thread of the page's server core.
 class LivePageLimitsTest : public ::testing::Test {
  protected:
   LivePageLimitsTest() {
@@ -280,7 +280,7 @@ class LivePageLimitsTest : public ::testing::Test {
   static HttpRequest Request(const std::string& path) {
     return {.method = "GET", .path = path, .host = "localhost", .from = "127.0.0.1"};
   }
-  // From now on the owner thread does nothing else until Release.
+  // Blocks the owner thread until Release is called.
   void Hold() {
     core_->loop().RunAlways([this] {
       std::unique_lock lock(mutex_);

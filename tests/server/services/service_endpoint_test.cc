@@ -15,7 +15,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Sends one request and receives one answer, both in wire form. It is for services whose messages gRPC does not install.
+// Sends one request and receives one answer, both as encoded messages. Used for services whose message classes gRPC does not
+// install.
 std::string CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method, const std::string& request) {
   grpc::GenericStub stub(channel);
   grpc::CompletionQueue queue;
@@ -47,14 +48,14 @@ std::string CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::st
 }
 
 TEST_F(ServiceTest, HealthSaysServing) {
-  // HealthCheckRequest.service = 1; HealthCheckResponse.status = 1, SERVING = 1.
+  // Field numbers: HealthCheckRequest.service is 1, HealthCheckResponse.status is 1. The value of SERVING is 1.
   const std::string serving("\x08\x01", 2);
   EXPECT_EQ(CallRaw(channel_, "/grpc.health.v1.Health/Check", ""), serving);
   EXPECT_EQ(CallRaw(channel_, "/grpc.health.v1.Health/Check", std::string("\x0A\x0C") + "lynx.v1.Jobs"), serving);
 }
 
 TEST_F(ServiceTest, ReflectionListsTheServices) {
-  // ServerReflectionRequest.list_services = 7.
+  // The field number of ServerReflectionRequest.list_services is 7.
   const std::string services =
       CallRaw(channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::string("\x3A\x01*"));
   EXPECT_THAT(services, HasSubstr("lynx.v1.Jobs"));
@@ -69,7 +70,7 @@ TEST_F(ServiceTest, CallsAreCountedAndTimed) {
   for (const char* key : {"a", "b"}) ASSERT_TRUE(Submit(MakeSpec(), key, &submitted).ok());
   EXPECT_EQ(Cancel("nobody").error_code(), grpc::NOT_FOUND);
   {
-    grpc::ClientContext context;  // a stream; it is not counted
+    grpc::ClientContext context;  // this call is a stream, and the server does not count streams
     SetDeadline(context);
     v1::WatchJobRequest request;
     request.set_job_id("nobody");

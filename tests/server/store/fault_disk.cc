@@ -13,8 +13,8 @@ constexpr size_t kSectorBytes = 512;
 
 }  // namespace
 
-// An open file. It begins with the fields that SQLite needs in every file. xOpen constructs it in SQLite's memory, and xClose
-// destroys it.
+// An open file. It begins with the fields that SQLite needs in every file. SQLite provides its memory, xOpen sets its fields,
+// and xClose deletes `content`.
 struct FaultDisk::Handle {
   sqlite3_file base;
   FaultDisk* disk;

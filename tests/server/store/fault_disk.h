@@ -22,7 +22,7 @@ namespace lynx::server {
 
 enum class DiskFault {
   kError,       // EIO
-  kShortWrite,  // half of the bytes are written, then EIO
+  kShortWrite,  // a write writes half of its bytes; then EIO, as for every other operation
   kFull,        // ENOSPC
 };
 
@@ -60,7 +60,7 @@ class FaultDisk {
     std::string read;  // what programs see
     std::string durable;
     std::vector<Change> unsynced;
-    bool created = false;  // true: the file survives a power failure; false: the seed decides
+    bool created = false;  // true: was synced or there from the beginning, so it survives a power failure
   };
   struct Handle;  // SQLite's state of an open file
 

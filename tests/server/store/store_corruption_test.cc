@@ -114,7 +114,7 @@ bool SqliteFindsIt(const FaultDisk::Files& files) {
 
 enum class Outcome { kRefused, kSound, kDiffers };
 
-// Begins like a server, and works like a server for a while.
+// Does what a server does: opens the store, reads everything, and stores one more job.
 absl::Status Begin(const FaultDisk::Files& files, std::string& contents) {
   FaultDisk disk(files);
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(kPath);

@@ -47,7 +47,7 @@ absl::StatusOr<Contents> Read(Store& store) {
   return contents;
 }
 
-// Returns what a server writes in its life: jobs arrive, are planned, run, end and are forgotten.
+// Returns the batches that a server writes: five jobs arrive, are planned and run, and one of them is forgotten.
 std::vector<std::vector<Effect>> Script() {
   static const std::shared_ptr<const Plan> plan = MakeSmallPlan(*MakeJob(1).spec);
   std::vector<std::vector<Effect>> batches;
@@ -91,17 +91,16 @@ struct Remains {
   size_t acknowledged = 0;
 };
 
-// Runs the script like the server: it repeats what fails.
+// Runs the script like the server, which repeats a failed commit.
 class ScriptRun {
  public:
   ScriptRun(FaultDisk& disk, uint64_t seed) : disk_(disk), seed_(seed) {}
 
-  // Runs until the end, or until a batch has failed permanently. In the second case the database is still open, as after a
-  // kill.
+  // Runs until the end, or until a batch has failed kMaxTries times. In both cases the database is still open, as after a kill.
   void Run() {
     const std::vector<std::vector<Effect>> batches = Script();
     for (const std::vector<Effect>& batch : batches) {
-      // The server stops here; a stop copies the log into the database.
+      // After half of the batches the server stops and starts again. A stop copies the log into the database.
       if (acknowledged_ == batches.size() / 2) store_.reset();
       int tries = 0;
       while (!CommitOnce(batch)) {

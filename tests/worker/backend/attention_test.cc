@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                                          Case{Shape(2, 70, 6, 2, 4), 0}, Case{Shape(1, 9, 4, 1, 3), 0.3}),
                          CaseName);
 
-// Finite differences need a forward pass for each input. So the shapes are small, but still larger than a block.
+// Finite differences need a forward pass for each input. So all shapes are small, but some are still larger than a block.
 class AttentionGradient : public Attention {};
 
 TEST_P(AttentionGradient, EqualsFiniteDifferences) {

@@ -1,5 +1,5 @@
 // Tests large products of bfloat16 matrices on the CPU, with the code path that this machine uses. Also tests the code for
-// oneDNN with fp32 operands, which every machine can run. If the processor multiplies bfloat16, both use oneDNN.
+// oneDNN with fp32 operands, which every machine can run. If the processor multiplies bfloat16, both tests use oneDNN.
 #include <gtest/gtest.h>
 
 #include "tests/worker/backend/reference.h"
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Panels, testing::Values(Shape{3, 1500, 
 
 class OneDnn : public testing::TestWithParam<Shape> {};
 
-// Makes the calls that products of bfloat16 matrices need, but with fp32 operands, which every processor can multiply.
+// Makes the same calls of oneDNN as products of bfloat16 matrices, but with fp32 operands, which every processor can multiply.
 TEST_P(OneDnn, ProductsOfFloatsEqualTheFormula) {
   using cpu::Transpose;
   const int64_t n = GetParam().n, in = GetParam().in, out = GetParam().out;

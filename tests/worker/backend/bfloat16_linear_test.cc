@@ -101,7 +101,7 @@ TEST_P(Bfloat16Linear, RepeatsItsBits) {
   }
 }
 
-// The larger shapes have several blocks in each of their three dimensions.
+// Each of the last four shapes has several blocks in one of its three dimensions.
 INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Linear,
                          testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17}, Shape{5, 1100, 30},
                                          Shape{1030, 6, 5}, Shape{7, 30, 1100}, Shape{3, 20, 2100}),

@@ -78,7 +78,7 @@ TEST(CudaBackend, TellsHowMuchMemoryIsFree) {
   EXPECT_EQ(backend->FreeMemory().value(), before - kMiB);
 }
 
-// One kernel updates all parameters of a model, not one kernel for each parameter.
+// One kernel updates many parameters. So for 50 tensors AdamW makes one call of CUDA that can fail, and not 50.
 TEST(CudaBackend, UpdatesManyTensorsWithOneCall) {
   TestMemory memory;
   std::vector<AdamWTensor> tensors;

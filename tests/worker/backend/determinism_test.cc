@@ -285,7 +285,7 @@ class Determinism : public testing::TestWithParam<int> {};  // the parameter is 
 TEST_P(Determinism, EveryOpRepeatsItsBitsAtOtherAddresses) {
   std::unique_ptr<Backend> backend = MakeTestBackend(GetParam());
   const std::vector<std::vector<float>> first = RunAll(*backend, 0);
-  // At this point every op has run after other ops. `skip` moves the buffers within pages, cache sets and the address space.
+  // Now every op has run after other ops. `skip` moves the buffers to other addresses: to other places in pages and cache sets.
   for (int64_t skip : {0, 1, 2, 5, 16, 37}) {
     ExpectSameBits(RunAll(*backend, skip), first, "when " + std::to_string(skip) + " * 256 bytes further on");
   }

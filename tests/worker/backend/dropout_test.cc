@@ -86,7 +86,7 @@ TEST(Dropout, EveryPartOfTheKeyMatters) {
 }
 
 TEST(Dropout, MicrobatchesDrawAsOneBatchWould) {
-  constexpr int64_t kSeq = 3, kHidden = 1500;  // a row is longer than one draw
+  constexpr int64_t kSeq = 3, kHidden = 1500;  // a row is longer than DropoutStream::kChunk, so it needs several draws
   std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   TestMemory memory;
   const float* ones = memory.Constant(4 * kSeq * kHidden, 1);

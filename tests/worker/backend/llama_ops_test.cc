@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Rope,
                                          RopeCase{{.b = 2, .s = 5, .a = 4, .k = 2, .d = 6}, PlainRotary(6)},
                                          RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 10}, PlainRotary(10)},
                                          RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 11},
-                                                  PlainRotary(6, 5e5, 1.25)},  // the other elements of a head do not change
+                                                  PlainRotary(6, 5e5, 1.25)},  // rotates 6 of the 11 elements of a head
                                          RopeCase{{.b = 1, .s = 2000, .a = 1, .k = 1, .d = 64}, PlainRotary(64)},
                                          RopeCase{{.b = 2, .s = 9, .a = 2, .k = 2, .d = 258}, PlainRotary(258)}),
                          [](const auto& info) {
@@ -201,7 +201,7 @@ TEST(Silu, FarOutItIsFlat) {
   EXPECT_NEAR(silu[1], 0.0f, 1e-20);
   EXPECT_EQ(dgated[0], 1.0f);
   EXPECT_NEAR(dgated[1], 0.0f, 1e-20);
-  EXPECT_EQ(dgated[2], 1.0f);  // the other half does not change
+  EXPECT_EQ(dgated[2], 1.0f);  // SiluBackward changes only the half of the gate
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ TEST(LossRange, LargeLogitsNeitherOverflowNorVanish) {
   std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   float* logits = memory.Copy({1000, 999, -1000});
-  auto* targets = memory.Tokens(1, 1, 1);  // the only token is 0
+  auto* targets = memory.Tokens(1, 1, 1);  // one target, which is word 0
   float* stats = memory.Output(3);
   backend->LossStats(logits, targets, 0, 1, 3, 3, stats);
   double* const sum = memory.Double(0);

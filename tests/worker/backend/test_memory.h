@@ -41,7 +41,7 @@ class TestMemory {
   float* Place(int64_t count);
 
   const TestFloats memory_;
-  // The index of the next float in memory_. Its address is a multiple of 256 bytes.
+  // The index of the first unused float in memory_. Its address is a multiple of 256 bytes.
   int64_t next_;
   std::vector<Buffer> buffers_;
   // The ends of buffers with an odd number of bfloat16 elements. Each of these ends lies inside a float.

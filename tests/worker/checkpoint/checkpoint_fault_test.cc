@@ -30,8 +30,9 @@ constexpr FaultMode kModes[] = {{"one call fails", Fault::kFailOnce, Unsynced::k
                                 {"killed, what was not synced is lost", Fault::kStop, Unsynced::kLost},
                                 {"killed, everything written reached the disk", Fault::kStop, Unsynced::kKept}};
 
-// Runs `prepare`, which leaves a complete checkpoint of step 10. Then generation 2 writes a checkpoint of step 20. This is
-// repeated with every fault.
+// Runs `prepare`, which leaves a complete checkpoint of step 10. Then generation 2 writes a checkpoint of step 20 while a call
+// fails, and generation 3 writes it again without faults. At the end the directory must have `names_at_last`. This is repeated
+// for every call and mode. `keep`: the number of checkpoints to keep.
 void FailEveryCall(int32_t keep, const std::function<void(CheckpointWorld&, FaultyFileSystem&)>& prepare,
                    const std::vector<std::string>& names_at_last) {
   for (const FaultMode& mode : kModes) {

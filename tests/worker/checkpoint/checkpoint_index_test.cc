@@ -141,7 +141,8 @@ TEST(CheckpointIndex, EveryTruncationAndRandomDamageIsRefused) {
   }
 }
 
-// Reads an index with a correct digest, although this program would not have written its text.
+// Replaces the digest in `text` by the digest of the changed text, and decodes the result. So the digest is right, and only the
+// decoder's other checks can refuse the text.
 absl::StatusOr<CheckpointIndex> Reread(std::string text) {
   const size_t digest = text.find("\"digest\":");
   EXPECT_NE(digest, std::string::npos);

@@ -66,7 +66,7 @@ TEST(CheckpointOwner, AnOlderGenerationIsFencedBeforeItsSuccessorPublishes) {
   PruneCheckpoints(kDirectory, world.Identity(30, 1), 1, files);
   EXPECT_THAT(files.List(kDirectory).value(),
               ElementsAre(".fence-job-1.g2", ".step-00000030.job-1.g1", "step-00000010", "step-00000020"));
-  // The newer generation continues and removes the attempt of the older one.
+  // The newer generation continues. It removes the unpublished checkpoint that the older generation left.
   ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(30, 2), 2, files), absl::OkStatus());
   EXPECT_THAT(files.List(kDirectory).value(), ElementsAre(".fence-job-1.g2", "step-00000020", "step-00000030"));
 }
@@ -81,7 +81,7 @@ TEST(CheckpointOwner, AFenceRaisedInTheMiddleHoldsToo) {
     Interrupted files;
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 1, files), absl::OkStatus());
     ASSERT_EQ(world.Write(kDirectory, world.Identity(20, 1), files), absl::OkStatus());
-    // Writes only the fence. ClaimDirectory would also remove the attempt.
+    // Writes only the fence. ClaimDirectory would also remove the unpublished checkpoint.
     files.before_create = [&] { ASSERT_TRUE(WriteWholeFile(files, std::string(kDirectory) + "/.fence-job-1.g2", "").ok()); };
     const absl::Status status = PublishCheckpoint(kDirectory, world.Identity(20, 1), files).status();
     EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
@@ -148,7 +148,7 @@ TEST(CheckpointOwner, TwoJobsNeverMixTheirShards) {
   ASSERT_EQ(world.Write(kDirectory, first, files), absl::OkStatus());
   world.Train(11);  // other weights
   ASSERT_EQ(world.Write(kDirectory, second, files), absl::OkStatus());
-  // Each job has its own attempt, and neither job removes the attempt of the other.
+  // Each job has its own unpublished checkpoint, and neither job removes that of the other.
   ASSERT_EQ(ClaimDirectory(kDirectory, second, files), absl::OkStatus());
   ASSERT_TRUE(PublishCheckpoint(kDirectory, first, files).ok());
   PruneCheckpoints(kDirectory, first, 1, files);

@@ -147,8 +147,9 @@ TEST(Checkpoint, KeepsTheNewestAndClearsWhatCrashesLeft) {
   }
   EXPECT_THAT(NamesIn(folder.path()), ElementsAre("step-00000020", "step-00000030"));
 
-  // The folder gets attempts of an older, of this and of a newer generation, a half-removed checkpoint, attempts of other jobs,
-  // fences of an older generation and of another job, and other files. The id of one other job begins with this job's id.
+  // The folder gets unpublished checkpoints of an older, of this and of a newer generation, a half-removed checkpoint,
+  // unpublished checkpoints of other jobs, fences of an older generation and of another job, and other files. The id of one
+  // other job begins with this job's id.
   for (const char* name :
        {".step-00000040.job-1.g1", ".step-00000040.job-1.g2", ".step-00000050.job-1.g3", ".removed-step-00000010",
         ".step-x.job-1.g1", ".step-00000040.job-2.g1", ".step-00000040.job-1.g.g1", ".fence-job-2.g1", "notes"}) {

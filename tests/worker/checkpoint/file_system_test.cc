@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Checks what checkpoints need from a file system. Both the real file system and the one of the tests must have it.
+// Checks what checkpoints need from a file system. PosixFileSystem and FaultyFileSystem must both pass.
 void ExpectContract(FileSystem& files, const std::string& root) {
   ASSERT_EQ(files.CreateFolders(root + "/a/b"), absl::OkStatus());
   ASSERT_EQ(files.CreateFolders(root + "/a/b"), absl::OkStatus());
@@ -61,8 +61,8 @@ TEST(FileSystem, PosixErrorsNameThePath) {
   const TestFolder folder;
   folder.Write("file", "");
   const absl::Status status = PosixFileSystem().CreateFolders(folder.Path("file/below"));
-  // The code must not be the one that follows from errno, because with that code the writer of a checkpoint would think that a
-  // checkpoint of another run is in the way.
+  // The code must be Internal. The code that follows from errno would be wrong: the writer of a checkpoint would conclude from
+  // it that a checkpoint of another run is in the way.
   EXPECT_TRUE(absl::IsInternal(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("file/below"));
   EXPECT_TRUE(absl::IsDataLoss(PosixFileSystem().OpenFile(folder.path()).status()));

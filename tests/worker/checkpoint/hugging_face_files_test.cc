@@ -426,7 +426,8 @@ TEST(HuggingFaceFiles, MalformedIndexes) {
     const absl::Status status = ParseWeightMap(c.text).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << c.text << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.message)) << c.text;
-    // The folder has all files that the text could mean, but the import must fail.
+    // Without the index, the import could use model.safetensors, which has all tensors. But with a wrong index the import must
+    // fail.
     Check({c.text,
            {{kIndex, c.text}, {kModel, File(kRight)}},
            {},

@@ -192,7 +192,8 @@ TEST(CollectivesTest, CopiesOfATiedEmbeddingAddUp) {
   });
 }
 
-// The group does not exist if one rank holds both the first and the last piece, or if two ranks hold the same pieces.
+// Two ranks share the group of a tied embedding: those with the first and with the last piece. A rank is alone in its group if
+// it holds both pieces or neither, or if two ranks hold the same pieces (Chimera).
 TEST(TiedMembers, AreApartOnly) {
   EXPECT_EQ(TiedMembersOf({2, 3, 2}, 1).ranks, (std::vector<int32_t>{1, 5}));
   EXPECT_EQ(TiedMembersOf({2, 3, 2}, 5).index, 1);
@@ -238,7 +239,7 @@ TEST(CollectivesTest, TicketsMayBeAwaitedInAnyOrder) {
 
 TEST(CollectivesTest, StagesExchangeInOrderInBothDirectionsAtOnce) {
   constexpr int kMessages = 20;
-  constexpr int64_t kCount = 50'000;  // more than all socket buffers can hold together
+  constexpr int64_t kCount = 50'000;  // 20 messages of this size are more than all socket buffers can hold
   RunRanks(ParallelLayout{.pp = 3}, [&](int32_t rank, Communicator& communicator) {
     std::vector<TransferTicket> tickets;
     std::vector<std::vector<float>> sent, from_previous, from_next;

@@ -6,7 +6,8 @@
 namespace lynx::worker {
 namespace {
 
-// Returns the options of a pipeline of two ranks. The second rank is on the first rank's host or on another one.
+// Returns the options of a pipeline of two ranks. `second_host`: the loopback address of the second rank, which stands for its
+// host.
 std::vector<CommunicatorOptions> TwoStages(const char* second_host) {
   std::vector<CommunicatorOptions> options = LoopbackOptions({.pp = 2});
   const absl::StatusOr<ListeningSocket> socket = ListenTcp(second_host);

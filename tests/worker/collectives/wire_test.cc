@@ -55,7 +55,7 @@ TEST(WireTest, OtherMarksAndChannelsAreNotAHello) {
   EXPECT_TRUE(MayBeHello(bytes.substr(0, 2)));
   EXPECT_TRUE(MayBeHello(""));
   EXPECT_FALSE(MayBeHello("GET / HTTP/1.1"));
-  for (const size_t at : {48, 49, 50, 51, 60}) {  // channel, schedule, zero, sequence parallelism, weave
+  for (const size_t at : {48, 49, 50, 51, 60}) {  // the offsets of channel, schedule, ZeRO, sequence parallelism, weave
     std::string bad = bytes;
     bad[at] = 77;
     EXPECT_FALSE(DecodeHello(bad).has_value()) << at;
@@ -88,7 +88,7 @@ TEST(WireTest, OperationHeadersComeBack) {
   bytes[4] = 9;
   EXPECT_FALSE(DecodeOperationHeader(bytes).has_value());
   bytes = EncodeOperationHeader(header);
-  bytes[5] = 2;  // a number that is no type
+  bytes[5] = 2;  // no data type has this number
   EXPECT_FALSE(DecodeOperationHeader(bytes).has_value());
 }
 
@@ -105,7 +105,7 @@ TEST(WireTest, NoticesComeBack) {
   std::string lives = EncodeNotice({.kind = NoticeKind::kLives});
   ASSERT_TRUE(DecodeNotice(lives).has_value());
   EXPECT_EQ(DecodeNotice(lives)->kind, NoticeKind::kLives);
-  lives[2] = 3;  // a number that is no kind
+  lives[2] = 3;  // no kind of notice has this number
   EXPECT_FALSE(DecodeNotice(lives).has_value());
 }
 

@@ -64,7 +64,7 @@ TEST(CopyChoiceTest, WhatWasDoneAfterANewerGenerationBeganDoesNotCount) {
   EXPECT_EQ(Newest(nodes)->identity.step, 10);
   nodes[1].resumed = {{Generation(2), 9}};
   EXPECT_FALSE(Newest(nodes).has_value());
-  nodes[1].resumed = {{Generation(1), 0}};  // the mark of the copies' own generation
+  nodes[1].resumed = {{Generation(1), 0}};  // a mark of the generation that made the copies excludes none of them
   EXPECT_EQ(Newest(nodes)->identity.step, 12);
 }
 

@@ -42,7 +42,7 @@ TEST(CopyMapTest, EachShardHasTwoPlacesOnDifferentNodes) {
           EXPECT_EQ(shards[i].file, files[i]);
           ASSERT_GE(shards[i].second, 0);
           EXPECT_NE(nodes[static_cast<size_t>(shards[i].first)], nodes[static_cast<size_t>(shards[i].second)]);
-          // A rank writes only its own shard.
+          // No rank writes two shards. If a shard is not sent, its second keeper writes it too.
           EXPECT_TRUE(writers.insert(shards[i].first).second);
           if (!shards[i].sent) EXPECT_TRUE(writers.insert(shards[i].second).second);
         }

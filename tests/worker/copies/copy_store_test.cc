@@ -124,7 +124,7 @@ TEST_F(CopyStoreTest, ARecordUnderAnotherNameIsDamage) {
 TEST_F(CopyStoreTest, AGenerationThatResumedIsAFence) {
   ASSERT_TRUE(Write(RecordOf(2, 5, 0, "states"), "states").ok());
   ASSERT_TRUE(store_.MarkResumed({Generation(2), 4}).ok());
-  EXPECT_TRUE(Write(RecordOf(2, 6, 0, "states"), "states").ok());  // a copy of the generation that has resumed
+  EXPECT_TRUE(Write(RecordOf(2, 6, 0, "states"), "states").ok());  // no newer generation has resumed yet
   ASSERT_TRUE(store_.MarkResumed({Generation(3), 6}).ok());
   const absl::Status fenced = Write(RecordOf(2, 7, 0, "states"), "states");
   EXPECT_EQ(fenced.code(), absl::StatusCode::kFailedPrecondition);

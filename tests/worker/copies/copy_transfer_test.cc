@@ -250,7 +250,7 @@ TEST_F(CopyTransferTest, AClientThatEndsWaitsForNobody) {
   CopyClient client({"127.0.0.1", silent.port}, ends_, 0);
   const CopyRecord record = WriteHere(3, file_, Pattern(100));
   std::thread ender([&] {
-    // The request has arrived, so the client waits for the answer.
+    // The client has connected. From now on it waits for the server's answer.
     pollfd polled{silent.fd, POLLIN, 0};
     while (poll(&polled, 1, -1) < 1) continue;
     client.End();

@@ -33,7 +33,7 @@ struct Told {
   std::vector<v1::RankStatus> ranks;           // in the newest message
   std::vector<v1::RankReport> reports;         // all reports of all streams, in order of arrival
   std::vector<v1::RankReport> stream_reports;  // on the newest stream
-  std::vector<std::string> lines;              // lines of standard error
+  std::vector<std::string> lines;              // lines that ranks have written to standard error
   int32_t witness_port = 0;
   std::vector<std::string> copies_of_jobs;  // in the newest message
   int messages = 0;

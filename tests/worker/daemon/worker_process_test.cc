@@ -74,7 +74,7 @@ TEST_F(WorkerTest, CopiesOfEndedJobsGoAndOthersStay) {
   ASSERT_TRUE(cluster_.WaitUntil("told of both", [&](const Told& told) { return told.copies_of_jobs == both; }));
   v1::WorkerDesired desired;
   desired.add_ended_jobs("ended");
-  desired.add_ended_jobs("../data");  // this is not a job's name
+  desired.add_ended_jobs("../data");  // no job has this id, so nothing may be deleted for it
   cluster_.Want(desired);
   ASSERT_TRUE(cluster_.WaitUntil("told of one", [&](const Told& told) { return told.copies_of_jobs == one; }));
   EXPECT_FALSE(std::filesystem::exists(copies + "/ended"));

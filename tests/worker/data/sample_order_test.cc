@@ -35,7 +35,7 @@ TEST(SampleOrder, DiffersBetweenEpochsAndSeedsAndIsPure) {
   }
 }
 
-// A random permutation has on average one fixed point, and one pair of neighbours that stay neighbours.
+// A random permutation has on average one fixed point, and one pair of neighbours that stay neighbours in the same order.
 TEST(SampleOrder, LooksShuffled) {
   const std::vector<int64_t> order = EpochOf(1000, 0, 1234);
   int fixed = 0, neighbours = 0;

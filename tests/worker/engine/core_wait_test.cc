@@ -25,14 +25,15 @@ TEST(CoreWait, OfAnythingElseIsZero) {
   }
 }
 
-// True if the kernel keeps the times in /proc/self/schedstat. A kernel that does not keep them reports 0 for all of them.
+// True if the kernel counts in /proc/self/schedstat how long threads run and wait for a core. A kernel that does not count
+// reports zeros.
 bool KernelKeepsIt() {
   std::ifstream file("/proc/self/schedstat");
   int64_t ran = 0;
   return file >> ran && ran > 0;
 }
 
-// Binds the calling thread to the core.
+// Lets the calling thread run only on this core.
 void BindTo(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -40,7 +41,8 @@ void BindTo(int core) {
   ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof cores, &cores), 0);
 }
 
-// Two threads that never sleep share a core. So each thread waits while the other one runs, whatever else the machine does.
+// Two threads that never sleep share a core. So each thread waits for the core while the other one runs, whatever else the
+// machine does.
 TEST(CoreWait, GrowsWhileAnotherHasTheCore) {
   if (!KernelKeepsIt()) GTEST_SKIP() << "this kernel does not keep how long threads wait for a core";
   const int core = sched_getcpu();

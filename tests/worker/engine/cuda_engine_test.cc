@@ -1,6 +1,6 @@
-// Tests the engine on ranks whose device has its own memory. CUDA runs on the host (tests/worker/backend/cuda_on_host), and a
-// direct access of the engine to device memory would crash. The promises for CPU ranks must hold here too: the policy changes
-// no bit, the arena is used to its last byte, and layouts agree up to rounding.
+// Tests the engine on ranks whose device has its own memory. A library simulates CUDA on the host
+// (tests/worker/backend/cuda_on_host), and a direct access of the engine to device memory would crash. The promises for CPU
+// ranks must hold here too: the policy changes no bit, the arena is used to its last byte, and layouts agree up to rounding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

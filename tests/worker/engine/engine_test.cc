@@ -93,7 +93,7 @@ TEST(Engine, ReportsTheStep) {
   }
 }
 
-// Four ranks share one core.
+// Four ranks share one core, so they must report that they waited for it.
 TEST(Engine, ReportsHowLongItWaitedForACore) {
   if (access("/proc/thread-self/schedstat", R_OK) != 0)
     GTEST_SKIP() << "this kernel does not keep how long threads wait for a core";
@@ -206,8 +206,8 @@ TEST(Engine, SkipsNoMoreThanSoManyStepsInARow) {
 TEST(Engine, EndsWhenTheGradientNormIsNotFinite) {
   const TinyJob job = SmallJob(kSingle);
   const absl::Status status = OnRanks(job, [](TinyRank& rank) -> absl::Status {
-    // Without queries, keys and values, attention gives zeros. So the huge weights of proj have an effect only in the backward
-    // pass.
+    // If all queries, keys and values are zero, attention gives zeros. So the huge weights of proj have an effect only in the
+    // backward pass.
     std::fill_n(WeightOf(*rank.state, 0, Parameter::kQkvWeight), 3 * 16 * 16, 0.0f);
     std::fill_n(WeightOf(*rank.state, 0, Parameter::kProjWeight), 16 * 16, 3e38f);
     float* const out = WeightOf(*rank.state, kHeadLayer, Parameter::kHeadOutWeight);
@@ -245,7 +245,7 @@ TEST(Engine, APeerThatGivesUpEndsTheStepOnEveryRank) {
   });
   for (int32_t rank = 0; rank < 3; ++rank) {
     EXPECT_TRUE(absl::IsUnavailable(statuses[rank])) << statuses[rank];
-    // A rank fails in step 1. It may also fail at the end of step 0, if it hears of the failure early.
+    // This rank fails in step 1, or already at the end of step 0 if it hears early that rank 3 has failed.
     EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr(", action "));
     EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr("out of luck"));
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr float kStep = 3e-3f;
 constexpr double kRelative = 1e-3;  // relative error of each parameter's gradient, in the Euclidean norm
 constexpr double kAbsolute = 2e-5;  // absolute error: root mean square over the elements
-// Initial matrices are small. They are multiplied by this factor, so that every gradient has an effect.
+// The initial matrices are so small that some gradients could not be measured. So the test multiplies them by this factor.
 constexpr float kWeightFactor = 15;
 
 // Returns the distance between the elements that are tested. Two tensor-parallel ranks spend most time in collectives, so they
@@ -57,8 +57,8 @@ absl::StatusOr<double> LossWith(TinyRank& rank, float* element, float value) {
   return report.loss;
 }
 
-// Computes the differences for every element at the distance StrideOf. All ranks go through the elements together. Without
-// pipeline stages every rank has a piece of every parameter.
+// Computes the central difference of the loss for every StrideOf(layout)-th element. All ranks take the elements in the same
+// order. The layouts have no pipeline stages, so every rank has a piece of every parameter.
 absl::Status Differences(TinyRank& rank, Parameters& differences) {
   const int64_t stride = StrideOf(rank.job->layout);
   for (const ParameterSlot& slot : rank.state->slots()) {

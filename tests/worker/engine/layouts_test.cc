@@ -85,8 +85,8 @@ const std::vector<ParallelLayout>& LayoutsInBfloat16() {
 
 INSTANTIATE_TEST_SUITE_P(, Layouts, testing::ValuesIn(ModelsIn(AllLayouts(), LayoutsInBfloat16())), NameOf);
 
-// With two replicas, each sum has the same two terms, whichever replica keeps the sum. With more replicas, the order of the
-// terms changes.
+// ZeRO must not change a bit if there are two replicas: each sum of gradients has two terms, and their order does not matter.
+// With more replicas, the order of the terms changes the sum.
 TEST(SharedStates, ChangeNoBitOfTwoReplicas) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
     for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt, TinyModel::kTiedLlama}) {
@@ -184,7 +184,7 @@ TEST(CustomSchedule, TrainsToTheSameLosses) {
   }
 }
 
-// The number of replicas and the size of microbatches must not change the result either.
+// The size of microbatches must not change the losses.
 TEST(Microbatches, TheirSizeDoesNotMatter) {
   TinyJob job;
   job.Lower({1, 1, 1}, RecomputeMode::kNone);

@@ -1,4 +1,4 @@
-// Tests the engine on ranks whose devices communicate by NCCL. CUDA and NCCL run on the host
+// Tests the engine on ranks whose devices communicate by NCCL. Libraries simulate CUDA and NCCL on the host
 // (tests/worker/backend/cuda_on_host), in every order in which devices may do their work. If a mark between ops and transfers
 // were missing, one of the orders would give other bits. Also tests that every rank ends if one rank is lost, at any place in a
 // step.
@@ -25,7 +25,7 @@ using cuda_on_host::SetOrder;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-constexpr int64_t kSteps = 2;  // in the second step, the engine does not look at the arena
+constexpr int64_t kSteps = 2;  // the engine measures its use of the arena only in the first step
 
 std::unique_ptr<Backend> MakeCuda() { return std::move(MakeCudaBackend(0).value()); }
 
@@ -118,8 +118,8 @@ TEST(NcclName, TellsTheVersion) { EXPECT_EQ(NcclName(), "NCCL 2.28.3"); }
 // A communicator that counts the transfers that a rank starts, and calls a function at one of them.
 class StartsUntil : public Communicator {
  public:
-  // When the rank starts transfer number `number`, `then` is called. If it returns OK, the transfer starts normally. Otherwise
-  // its error is returned.
+  // When the rank starts transfer number `number`, `then` is called. If `then` returns OK, the transfer starts normally.
+  // Otherwise the rank gets the error of `then`.
   StartsUntil(std::unique_ptr<Communicator> inner, int64_t number, std::function<absl::Status()> then)
       : inner_(std::move(inner)), left_(number), then_(std::move(then)) {}
 
@@ -252,8 +252,8 @@ TEST_P(NcclFault, AnErrorOfNcclAnywhereEndsAll) {
   EXPECT_GT(number, 400);
 }
 
-// From call number k on, every call of CUDA, cuBLASLt and NCCL fails, on all ranks at once. No rank ends before all ranks have
-// trained. Otherwise some ranks could end successfully before a call late in the last step fails.
+// From call number `calls` on, every call of CUDA, cuBLASLt and NCCL fails, on all ranks at once. No rank ends before all ranks
+// have trained. Otherwise some ranks could end successfully before a call late in the last step fails.
 TEST_P(NcclFault, AnyCallMayFail) {
   int64_t calls = 1;
   for (;; calls += calls / 2 + 1) {
@@ -278,7 +278,7 @@ TEST_P(NcclFault, AnyCallMayFail) {
 INSTANTIATE_TEST_SUITE_P(, NcclFault, testing::Values(Order::kEager, Order::kLate),
                          [](const auto& info) { return OrderName(info.param); });
 
-// --- Tests of the communicator alone.
+// --- Tests of the communicator without an engine.
 
 absl::Status Make(const NcclOptions& options, Communicator& host, Backend& backend) {
   return MakeNcclCommunicator(options, host, backend).status();

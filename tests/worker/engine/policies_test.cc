@@ -103,8 +103,8 @@ TEST_P(Policies, OffloadingHasTheSameBits) {
   EXPECT_GT(copies, 0);
 }
 
-// Some layers store no input, and the layers below them run again to compute it. The groups of layers are uniform, as in
-// Megatron-LM, or random.
+// Some layers store no input, and the layers below them run again to compute it. The chains are groups of 2 or 3 layers, as in
+// Megatron-LM, or one chain of all layers with random placements.
 TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
@@ -127,7 +127,7 @@ TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
   }
 }
 
-// Without poison (NaN in dead buffers) the results must be the same. So poison is not the reason why other results are equal.
+// Poison is NaN that is written into dead buffers. Without poison the results must be the same as with it.
 TEST_P(Policies, PoisonChangesNoBit) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kFull);

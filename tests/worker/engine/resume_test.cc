@@ -130,7 +130,7 @@ TEST_P(ResumeElsewhere, ContinuesWithTheSameLosses) {
   constexpr int64_t kStepsEach = 5;
   const double tolerance = GetParam().dtype == DataType::kFloat32 ? kTolerance : kBfloat16Tolerance;
   TinyJob job{.model = SpecOf(GetParam())};
-  job.train.global_batch = 4;  // the custom schedule has this number of samples
+  job.train.global_batch = 4;  // the custom schedule is for 4 microbatches of one sample
   job.Lower({}, RecomputeMode::kNone);
   const TinyRun whole = Train(job, 2 * kStepsEach);
   const std::vector<ParallelLayout> layouts = {
@@ -174,15 +174,15 @@ INSTANTIATE_TEST_SUITE_P(, ResumeElsewhere,
                                          TinySetting{TinyModel::kTiedLlama, {}, DataType::kBfloat16}),
                          [](const auto& info) { return TestName(info.param); });
 
-// Records which samples the ranks of a run read, by the number of the sample in the training.
+// Records which samples the ranks of a run read. The key is the sample's number in the training, counted over all epochs.
 class Ledger {
  public:
   void Enter(int64_t sample_number, int32_t sample) {
     const std::lock_guard lock(mutex_);
     entries_[sample_number].push_back(sample);
   }
-  // Returns the samples with the numbers [begin, end), in order. Fails the test unless exactly these numbers were read, all
-  // equally often (each rank that needs tokens reads them), and all readers of a number got the same sample.
+  // Returns the samples with the numbers [begin, end), in order. Fails the test unless exactly these numbers were read, each by
+  // the same number of ranks, and each number always gave the same sample.
   std::vector<int32_t> Order(int64_t begin, int64_t end) const {
     std::vector<int32_t> order;
     for (const auto& [number, read] : entries_) {
@@ -200,7 +200,7 @@ class Ledger {
   std::map<int64_t, std::vector<int32_t>> entries_;
 };
 
-// A data set that enters every sample that is read in the ledger. In its text, every token of sample i must be i.
+// A data set that records every read in the ledger. In its text, every token of sample i must be i.
 class LedgerDataset : public Dataset {
  public:
   LedgerDataset(std::unique_ptr<Dataset> dataset, Ledger& ledger) : dataset_(std::move(dataset)), ledger_(ledger) {}

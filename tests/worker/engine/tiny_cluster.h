@@ -98,9 +98,9 @@ void CollectWeights(ModelState& state, Parameters& parameters);
 float* WeightOf(ModelState& state, int32_t layer, Parameter parameter);
 
 struct TinyRun {
-  std::vector<std::vector<StepReport>> reports;  // by rank and step
+  std::vector<std::vector<StepReport>> reports;  // reports[rank][step]
   Parameters weights;                            // after the last step
-  std::vector<double> losses() const;            // of rank 0
+  std::vector<double> losses() const;            // those that rank 0 reported, by step
 };
 // Trains the steps [0, steps). Expects that every rank succeeds with the same losses and uses its arena to the last byte.
 TinyRun Train(const TinyJob& job, int64_t steps);

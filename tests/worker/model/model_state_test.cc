@@ -123,7 +123,7 @@ TEST(ParameterSlots, SharesOfLlamaAreOfEachPart) {
   EXPECT_EQ(fc1.pieces[1].rows, 24);
 }
 
-// Returns each model with each tensor-parallel size that divides it.
+// Returns each model with each tensor-parallel size that the model allows.
 std::vector<std::pair<ModelSpec, int32_t>> ModelsAndSizes() {
   std::vector<std::pair<ModelSpec, int32_t>> all;
   for (const ModelSpec& model : {SmallModel(), SmallLlama()}) {
@@ -179,7 +179,8 @@ void ExpectPlannedBytes(ModelState& state, const StageContext& context) {
   EXPECT_EQ(Bytes(static_cast<int64_t>(weights)), planned.weights);
 }
 
-// Counts the elements of an updated slot by row and column. Its pieces follow each other in the rank's arrays.
+// Checks one slot of state.updated(): its pieces must follow each other in the rank's arrays and have the initial values. Adds
+// 1 to `held` for each of its elements (row, column).
 void Hold(const ParameterSlot& slot, ModelState& state, const std::map<std::string, Gathered>& initial,
           std::map<std::pair<int64_t, int64_t>, int>& held) {
   ASSERT_LE(slot.share_offset + slot.count, static_cast<int64_t>(state.first_moments().size()));
@@ -198,8 +199,8 @@ void Hold(const ParameterSlot& slot, ModelState& state, const std::map<std::stri
   EXPECT_EQ(slot.count, state.shares_updates() ? elements : std::max(slot.count, elements)) << "no padding in a share";
 }
 
-// All members together must hold every element of a checkpoint file exactly once, with the initial value that it has in any
-// layout. Also checks everything that the plan says about the memory of states.
+// The replicas together must update every element of a parameter exactly once, and its initial value must be the same as in
+// other layouts. Also checks everything that the plan says about the memory of states.
 TEST(UpdatedSlots, SharesOfAllMembersMakeUpTheWhole) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   for (auto [model, tp] : ModelsAndSizes()) {
@@ -210,7 +211,7 @@ TEST(UpdatedSlots, SharesOfAllMembersMakeUpTheWhole) {
         StageContext context = ContextOf(model, tp, 1, 0);
         context.layout.dp = dp;
         context.layout.zero = ZeroStage::kOptimizer;
-        std::map<std::string, std::map<std::pair<int64_t, int64_t>, int>> held;  // by row and column
+        std::map<std::string, std::map<std::pair<int64_t, int64_t>, int>> held;  // by name, then (row, column)
         for (int32_t index = 0; index < dp; ++index) {
           ModelState state = ModelState::Create(context, tp - 1, index, 42, *backend).value();
           ExpectPlannedBytes(state, context);
@@ -350,8 +351,8 @@ TEST(InitialWeights, HaveTheStatedMomentsAndDependOnSeedAndName) {
   EXPECT_NE(a.at("layers.0.fc1.weight").values, a.at("layers.1.fc1.weight").values);
 }
 
-// A second implementation of the header's description, in Python, has computed these values. They must never change, because
-// recorded losses depend on them.
+// A Python program has computed these values by the rules in model_state.h. They must never change, because recorded losses
+// depend on them.
 TEST(InitialWeights, KnownValues) {
   const std::vector<float> values = Gather(SmallModel(), 1, 1, 1234).at("embed.tok").values;
   EXPECT_FLOAT_EQ(values[0], -0.0018499731f);

@@ -1,5 +1,5 @@
-// A rank process that fails at an exact place in an exact step. It is lynx-rank with another backend, and some functions of its
-// own replace system calls of the C library.
+// A rank process that fails at an exact place in an exact step. It is lynx-rank with another backend. The functions at the end
+// of this file replace functions of the C library.
 //
 //   faulty_rank --config FILE --listen-fd N --report-file FILE FAULT STEP
 //
@@ -40,7 +40,7 @@ enum class Fault : uint8_t {
   kKillForward,         // killed between two products of a forward pass
   kKillBackward,        // killed within a backward pass
   kKillForwardBeside,   // killed in the third product of the forward passes; in a woven program, that is in the second pass
-  kKillBackwardBeside,  // killed in the third product of the backward passes, likewise
+  kKillBackwardBeside,  // killed in the third product of the backward passes, for the same reason
   kKillWeight,          // killed in a weight gradient
   kKillRecomputation,   // killed in a forward product after the first backward product
   kKillCollective,      // killed when half of a message is sent
@@ -48,7 +48,7 @@ enum class Fault : uint8_t {
   kKillShard,           // killed when its shard of the checkpoint is written but not durable
   kKillBeforePublish,   // killed when all shards are durable, but before the checkpoint is visible
   kKillAfterPublish,    // killed when the checkpoint is visible, but before the rank has reported it
-  kSlowShard,           // needs a second to make its shard of the checkpoint durable
+  kSlowShard,           // needs a second for each fsync of its files in the checkpoint
   kSlowUncopiedShard,   // needs kSlowUncopiedShardSeconds to make its shard durable, and writes it between the steps
   kStopForward,         // stopped (SIGSTOP) at the place of kKillForward
   kStopBeforePublish,   // stopped at the place of kKillBeforePublish
@@ -80,7 +80,7 @@ std::atomic<bool> send_is_fatal = false;
   while (true) pause();
 }
 
-// Returns the function of the C library with this name.
+// Returns the C library's own function of this name. The function of the same name at the end of this file replaces it.
 template <class Function>
 Function* Next(const char* name) {
   auto* const found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -210,7 +210,7 @@ int Main(int argc, char** argv) {
   RankConfig changed = *config;
   if (fault == Fault::kSlowLink) changed.pacing_bytes_per_second = 512 * 1024;
   Cancellation cancellation;
-  MakeCpuBackend(config->threads);  // called for the settings of the process that it changes
+  MakeCpuBackend(config->threads);  // sets the BLAS threads and the rounding of denormal numbers
   FaultyBackend backend;
   return RunRank(changed, std::atoi(argv[4]), backend, *reports, cancellation);
 }
@@ -238,7 +238,8 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   return lynx::worker::threads_are_refused ? EAGAIN : next(thread, attributes, run, argument);
 }
 
-// C++ streams open files with this function.
+// C++ streams open files with this function. If a rank cannot read /proc/meminfo, it does not know how much memory is free, so
+// it makes no copy of its states.
 FILE* fopen64(const char* path, const char* mode) {
   static auto* const next = lynx::worker::Next<FILE*(const char*, const char*)>("fopen64");
   if (lynx::worker::fault == lynx::worker::Fault::kSlowUncopiedShard && std::string_view(path) == "/proc/meminfo")

@@ -94,7 +94,7 @@ TEST(RankCheckpoint, ResumesFromTheNewestWholeOneWhateverTheServerKnows) {
   }
 }
 
-// The last checkpoint was published, but the rank was killed before it could report the checkpoint.
+// The server does not know the last checkpoint, as if rank 0 had been killed before it reported the checkpoint.
 TEST(RankCheckpoint, AFinishedRunFinishesAgain) {
   const TestFolder folder;
   TrainTen(folder);
@@ -145,7 +145,7 @@ TEST(RankCheckpoint, AnotherLayoutGoesOn) {
     const std::vector<double> continued = next.Losses();
     ASSERT_EQ(continued.size(), 6u);
     for (size_t i = 0; i < continued.size(); ++i) {
-      EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // the tolerance between all layouts is relative
+      EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // relative tolerance between layouts
     }
   }
 }
@@ -168,13 +168,13 @@ TEST(RankCheckpoint, NoneWholeIsAnErrorAndNeverAFreshStart) {
   }
 }
 
-// It is not known which job wrote the checkpoint. It may be a checkpoint of this job.
+// An unreadable checkpoint does not tell which job wrote it. It may belong to this job, so the job must not begin at step 0.
 TEST(RankCheckpoint, AnUnreadableOneIsNoReasonForAFreshStartEither) {
   const TestFolder folder;
   fs::create_directories(DirectoryOf(folder) + "/step-00000004");
   RankProcesses second(folder, Configs(folder, 2), /*generation=*/2);
   ExpectRefused(second, "index.json is missing");
-  // The first generation of a job cannot have written a checkpoint before. So it does not stop because of this one.
+  // The first generation has no predecessor, so the unreadable checkpoint is not of its job. The job begins at step 0.
   const TestFolder another;
   fs::create_directories(DirectoryOf(another) + "/step-00000004");
   RankProcesses first(another, Configs(another, 2), /*generation=*/1);
@@ -209,7 +209,8 @@ TEST(RankCheckpoint, ASuccessorStopsAnOlderGenerationAtItsNextCheckpoint) {
     EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code << older.Log(rank);
     EXPECT_THAT(Only<RankFailure>(older.Reports(rank)).at(0).reason, HasSubstr("(generation 4) has been replaced"));
   }
-  // The newer generation began with the newest checkpoint that was published before its fence. It lost nothing that it needs.
+  // The newer generation began with the newest checkpoint that it found. At the same time, the older one may have published one
+  // more checkpoint, two steps later.
   const int64_t first = Only<RankReady>(newer.Reports(0)).at(0).next_step;
   EXPECT_GE(first, 2);
   EXPECT_GE(first + 2, StepsOf(Only<CheckpointReport>(older.Reports(0))).back());
@@ -265,7 +266,7 @@ TEST(RankCheckpoint, AnotherJobGoesOnInAnotherLayout) {
   const std::vector<double> continued = second.Losses();
   ASSERT_EQ(continued.size(), 6u);
   for (size_t i = 0; i < continued.size(); ++i) {
-    EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // the tolerance between all layouts is relative
+    EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // relative tolerance between layouts
   }
   // Later generations of the second job resume from its own checkpoints.
   fs::remove_all(DirectoryOf(folder));
@@ -323,7 +324,7 @@ TEST(RankCheckpoint, ADirectoryThatCannotBeMadeEndsTheRunBeforeItTrains) {
   ExpectRefused(ranks, blocked);
 }
 
-// Writing a shard takes a second, which is a thousand times as long as a step.
+// Rank 0 needs at least a second to write its shard, which is a thousand times as long as a step.
 TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
   const TestFolder folder;
   const int64_t steps = 60;
@@ -347,7 +348,7 @@ TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
 
 TEST(RankCheckpoint, TrainingGoesOnWithoutTheOnesInTheMiddle) {
   const TestFolder folder;
-  // Writes to the shards of step 3 fail, as on a full disk. This ends when the attempt is removed.
+  // Writes to the shards of step 3 fail, as on a full disk, until the folder of this attempt is removed.
   for (int shard = 0; shard < kShards; ++shard) {
     const std::string attempt = DirectoryOf(folder) + "/.step-00000003.small.g1";
     fs::create_directories(attempt);
@@ -397,7 +398,7 @@ TEST(RankCheckpoint, ARunWithoutItsLastOneFails) {
   EXPECT_EQ(Only<StepReport>(reports).size(), 6u);
   EXPECT_EQ(Only<CheckpointFailure>(reports).size(), 2u);  // one for step 3, and one for step 6
   ASSERT_EQ(Only<RankFailure>(reports).size(), 1u);
-  // The first rank that notices the last failure ends with the reason. The others may notice only that this rank has ended.
+  // The first rank that notices the failure of step 6 reports the reason. The other ranks may notice only that this rank ended.
   std::vector<std::string> own_reasons;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     for (const RankFailure& failure : Only<RankFailure>(ranks.Reports(rank))) {

@@ -217,7 +217,7 @@ TEST(RankCopies, ADamagedCopyIsToldAndTheOtherPlaceIsRead) {
   EXPECT_TRUE(seen);
 }
 
-// No copy is complete, so the checkpoint on disk is used; the damage is reported.
+// All copies of one shard are damaged. So the run continues from the checkpoint on disk.
 TEST(RankCopies, WithoutWholeCopiesTheCheckpointCounts) {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);
@@ -253,7 +253,7 @@ TEST(RankCopies, CopiesStandInForADamagedCheckpoint) {
   ExpectResumed(folder, configs, known, undisturbed);
 }
 
-// If a generation continued from an earlier step, later steps of an older generation do not belong to the run any more.
+// Generation 2 began again at step 0. So the copies of later steps, which generation 1 made, must not be used.
 TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
   const TestFolder folder;
   LoseRank3(folder, OnTwoNodes(folder));
@@ -265,7 +265,7 @@ TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
   EXPECT_FALSE(Only<RankReady>(next.Reports(0)).at(0).from_copies);
 }
 
-// The older generation goes on training, and reports once that it makes no more copies.
+// When generation 2 begins, generation 1 goes on training. Each rank reports at most once that it makes no more copies.
 TEST(RankCopies, AGenerationThatIsReplacedMakesNoCopies) {
   const TestFolder folder;
   RankProcesses ranks(folder, OnTwoNodes(folder, kEndless));

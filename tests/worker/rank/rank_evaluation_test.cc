@@ -115,7 +115,7 @@ TEST(RankEvaluation, AResumedRunsFilesHaveEveryStepOnce) {
   }
   RankProcesses second(folder, EvaluatingConfigs(folder), /*generation=*/2);
   second.ExpectAllExit(kRankExitOk);
-  // The checkpoint of step 6 had to wait for that of step 3. It may have become visible or not.
+  // The checkpoint of step 6 was written after that of step 3. So it may not have been visible yet when rank 3 was killed.
   const int64_t resumed = Only<RankReady>(second.Reports(0)).at(0).next_step;
   ASSERT_TRUE(resumed == 3 || resumed == 6) << resumed;
   EXPECT_EQ(Csv(folder), expected);

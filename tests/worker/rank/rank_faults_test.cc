@@ -138,7 +138,7 @@ TEST(RankKillWindows, TheWovenProgramsHaveTheWindowsThatTheKillsNeed) {
   }
 }
 
-// A stopped process differs from a slow one only in that it sends nothing. The steps are so short that the other ranks wait ten
+// A stopped process keeps its connections open but sends nothing. The steps are so short that the other ranks wait only ten
 // seconds for it.
 TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
   const TestFolder folder;
@@ -328,7 +328,8 @@ TEST(RankFaults, ATokenBeyondTheVocabularyIsNamedInTheStepThatMeetsIt) {
     const RankConfig& config = configs[0];
     std::string text(1000, 'x');
     const int64_t seq = config.spec.model.seq, samples = (static_cast<int64_t>(text.size()) - 1) / seq;
-    const int64_t number = held_out ? 2 : 4 * config.spec.train.global_batch + 3;  // of the fifth step, or of an evaluation
+    // The number of the sample with the bad token: it belongs to an evaluation, or to the fifth step.
+    const int64_t number = held_out ? 2 : 4 * config.spec.train.global_batch + 3;
     const int64_t position = SampleAt(number, samples, 0, config.spec.train.seed) * seq + 1;
     text[static_cast<size_t>(position)] = '\xfa';
     const std::string bad = folder.Write("bad", text);

@@ -32,14 +32,14 @@ TEST(RankGpu, CheckingSaysWhetherAGpuCanBeUsed) {
   EXPECT_EQ(none.exit_code, kRankExitFailure);
   EXPECT_EQ(none.out, "");
   EXPECT_THAT(none.err, HasSubstr(kNoGpu));
-  // In a build with CUDA, the program with CUDA has looked for a GPU.
+  // In a build with CUDA, lynx-rank-cuda has looked for the GPU. Only a build without CUDA says that CUDA is missing.
   const bool with_cuda = std::filesystem::exists(std::string(kLynxRank) + "-cuda");
   EXPECT_EQ(none.err.find("this build has no CUDA backend") == std::string::npos, with_cuda) << none.err;
   const Output some = RunLynxRank(folder, {"--check-cuda", "GPU-1"}, kStandInRank);
   EXPECT_EQ(some.exit_code, kRankExitOk) << some.err;
   EXPECT_THAT(some.out, StartsWith("cuda:0: CUDA on the host"));
-  // The second line says how many bytes of the GPU's memory are free. CUDA on the host has 8 GiB; the backend's scratch memory
-  // is not free.
+  // The second line says how many bytes of the GPU's memory are free. The simulated GPU has 8 GiB, and the backend uses a part
+  // of it as scratch memory.
   const int64_t free_bytes = std::stoll(some.out.substr(some.out.find('\n') + 1));
   EXPECT_LT(free_bytes, (kGiB * 8).value);
   EXPECT_GT(free_bytes, (kGiB * 7).value);

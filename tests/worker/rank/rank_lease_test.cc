@@ -33,7 +33,7 @@ TEST(RankLease, RanksEndWhenItIsOver) {
   EXPECT_TRUE(one_by_itself);
 }
 
-// The peers of rank 0 are frozen, so without a lease rank 0 would wait for them forever.
+// The peers of rank 0 are frozen, so rank 0 waits for them in a transfer. The end of the lease must end this wait.
 TEST(RankLease, ARankThatWaitsEndsTooWhenItIsOver) {
   const TestFolder folder;
   LeaseFile lease = LeaseFile::OpenToWrite(LeaseOf(folder)).value();

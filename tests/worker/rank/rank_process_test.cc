@@ -136,7 +136,7 @@ bool BlocksTerm(const std::filesystem::path& task) {
   return false;
 }
 
-// Waits until one thread of the process waits for SIGTERM, and no other thread would receive it.
+// Waits until every thread of the process blocks SIGTERM. Then only the thread that waits for SIGTERM receives it.
 void AwaitCancellation(pid_t pid) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < deadline) {
@@ -207,7 +207,7 @@ TEST(RankProcess, RanksOnDifferentDataDoNotTrain) {
   EXPECT_FALSE(std::filesystem::exists(configs[0].checkpoint_directory));
 }
 
-// One arena is smaller than any layout of the program's buffers. The other is larger than the first layout that is tried.
+// One arena is too small for the program's buffers. The other one is larger than the program needs.
 TEST(RankProcess, AnArenaThatDiffersFromThePlanIsReported) {
   for (const Bytes difference : {Bytes(-256), Bytes(1 << 20)}) {
     const TestFolder folder;

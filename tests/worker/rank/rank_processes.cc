@@ -52,7 +52,7 @@ pid_t Spawn(const char* binary, const std::vector<std::string>& arguments, const
   _exit(127);
 }
 
-// Sets the exit code, or kKilled. Returns false if the process still runs.
+// Returns false if the process still runs. Otherwise sets `exit_code`: kKilled if a signal ended the process.
 bool Ended(pid_t pid, int& exit_code) {
   int status = 0;
   const pid_t ended = waitpid(pid, &status, WNOHANG);

@@ -29,7 +29,7 @@ std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
 std::string DirectoryForShortNames(const TestFolder& folder);
 // Returns the path of the lease file. If the file exists when the ranks start, they use it.
 inline std::string LeaseOf(const TestFolder& folder) { return folder.path() + "/lease"; }
-// No test runs so many steps.
+// A number of steps that no test reaches: the ranks train until the test ends them.
 inline constexpr int64_t kEndless = 1'000'000;
 
 class RankProcesses {

@@ -42,8 +42,8 @@ TEST(RankYield, OneRankThatIsAskedIsEnough) {
   EXPECT_EQ(Only<CheckpointReport>(ranks.Reports(0))[0].step, steps);
 }
 
-// The next generation must end like a run without the interruption: with the same bits in the same layout, and with the same
-// steps in another layout.
+// The next generation must end like a run without the interruption: with the same bits in the same layout, and with almost the
+// same losses in another layout.
 TEST(RankYield, TheNextGenerationGoesOnFromThatVeryStep) {
   const TestFolder undisturbed_folder;
   RankProcesses undisturbed(undisturbed_folder, Configs(undisturbed_folder, 10));

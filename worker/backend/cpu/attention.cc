@@ -64,8 +64,8 @@ void ClearFrom(int64_t visible, int64_t end, float* row) {
   std::memset(row + visible, 0, static_cast<size_t>(end - visible) * sizeof(float));
 }
 
-// Sets dropped = probs M in the visible columns, and 0 in the other columns before `end`. If `gradient` is not null, does the
-// same to it in place.
+// Sets dropped = probs M in the visible columns, and 0 in the other columns before `end`. If `gradient` is not null, changes it
+// in place in the same way: multiplies it by M, and sets the same other columns to 0.
 template <class T>
 void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t end, const T* probs, float* dropped, float* gradient) {
   for (int64_t at = 0; at < where.visible(); at += DropoutStream::kChunk) {
@@ -155,7 +155,7 @@ struct BlockGradient {
   MatrixView<float> dkeys, dvalues;
 
   // The first row of probs, queries, dout and dqueries is the block's first row. `where`: the place of that row. `beta`: the
-  // factor for the old content of the gradients of keys and values, 0 or 1.
+  // factor for the old content of the gradients of keys and values: 0 overwrites it, 1 adds to it.
   void Add(ProbsRow where, int64_t rows, float beta, MatrixView<const T> probs, MatrixView<const float> queries,
            MatrixView<const float> dout, MatrixView<float> dqueries) const {
     const int64_t end = where.row + rows;

@@ -8,8 +8,8 @@
 namespace lynx::worker::cpu {
 namespace {
 
-// The sizes, in floats, of the panels that hold blocks of a, b and c. They are as large as a part of a core's outer cache, so
-// that each block of a is converted to fp32 only a few times. A product uses only the part of the panels that it needs.
+// The sizes, in floats, of the panels that hold blocks of a, b and c. They fill a part of a core's outer cache. Smaller panels
+// would mean that each block of a is converted to fp32 more often. A product uses only the part of the panels that it needs.
 constexpr int64_t kPanelA = int64_t{1} << 20, kPanelB = int64_t{1} << 19, kPanelC = int64_t{1} << 20;
 constexpr int64_t kDepth = 1024;  // the size of a block along k
 

@@ -12,7 +12,7 @@
 
 namespace lynx::worker::cpu {
 
-// For fp32, CpuOps is the base class of the backend itself.
+// The interface that CpuOps<T> implements. CpuBackend is derived from CpuOps<float>, so this class implements Backend.
 template <class T>
 using InterfaceOf = std::conditional_t<std::is_same_v<T, float>, Backend, LayerBackend<T>>;
 

@@ -45,14 +45,14 @@ struct TilePlace {
   }
 };
 
-// The largest score and the sum of a row, over the tiles so far.
+// The largest score m of a row and the sum of e^(score - m), over the tiles so far.
 struct RowSums {
   float max = -std::numeric_limits<float>::infinity();
   float sum = 0;
 };
 
-// Replaces scores (count) by e^(score - m), and adds them to the row's sums. Returns the factor by which the earlier results of
-// the row must be multiplied. count > 0.
+// Replaces scores (count) by e^(score - m), where m is the new largest score, and adds them to the row's sum. Returns the
+// factor by which the earlier results of the row must be multiplied. count > 0.
 LYNX_SIMD float TakeIn(float* scores, int64_t count, RowSums* sums) {
   float max = sums->max;
 #pragma omp simd reduction(max : max)
@@ -96,7 +96,7 @@ LYNX_SIMD void ScoreGradient(float lse, float row_sum, int64_t count, float* sco
   }
 }
 
-// Does the same with dropout: replaces the scores by P M, and the gradient by dS.
+// Does the same as ScoreGradient, but with dropout: replaces the scores by P M, and the gradient by dS.
 LYNX_SIMD void DroppedScoreGradient(const float* factors, float lse, float row_sum, int64_t count, float* scores,
                                     float* gradient) {
 #pragma omp simd

@@ -1,6 +1,7 @@
-// Rotary position embedding (Su et al. 2021). The elements i and i + pairs of a head are a pair. At position p it is rotated by
-// the angle p * slopes[i]. The positions are processed in order. So the cosine and sine of an angle are computed from those of
-// the previous position by the addition theorem, in double. After a million positions they are exact to 1e-10.
+// Rotary position embedding (Su et al. 2021). The elements i and i + pairs of a head are a pair. At position p the pair is
+// rotated by the angle p * slopes[i] and multiplied by `scale`. The positions are processed in order. So the cosine and sine of
+// an angle are computed from those of the previous position by the addition theorem, in double. After a million positions they
+// are exact to 1e-10.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -30,7 +31,7 @@ LYNX_SIMD void AdvanceAngles(int64_t count, double scale, const double* step_cos
 // The cosines and sines of the angles of consecutive pairs at one position.
 class Angles {
  public:
-  // The pairs are [first, first + count), and the position is 0. `sign` is 1 to rotate by the angle, -1 to rotate back.
+  // Begins with position 0. The pairs are [first, first + count). `sign` is 1 to rotate by the angle, -1 to rotate back.
   Angles(const RotaryTable& rotary, int64_t first, int64_t count, double sign) : count_(count), scale_(rotary.scale) {
     for (int64_t i = 0; i < count; ++i) {
       const double angle = rotary.slopes[static_cast<size_t>(first + i)];

@@ -1,5 +1,5 @@
-// What the vectorised loops of the CPU backend use together: LYNX_SIMD (common/simd.h), and an exponential function that the
-// compiler can vectorise. Pure; thread-safe.
+// Helpers of the vectorised loops of the CPU backend: LYNX_SIMD (common/simd.h), and an exponential function that the compiler
+// can vectorise. Pure; thread-safe.
 #ifndef LYNX_WORKER_BACKEND_CPU_SIMD_H_
 #define LYNX_WORKER_BACKEND_CPU_SIMD_H_
 

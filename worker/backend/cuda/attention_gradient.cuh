@@ -163,7 +163,7 @@ void ForHeadSize(Stream& stream, int64_t d, const Launch& launch) {
       absl::StrCat("attention on CUDA has heads of at most ", kMaxHeadSize, " elements, but the model's have ", d)));
 }
 
-// Computes dqkv. Compute the row sums before.
+// Computes dqkv. args.row_sums must have been computed before.
 template <class T, class Probs>
 void AllGradients(Stream& stream, const GradientArgs<T>& args, const Probs& source) {
   const dim3 block(kSide, kSide);

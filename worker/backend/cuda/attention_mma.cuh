@@ -133,7 +133,8 @@ struct MmaPlace {
   }
 };
 
-// The largest score and the sum so far (see SoftmaxRows) of a lane's two rows. The four lanes of a row hold the same values.
+// For each of a lane's two rows: the largest score m so far, and the sum of e^(score - m) so far (see SoftmaxRows). The four
+// lanes of a row hold the same values.
 struct MmaSoftmax {
   float max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   float sum[2] = {};
@@ -287,7 +288,7 @@ inline void LaunchMmaForward(Stream& stream, const AttentionShape& shape, const 
   });
 }
 
-// Computes dqkv. Compute the row sums before.
+// Computes dqkv. args.row_sums must have been computed before.
 inline void LaunchMmaGradients(Stream& stream, const GradientArgs<Bfloat16>& args, const float* lse) {
   const bool eights = FitsEights(args.shape.d, args.qkv, args.dcontext);
   ForMmaHeadSize(args.shape.d, [&](auto most) {

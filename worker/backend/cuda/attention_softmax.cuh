@@ -10,14 +10,13 @@
 
 namespace lynx::worker::cuda {
 
-// The values of the two rows of a thread. The kSide threads of a row hold the same values.
+// The numbers m and l of the two rows of a thread: `max` and `sum`. The kSide threads of a row hold the same values.
 struct SoftmaxRows {
   float max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   float sum[2] = {};
 
-  // Adds a tile of scores, which must all be scaled, also the hidden ones. Replaces them by e^(score - m), or by 0 if they are
-  // hidden. The caller must multiply the partial result by `factors`. In the first tile, every row that exists has a visible
-  // column.
+  // Adds a tile of scaled scores. Replaces visible scores by e^(score - m), and hidden scores by 0. The caller must multiply
+  // the partial result by `factors`. The first tile must have a visible column for every row that exists.
   __device__ void TakeIn(const TilePlace& at, Four& scores, float factors[2]) {
     for (int i = 0; i < 2; ++i) {
       float largest = max[i];

@@ -1,5 +1,5 @@
-// What the threads of a block compute together, and how they read and write rows. The order of a sum depends only on the shape,
-// so that an op repeats its bits.
+// Helpers of kernels: reductions over the threads of a warp or a block, and reads and writes of several elements at once. The
+// order of a sum depends only on the shape, so that an op repeats its bits.
 #ifndef LYNX_WORKER_BACKEND_CUDA_BLOCK_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_BLOCK_CUH_
 

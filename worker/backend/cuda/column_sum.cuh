@@ -10,8 +10,8 @@ namespace lynx::worker::cuda {
 
 inline constexpr int kColumns = 32, kRowsAtOnce = 16;
 
-// `terms` says what is summed. kSums: the number of sums for each column. Add(row, column, sums) adds the terms of a row to the
-// sums. At(which, column) returns the memory to which a sum is added.
+// `terms` says what is summed. Its members are kSums: the number of sums for each column; Add(row, column, sums): adds the
+// terms of a row to the sums; At(which, column): returns the memory to which sum number `which` is added.
 template <class Terms>
 __global__ void __launch_bounds__(kColumns* kRowsAtOnce) AddColumns(int64_t rows, int64_t columns, Terms terms) {
   __shared__ float partial[kRowsAtOnce][kColumns];

@@ -13,7 +13,7 @@
 
 namespace lynx::worker::cuda {
 
-// For fp32, CudaOps is the base class of the backend itself.
+// The interface that CudaOps<T> implements. CudaBackend is derived from CudaOps<float>, so this class implements Backend.
 template <class T>
 using InterfaceOf = std::conditional_t<std::is_same_v<T, float>, Backend, LayerBackend<T>>;
 

@@ -25,13 +25,13 @@ Nanos Marks::Begin(cudaStream_t stream) {
     ops_.Note(cudaEventRecord(first, stream), "recording an event");
     ops_.Note(cudaEventSynchronize(first), "an op that was issued before");
   }
-  // Read after the event is reached, so the computed time of a mark is never before the device reached the mark.
+  // The clock is read after the event is reached. So the computed time of a mark is never too early.
   begin_ = clock_.Monotonic();
   return begin_;
 }
 
 Moment Marks::Record(cudaStream_t stream) {
-  if (used_ == 0) Begin(stream);  // so the first event is before everything that is timed
+  if (used_ == 0) Begin(stream);  // the first event must be before every mark
   const cudaEvent_t event = Next();
   if (event == nullptr) return {};
   ops_.Note(cudaEventRecord(event, stream), "recording an event");

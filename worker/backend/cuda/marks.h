@@ -1,8 +1,8 @@
 // A mark is a point in the work of a device. Marks records each mark as a CUDA event. Begin forgets the marks, but keeps their
 // events for the next marks. So a step creates no new event if an earlier step had as many marks.
 //
-// Errors are noted in the Stream object of the ops. After an error nothing is recorded. Use it from one thread at a time. Owns
-// the events.
+// Errors are noted in the Stream object of the ops. After an error nothing is recorded. Use an object from one thread at a
+// time. Owns the events.
 #ifndef LYNX_WORKER_BACKEND_CUDA_MARKS_H_
 #define LYNX_WORKER_BACKEND_CUDA_MARKS_H_
 

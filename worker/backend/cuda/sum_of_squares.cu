@@ -8,7 +8,7 @@
 namespace lynx::worker::cuda {
 namespace {
 
-constexpr int64_t kMaxParts = 65'536;  // rounding may add one for each tensor
+constexpr int64_t kMaxParts = 65'536;  // the largest number of chunks, beside one more for each tensor (ChunkFor)
 
 struct Summed {
   const float* x;

@@ -1,6 +1,6 @@
-// What a warp multiplies with its tensor cores, and which elements each lane holds: mma.m16n8k16 on bfloat16 with sums in fp32,
-// and ldmatrix (PTX ISA 7.0). Lane l has group g = l / 4 and t = l % 4. A pair is two neighbouring elements of a row; the first
-// one is in the low half of a word. The lane holds:
+// Products of small matrices on the tensor cores of a warp: mma.m16n8k16 on bfloat16 with sums in fp32, and ldmatrix (PTX ISA
+// 7.0). Lane l has group g = l / 4 and t = l % 4. A pair is two neighbouring elements of a row; the first one is in the low
+// half of a word. The lane holds:
 //   left (16, 16)   pairs at rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t + 8, 2t + 8
 //   right (16, 8)   pairs down columns g, at rows 2t and 2t + 8
 //   sums (16, 8)    rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1

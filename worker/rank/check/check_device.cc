@@ -41,7 +41,7 @@ std::vector<float> FactorRows(int64_t first, int64_t period, int64_t size) {
   return rows;
 }
 
-// Returns rows (kRowPeriod, size) of the product left right^T.
+// Returns the first kRowPeriod rows, each of `size` values, of the product left * right^T.
 std::vector<float> ProductRows(const std::vector<float>& left, const std::vector<float>& right, int64_t size) {
   std::vector<float> rows(static_cast<size_t>(kRowPeriod * size));
   for (int64_t row = 0; row < kRowPeriod; ++row) {

@@ -1,6 +1,6 @@
 // CheckDevice checks whether a device keeps what is written to it and computes correctly. It writes patterns and reads them
-// back. It also repeats a matrix product whose elements are known beforehand. They are whole numbers, which are exact in any
-// order of the additions. This is a part of the check before a generation (node_check.h). Not thread-safe.
+// back. It also repeats a matrix product whose elements are known beforehand. The elements are whole numbers, so their sums are
+// exact in any order of the additions. This is a part of the check before a generation (node_check.h). Not thread-safe.
 #ifndef LYNX_WORKER_RANK_CHECK_CHECK_DEVICE_H_
 #define LYNX_WORKER_RANK_CHECK_CHECK_DEVICE_H_
 

@@ -25,8 +25,8 @@ struct PairTime {
   int64_t kind = 0;  // the kind of the link; only links of the same kind are compared
   Nanos best;        // the shortest time of all exchanges so far
 };
-// A link is slow if its time is above two limits: kSlowFactor times the median of the other links of its kind, and kSlowLeast.
-// A busy machine's scheduler never stops a rank for as long as kSlowLeast.
+// A link is slow if its time is above both limits: kSlowFactor times the median of the other links of its kind, and kSlowLeast.
+// The scheduler of a busy machine may stop a rank, but always for less than kSlowLeast.
 inline constexpr int64_t kSlowFactor = 8;
 inline constexpr Nanos kSlowLeast{50'000'000};
 // Returns the slow links as indices into `pairs`, ascending.

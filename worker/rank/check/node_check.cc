@@ -28,7 +28,7 @@ namespace {
 constexpr int64_t kWords = kCheckedLinkBytes.value / static_cast<int64_t>(sizeof(float));
 // First each pair makes two exchanges. Pairs that seem slow then make up to kMoreExchanges more.
 constexpr int kMoreExchanges = 5;
-// If an exchange takes longer than this, the pair makes no further exchange.
+// If even the fastest exchange of a pair took longer than this, the pair makes no further exchange.
 constexpr Nanos kLongExchange{1'000'000'000};
 
 uint32_t WordOf(int32_t rank, int64_t index) {

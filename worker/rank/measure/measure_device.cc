@@ -21,8 +21,8 @@ namespace lynx::worker {
 namespace {
 
 constexpr int32_t kLayer = 0;  // the first transformer layer
-// On a CPU, kColdWeights / (fp32 weights of a layer) layers are measured in turn, but at least 1 and at most kMaxLayers. In
-// training, the weights of a layer have left the caches before they are used again, unless the model is small.
+// On a CPU, kColdWeights / (bytes of a layer's fp32 weights) layers are measured in turn, but at least 1 and at most
+// kMaxLayers. So a layer's weights have left the caches before they are used again, as in training (unless the model is small).
 constexpr Bytes kColdWeights{int64_t{64} << 20};
 constexpr int32_t kMaxLayers = 8;
 constexpr int32_t kMinPasses = 2;
@@ -267,9 +267,9 @@ class ShapeBench {
   TensorTable tensors_;
 };
 
-// The work for a rate is made larger until it keeps the device busy for this long, or until it has the largest size below. On a
-// CPU the smallest size is enough. A GPU needs a hundred times as much work; with less work, the result would be the rate at
-// which work is started.
+// The work for a rate is made larger until it keeps the device busy for this long, until it has the largest size below, or
+// until the time budget is used up. On a CPU the smallest size is enough. A GPU needs a hundred times as much work; with less
+// work, the result would be the rate at which work is started.
 constexpr Nanos kBusyProduct{1'000'000}, kBusyAddition{250'000};
 constexpr int64_t kLeastSide = 1024, kMaxSide = 8192;
 constexpr int64_t kLeastTokens = 8192, kMaxTokens = 131'072;

@@ -58,7 +58,7 @@ int64_t MatrixFloats(const GpuLinkSizes& sizes) { return sizes.product_side * si
 struct Setting {
   const GpuLinksRequest& request;
   const GpuLinkSizes& sizes;
-  const std::vector<Round>& rounds;  // the index is kRings, kMessages or kBlocks
+  const std::vector<Round>& rounds;  // kRings, kMessages, then from kBlocks on a round for each of request.blocks
 };
 
 // Indices of the rounds, in the order in which they run. kRings: all GPUs are in one ring; this round also measures transfers

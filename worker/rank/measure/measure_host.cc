@@ -30,8 +30,8 @@ class HostBench {
     const HostCopy back{host_.data(), device_, out.bytes};
     link.to_host_bytes_per_second = RateOf(out);
     link.from_host_bytes_per_second = RateOf(back);
-    // On the CPU, one thread makes the copies of both directions, one after another. So the rate of both directions is the
-    // larger rate.
+    // On the CPU, one thread makes the copies of both directions, one after another. So both directions together are no faster
+    // than one. The larger rate is used, because a valid profile has no smaller value here.
     link.both_bytes_per_second = std::max(link.to_host_bytes_per_second, link.from_host_bytes_per_second);
     link.op_slowdown_permille = Slowdown(out);
     return link;

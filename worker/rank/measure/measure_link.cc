@@ -23,7 +23,8 @@ constexpr int64_t kMaxFloats = kSizes.back() / 4;
 // The number of transfers that follow each other in one measurement.
 constexpr int32_t kTrain = 4;
 // Before each measurement, this many bytes are transferred and not measured. On many links (those that a token bucket limits)
-// the first bytes after a pause pass at once. Transfers of a training step follow each other, so few of them are so fast.
+// the first bytes after a pause are faster than the rest. In a training step transfers follow each other, so only few of them
+// gain from this.
 constexpr Bytes kLead = kKiB * 256;
 // The sizes of the product that runs at the same time as the transfers: (256, 768) and (768, 768), which takes some
 // milliseconds. Like a layer's product it does not fit into a core's own cache. So a transfer that uses this cache slows both
@@ -103,8 +104,9 @@ class LinkRank {
     for (int64_t i = 0; i < times; ++i) backend_->LinearForward(x, w, nullptr, kRows, kSide, kSide, y);
   }
 
-  // Measures two things: the communication thread's time for a transfer alone, and how much longer products take while a
-  // transfer runs. Uses processor times, not wall-clock times, so that other work on the machine has little influence.
+  // Measures two things: the processor time of the communication thread as a share of the time of a transfer, and how much more
+  // processor time products take while a transfer runs. Processor times are used, because other work on the machine has little
+  // influence on them.
   absl::Status MeasureOverlap() {
     const LinkCost link = FitLink(findings_.samples);
     LYNX_ASSIGN_OR_RETURN(const double rate, Mean(static_cast<double>(link.bytes_per_second)));
@@ -178,7 +180,8 @@ absl::StatusOr<Findings> RunRank(const LinkRequest& request, int32_t rank, int l
 
 LinkCost FitLink(const std::vector<TransferSample>& samples) {
   LYNX_CHECK(samples.size() >= 2);
-  // Minimizes the sum of ((a s + b x - t) / t)^2 by the normal equations with weights 1 / t^2.
+  // Finds a, the time of a step, and b, the time per byte. Minimizes the sum of ((a s + b x - t) / t)^2 over all samples (s
+  // steps, x bytes, time t), by the normal equations with weights 1 / t^2.
   double ss = 0, sx = 0, xx = 0, st = 0, xt = 0;
   for (const TransferSample& sample : samples) {
     const auto s = static_cast<double>(sample.steps), x = static_cast<double>(sample.bytes.value);

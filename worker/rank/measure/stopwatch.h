@@ -1,4 +1,5 @@
-// Stopwatch computes medians of repeated runs within a time budget. This file also measures processor times. Not thread-safe.
+// Stopwatch computes medians of repeated runs within a time budget. This file also has functions that measure processor time.
+// Not thread-safe.
 #ifndef LYNX_WORKER_RANK_MEASURE_STOPWATCH_H_
 #define LYNX_WORKER_RANK_MEASURE_STOPWATCH_H_
 
@@ -18,7 +19,8 @@ T Median(std::vector<T> values) {
   return values[values.size() / 2];
 }
 
-// CLOCK_THREAD_CPUTIME_ID: the time of the calling thread. CLOCK_PROCESS_CPUTIME_ID: the time of all threads of the process.
+// Returns the processor time that has been used by the calling thread (CLOCK_THREAD_CPUTIME_ID), or by all threads of the
+// process (CLOCK_PROCESS_CPUTIME_ID).
 inline Nanos ProcessorTime(clockid_t clock) {
   timespec t{};
   clock_gettime(clock, &t);

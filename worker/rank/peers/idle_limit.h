@@ -1,8 +1,8 @@
 // The idle limit says how long a rank waits for a peer that moves no byte, before it considers the peer lost. If a peer dies,
-// its connections are closed, which its peers notice at once. The limit is for a peer that is frozen or cut off. When some
-// steps have shown how long a step takes, the limit is three times that time, and at least ten seconds, because a neighbour
-// never works longer than a step. Before that the limit is long, because the first steps wait for many things. While a
-// checkpoint is written or loaded, the limit is kIdleLimit plus the time that a slow disk needs for a whole checkpoint.
+// its connections are closed, which its peers notice at once. The limit is for a peer that is frozen or cut off. When the
+// durations of some steps are known, the limit is three times their median, and at least ten seconds, because a neighbour never
+// works longer than a step. Before that the limit is long, because the first steps wait for many things. While a checkpoint is
+// written or loaded, the limit is kIdleLimit plus the time that a slow disk needs for a whole checkpoint.
 //
 // A peer with a slow disk or a slow compute thread still gives signs of life. So a peer that gives no sign for kSilenceLimit
 // counts as lost, whatever the idle limit is: its process is frozen, or its machine is cut off.

@@ -6,7 +6,7 @@
 namespace lynx::worker {
 namespace {
 
-constexpr uint32_t kPolynomial = 0x82f63b78;  // with its bits in reverse order
+constexpr uint32_t kPolynomial = 0x82f63b78;  // Castagnoli's polynomial, with its bits in reverse order
 constexpr uint32_t kMaskDelta = 0xa282ead8;
 
 constexpr std::array<uint32_t, 256> MakeTable() {

@@ -15,7 +15,7 @@ namespace lynx::worker {
 
 class ReportFile {
  public:
-  // Opens `path` for appending, or creates it. The status follows errno.
+  // Opens `path` for appending, or creates it. Returns InvalidArgument if this fails.
   static absl::StatusOr<ReportFile> Open(const std::string& path);
   ReportFile(ReportFile&& other) noexcept;
   ReportFile& operator=(ReportFile&&) = delete;

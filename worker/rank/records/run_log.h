@@ -3,9 +3,9 @@
 //   DIRECTORY/metrics-JOB/metrics.csv               step,loss,learning_rate,gradient_norm,validation_loss
 //   DIRECTORY/metrics-JOB/events.out.tfevents.*     the same for TensorBoard, a file for each generation
 //
-// Each line belongs to a number of steps done. It has a validation loss if the model was evaluated after this step. The CSV
-// file preserves numbers exactly. A generation that resumes continues the file after the step from which it resumes. It removes
-// later lines of earlier generations, so the file has one line for each step.
+// Each line is about one step, and begins with the number of steps done. It has a validation loss if the model was evaluated
+// after this step. The CSV file preserves numbers exactly. A generation that resumes continues the file after the step from
+// which it resumes. It removes later lines of earlier generations, so the file has one line for each step.
 //
 // Training never waits for these files and never ends because of them. If they cannot be written, one message on stderr says
 // so, and nothing more is written to them. The compute thread of rank 0 owns the RunLog.

@@ -14,7 +14,8 @@
 namespace lynx::worker {
 namespace {
 
-// The pauses between two attempts to write the last checkpoint. Each pause is twice the previous one, up to kMaxPause.
+// The first and the longest pause between two attempts to write the last checkpoint. Each pause is twice the previous one, but
+// at most kMaxPause.
 constexpr Nanos kFirstPause{1'000'000'000};
 constexpr Nanos kMaxPause{30'000'000'000};
 

@@ -21,7 +21,7 @@ namespace lynx::worker {
 
 class CopyResume {
  public:
-  // Collective. The only errors are those of the communicator.
+  // Collective. Returns errors of the communicator, and InvalidArgument if a node's list of copies cannot be parsed.
   static absl::StatusOr<std::unique_ptr<CopyResume>> Begin(const RankConfig& config, PeerCopies& copies, const RankGroup& group,
                                                            ReportFile& reports);
 

@@ -43,8 +43,8 @@ class CopyWriter {
   // Returns the votes of this rank, for Engine::SetCopyVotes.
   CopyVotes Votes() const;
   // Call it after each step with the combined votes of all ranks at the end of that step. Begins an in-memory checkpoint of the
-  // states after `steps_done` steps if one is due and all ranks want it. A failure is written to stderr and reported once. It
-  // is not an error.
+  // states after `steps_done` steps if one is due and all ranks want it. Writes each failure to stderr, and reports the first
+  // one. A failure is not an error.
   void AfterStep(int64_t steps_done, const CopyVotes& all);
 
   // Removes the job's copies on this node. Call it when a checkpoint on disk has the run's final states, because the copies are

@@ -21,11 +21,11 @@ constexpr int64_t kMaxRoom = int64_t{1} << 60;
 
 // What a rank tells the other ranks; sent as plain bytes.
 struct Card {
-  int32_t port = 0;
-  int32_t spare = 0;
-  int64_t room_bytes = 0;
-  int64_t shard_bytes = 0;
-  std::array<char, kDigestDigits> directory{};
+  int32_t port = 0;                             // the port of the rank's CopyServer
+  int32_t spare = 0;                            // padding, always 0
+  int64_t room_bytes = 0;                       // the largest memory that the job's copies may use on the rank's node
+  int64_t shard_bytes = 0;                      // the size of the rank's states as a shard
+  std::array<char, kDigestDigits> directory{};  // the digest of the path of the node's copies directory
 };
 
 CopyRoom RoomFor(const RankConfig& config, const CopyStore& store) {
@@ -46,7 +46,7 @@ void Tell(const RankConfig& config, const std::string& reason, ReportFile& repor
   reports.Append(CopiesNotice{.reason = "none are made: " + reason});
 }
 
-// Returns "" if there is room on every node. Otherwise says on which node how much is missing.
+// Returns "" if there is room on every node. Otherwise names a node with too little room, what it needs and what it has.
 std::string MissingRoom(const std::vector<Card>& cards, const std::vector<int32_t>& nodes,
                         const std::vector<ShardKeepers>& keepers) {
   std::vector<Bytes> shard_bytes;

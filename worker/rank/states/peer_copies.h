@@ -49,7 +49,7 @@ class PeerCopies {
   const std::vector<std::string>& taken() const { return taken_; }  // shards that other ranks send to this rank
 
   CopyClient& Client(int32_t rank);
-  // Returns a client for a rank of the given node. Different ranks of this node use different ranks of that node.
+  // Returns a client for a rank of the given node. Spreads the ranks of this node over the ranks of that node.
   CopyClient& ClientOfNode(int32_t node);
   void StopServing() { server_->Stop(); }
 

@@ -56,7 +56,7 @@ class Search {
   }
 
   // Returns what to load next; kInitialStates means nothing, because the job is new. Returns an error if the job should have a
-  // checkpoint, but no usable one is left.
+  // checkpoint but no usable one is left, or if CheckWayAhead or CheckStepsLeft fails.
   absl::StatusOr<NextLoad> Next() const {
     if (next_ < candidates_.size()) {
       const CheckpointIdentity& identity = candidates_[next_].identity;

@@ -7,8 +7,9 @@
 // machine. So the directory decides, and a report tells the server which checkpoint was found. If there was a checkpoint, no
 // generation starts from the beginning: if no checkpoint is whole, this is an error.
 //
-// The newest in-memory checkpoint (copy_resume.h) is usually newer than the newest on disk. Then the ranks resume from it, and
-// rank 0 only claims the directory. All ranks know what is in memory and on disk, so all choose the same checkpoint.
+// The newest in-memory checkpoint (copy_resume.h) is usually newer than the newest on disk. Then the ranks resume from it and
+// load nothing from disk. Rank 0 still claims the directory and looks for the checkpoints there. All ranks know what is in
+// memory and on disk, so all choose the same checkpoint.
 //
 // If the job never had a checkpoint and checkpoint.from is set, the job begins with the newest whole checkpoint that
 // checkpoint.from names. This checkpoint may be of any job.

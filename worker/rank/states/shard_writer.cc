@@ -15,8 +15,8 @@
 namespace lynx::worker {
 namespace {
 
-// If training wants the same core, the thread gets about a quarter of the core's time. The shard is still durable soon enough,
-// and most waits of training are longer.
+// The niceness of the thread that writes. If training wants the same core, the thread gets about a quarter of the core's time.
+// This is enough to make the shard durable soon, and training loses little.
 constexpr int kNiceness = 5;
 
 // Starts a thread that blocks all signals, so that the kernel delivers them to the threads that the program has made for
@@ -60,7 +60,7 @@ void ShardWriter::Start(SafetensorsHeader header, const TensorContent& content, 
   if (!status_.ok()) return;
   done_ = false;
   thread_ = StartThread([this, header = std::move(header), write = std::move(write)] {
-    // On Linux the priority is that of this thread only. If the change is not permitted, the thread keeps its priority.
+    // On Linux this changes the priority of this thread only. If the change is not permitted, the thread keeps its priority.
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
     status_ = write(header, [&](size_t tensor) { return TensorOfCopy(header, tensor); });
     done_.store(true, std::memory_order_release);

@@ -8,7 +8,7 @@
 namespace lynx::worker::cuda_on_host {
 namespace {
 
-std::atomic<int64_t> calls_left = 0;  // the number of calls until a call fails; 0: no call fails
+std::atomic<int64_t> calls_left = 0;  // k: the k-th call from now on fails, and all later ones; 0: none fails
 
 std::atomic<int> compute_major = 9;
 

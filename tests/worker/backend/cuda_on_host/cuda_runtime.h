@@ -4,7 +4,7 @@
 //
 // The threads of a block are fibers. Only one runs at a time, up to the next barrier. In every second launch they run in the
 // order of their numbers, in the other launches in the reverse order. Each warp runs up to the block's next barrier before
-// another warp runs. So a kernel that lacks a barrier gives other bits. If some threads never reach a barrier, the program
+// another warp runs. So a kernel that lacks a barrier gives a wrong result. If some threads never reach a barrier, the program
 // aborts. Blocks run one after another, also in the order of their numbers or in the reverse order. scheduler.h says when the
 // work of streams is done; by default it is done as soon as possible. Each OS thread has its own device. As on a machine with a
 // GPU, the host cannot reach the memory that cudaMalloc returns.

@@ -29,7 +29,7 @@ struct Fiber {
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStack);
   State state = State::kReady;
   dim3 index;
-  // The number of exchanges of its warp in which the fiber took part. The words alternate between two places.
+  // The number of exchanges (see Exchange) in which the fiber has taken part. Exchange number n uses Warp::words[n % 2].
   int exchanges = 0;
 };
 
@@ -109,7 +109,8 @@ class Machine {
     }
   }
 
-  // Runs the warp that begins with thread `begin` up to its next barrier. Returns true if any of its threads moved.
+  // Runs the warp that begins with thread `begin` up to its next barrier. Returns true if one of its threads ran or the barrier
+  // opened.
   bool RunWarp(int begin) {
     const int end = std::min(begin + kLanes, threads_);
     bool moved = false;

@@ -22,14 +22,14 @@ struct Transfer {
   Kind kind;
   const void* from = nullptr;
   void* to = nullptr;
-  size_t count = 0;  // number of elements of one slot
+  size_t count = 0;  // elements that a member sends; of a reduce-scatter: that it receives
   ncclDataType_t type = ncclFloat32;
   cudaStream_t stream = nullptr;
 
   size_t element() const { return type == ncclFloat32 ? sizeof(float) : sizeof(lynx::Bfloat16); }
 };
 
-// One transfer. Records which of its members have reached it.
+// One transfer between all members of a communicator. Records which of its members have reached it.
 struct Meeting {
   struct Member {
     bool issued = false;

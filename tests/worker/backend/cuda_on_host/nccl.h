@@ -41,8 +41,8 @@ struct ncclConfig_t {
 
 namespace lynx::worker::cuda_on_host {
 
-// Sets the transfer that fails: the k-th that is issued from now on, by any member of any communicator. It never ends, and its
-// communicator reports `error`. 0: all transfers end.
+// Sets the transfer that fails: the k-th that is issued from now on, by any member of any communicator. For this member it
+// never ends, and the member's communicator reports `error`. 0: all transfers end.
 void FailTransfer(int64_t k, ncclResult_t error);
 // Returns the number of transfers issued since the last call. A transfer counts once for each member that issued it.
 int64_t TransfersIssued();

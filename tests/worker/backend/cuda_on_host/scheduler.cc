@@ -115,7 +115,7 @@ bool RunHead(CudaOnHostStream& stream) {
   return true;
 }
 
-// Does all work that may be done.
+// Does all work that may run now.
 void Settle() {
   State& state = TheState();
   for (bool moved = true; moved;) {

@@ -1,8 +1,8 @@
-// Scheduler decides when the work of the devices' streams is done. Each stream has a queue of work. Any OS thread runs the
-// first work of a queue when it finds that this work may run. In the whole process only one piece of work runs at a time.
+// Decides when the work of the devices' streams is done. Each stream has a queue of work. Any OS thread runs the first work of
+// a queue when it finds that this work may run. In the whole process only one piece of work runs at a time.
 //
 // The order says when work is done for which nobody waits. If a program needs an event between two streams and lacks it, one of
-// the orders gives other bits, and always the same bits. If somebody waits for work, this work is done, and no other work.
+// the orders gives a wrong result, the same one each time. If somebody waits for work, this work is done, and no other work.
 // Three things wait for work: a synchronization, a copy to memory that is not pinned, and an event of another stream for which
 // somebody waits.
 //
@@ -25,7 +25,7 @@ enum class Order : uint8_t {
   kFirstLate,   // the first stream of each device (that of the ops) is late, all other streams are eager
   kFirstEager,  // the first stream of each device is eager, all other streams are late
 };
-const char* OrderName(Order order);  // "Late"
+const char* OrderName(Order order);  // for example "Late"
 // Sets the order of all streams, from now on.
 void SetOrder(Order order);
 
@@ -59,7 +59,7 @@ bool Done(cudaStream_t stream, int64_t number);
 Device& DeviceOf(cudaStream_t stream);
 // Makes the device's memory reachable until the lock is released or until another device's memory is made reachable.
 void Open(Device& device);
-// Asks for the work and waits until it is done.
+// Asks for all work of the stream up to this number, and waits until it is done.
 void WaitFor(cudaStream_t stream, int64_t number);
 
 // --- The calls of the runtime use the following functions.

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A backend with one wrong element in one product, or one wrong bit in copied memory. It counts its allocations.
+// A backend that counts its products. It computes one wrong element in one product, or refuses to allocate memory.
 class DamagedBackend : public cpu::CpuBackend {
  public:
   int wrong_product = 0;  // the number of the wrong product, counted from 1; 0: none is wrong
@@ -32,7 +32,7 @@ class DamagedBackend : public cpu::CpuBackend {
   }
 };
 
-// A backend with memory of its own that loses a bit.
+// A backend whose memory the host cannot address. Copy number `wrong_copy`, counted from 1, changes one bit.
 class ForgetfulBackend : public cpu::CpuBackend {
  public:
   bool host_addressable() const override { return false; }

@@ -118,7 +118,7 @@ std::vector<Outcome> Check(
 
 NodeCheckOptions Patient(int32_t, const RankConfig&) { return {.patience = kLong}; }
 
-// Returns the options of a rank. The rank's end of the pair with rank `peer` has the fault.
+// Returns the options of a rank. When the rank is paired with rank `peer`, its communicator has the fault.
 NodeCheckOptions WithFault(const RankConfig& config, int32_t peer, BadPair::Fault fault) {
   NodeCheckOptions options{.patience = kLong};
   options.connect = [&config, peer, fault](const CommunicatorOptions& pair) -> absl::StatusOr<std::unique_ptr<Communicator>> {
@@ -218,7 +218,7 @@ TEST(NodeCheck, ALinkThatIsSlowOnceIsTriedAgain) {
   EXPECT_GE(waits, 7);
 }
 
-// One rank connects to the other ranks and then does nothing more. A rank that has waited for it must report it.
+// Rank 3 does not connect to the partners that the check gives it. A rank that has waited for rank 3 must report it.
 TEST(NodeCheck, ARankThatDoesNotAnswerIsToldOfByOneThatWaited) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -258,7 +258,7 @@ TEST(NodeCheck, ARankThatDoesNotAnswerIsToldOfByOneThatWaited) {
   EXPECT_GE(accusers, 1);
 }
 
-// The peer has ended. The check must not report a bad link.
+// Rank 1 ends as soon as it has connected. Rank 0 must report a lost peer, not a bad link.
 TEST(NodeCheck, APeerThatEndsIsAPeerThatEnds) {
   const std::vector<Outcome> outcomes = Check({.tp = 2, .pp = 1, .dp = 1}, [](int32_t rank, const RankConfig&) {
     NodeCheckOptions options{.patience = kLong};

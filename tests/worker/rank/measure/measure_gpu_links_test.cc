@@ -43,7 +43,7 @@ TEST(MeasureGpuLinks, MeasuresBlocksAndAllTogether) {
     EXPECT_GE(result->overlap_slowdown_permille, 1000);
     EXPECT_GE(result->communication_compute_permille, 0);
     EXPECT_LE(result->communication_compute_permille, 1000);
-    // NCCL on the host takes no device memory itself. A route takes the page of its first transfer.
+    // The NCCL of the tests takes no device memory. A route takes one page of memory for its first transfer.
     EXPECT_EQ(result->route_memory, Bytes(4096));
     EXPECT_EQ(result->nccl_memory, Bytes(0));
     EXPECT_GT(cuda_on_host::TransfersIssued(), 0);
@@ -86,8 +86,8 @@ OverlapTimes Micros(int64_t transfer, int64_t few, int64_t few_beside, int64_t m
 TEST(OverlapOf, TellsSlowedOpsFromALostWindow) {
   EXPECT_EQ(OverlapOf(Micros(100, 50, 50, 100, 100)), (OverlapCost{1000, 0})) << "perfect";
   EXPECT_EQ(OverlapOf(Micros(100, 50, 50, 100, 200)), (OverlapCost{1000, 1000})) << "one after the other";
-  // While the transfer runs in its usual time, ops run at 4/5 of their speed. So it hides 80 of 100 us of ops. The slowdown
-  // explains this, and no more time is lost.
+  // The transfer takes its usual 100 us. Ops run at 4/5 of their speed beside it, so it hides 80 of 100 us of ops. The slowdown
+  // of the ops explains the total of 120 us, and no window is lost.
   EXPECT_EQ(OverlapOf(Micros(100, 40, 50, 100, 120)), (OverlapCost{1250, 0}));
   // The transfer is slower too: only 60 us are hidden.
   EXPECT_EQ(OverlapOf(Micros(100, 40, 50, 100, 140)), (OverlapCost{1250, 250}));

@@ -1,4 +1,4 @@
-// Tests measuring: the fit, and two modes of the binary from beginning to end.
+// Tests measuring: the fit of a link's cost, the stopwatch, and the program lynx-rank with --measure and --measure-link.
 #include "worker/contract/measurement.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(FitLink, FindsTheLineThatItWasGiven) {
-  // The link has 20 us latency and 250 MB/s: time = 40 us + bytes * 4 ns.
+  // The link has 20 us latency and 250 MB/s, and each sample has 2 steps: time = 40 us + bytes * 4 ns.
   std::vector<TransferSample> samples;
   for (int64_t bytes : {4096, 65536, 1048576}) samples.push_back({2, Bytes(bytes), Nanos(40'000 + 4 * bytes)});
   const LinkCost link = FitLink(samples);
@@ -119,7 +119,7 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
 
 TEST(Measure, WhatCopiesCostIsTheSlowdownBesideThem) {
   EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(0)), 1000);
-  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(-5)), 1000);  // noise
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(-5)), 1000);  // noise can make a small difference negative
   EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(200)), 1250);
   EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(500)), 2000);
   EXPECT_EQ(SlowdownBesideCopies(Nanos(100'000), Nanos(99'999)), 100'000);

@@ -32,7 +32,7 @@ TEST(Agreement, EveryRankHearsEveryStatus) {
 
 TEST(Agreement, ValuesArriveBitForBit) {
   RunRanks(kFour, [](int32_t rank, Communicator& communicator) {
-    // As a float, 0x7f800001 is a signalling NaN.
+    // As a float, 0x7f800001 is a signalling NaN. A copy as a float could change its bits.
     const uint64_t own = 0x7f800001'00000000u + static_cast<uint64_t>(rank);
     const auto values = GatherValues(own, {rank, 4, communicator});
     ASSERT_TRUE(values.ok()) << values.status();
@@ -114,7 +114,7 @@ TEST(IdleLimit, GrowsWithTheCheckpoint) {
   EXPECT_EQ(CheckpointIdleLimit(Bytes(12'000'000'000'000)).value / 1'000'000'000, 600 + 357'627);
 }
 
-// A peer takes far longer than the idle limit while a checkpoint is being written.
+// Rank 1 is silent for ten times the idle limit while a checkpoint is being written. This must not be an error.
 TEST(IdleLimit, IsLongerWhileACheckpointIsUnderWay) {
   std::vector<CommunicatorOptions> options = LoopbackOptions({2, 1, 1});
   for (CommunicatorOptions& one : options) one.idle_timeout = Nanos(20'000'000);

@@ -30,7 +30,7 @@ TEST(PeerCopies, NeedTwoFilesForEachShardInEachPlace) {
   const std::vector<int32_t> nodes = {0, 0, 1};
   const std::vector<ShardKeepers> keepers = {{.file = "a", .first = 0, .second = 2}, {.file = "b", .first = 1, .second = -1}};
   const std::vector<Bytes> bytes = CopiesByNode(keepers, nodes, {kMiB * 100, kMiB * 10, kMiB * 1});
-  EXPECT_THAT(bytes, ElementsAre(kMiB * 221 + kMiB, kMiB * 201));  // including headers
+  EXPECT_THAT(bytes, ElementsAre(kMiB * 221 + kMiB, kMiB * 201));  // with 512 KiB for the header of each file
 }
 
 }  // namespace
