@@ -214,6 +214,23 @@ const StateLowerBound& CandidateBound::States() const {
   return *states_;
 }
 
+Nanos CandidateBound::BoundOfBoundaries() const {
+  if (of_boundaries_) return *of_boundaries_;
+  of_boundaries_ = Nanos(0);
+  const int32_t p = candidate_.layout.pp;
+  if (p == 1 || pipeline_.placement != StagePlacement::kLooping) return *of_boundaries_;
+  Nanos slowest;
+  for (int32_t rank = 0; rank + 1 < p; ++rank) {
+    slowest = std::max(slowest, States().BoundaryTransfer(rank, floor_.input()));
+  }
+  of_boundaries_ = slowest * candidate_.microbatches * pipeline_.chunks;
+  if (pipeline_.chunks == 1 && candidate_.layout.weave == WeaveMode::kOff) {
+    const Nanos layers = floor_.layer() * request_.spec.model.layers;
+    *of_boundaries_ += layers * floor_.delay_permille(DelaysWeights(candidate_.layout)) / 1000;
+  }
+  return *of_boundaries_;
+}
+
 std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) const {
   // The bound assumes that every layer stores its input and that no fixed share is offloaded. Otherwise memory is not checked.
   const RecomputeOptions& options = request_.spec.recompute_options;
@@ -281,6 +298,7 @@ bool CandidateBound::MayTake(Nanos step) const {
   const int32_t model_layers = request_.spec.model.layers * pipeline_.pipes();
   const int32_t least = pipeline_.chunks, most = model_layers - (p - 1) * least;
   const Nanos allowed(static_cast<int64_t>(static_cast<double>(step.value) / kRoundedDown));
+  if (BoundOfBoundaries() > allowed) return false;
   double before = before_share_ * static_cast<double>(total_.value);  // delay by the ranks that come earlier in the pipeline,
                                                                       // which the loop has not visited yet
   int64_t taken = 0;
@@ -302,7 +320,7 @@ bool CandidateBound::MayTake(Nanos step) const {
 }
 
 std::optional<Nanos> CandidateBound::Bound() const {
-  Nanos low = Quick();
+  Nanos low = std::max(Quick(), BoundOfBoundaries());
   if (MayTake(low)) return low;
   // No real step takes as long as kMaxStep. So if MayTake is false even for this step, the reason is that the request does not
   // fit into memory. A small multiple of `low` would not be enough: between many nodes, reductions can take a thousand times

@@ -10,9 +10,18 @@
 //
 //     step >= M x_r + (b_0 + ... + b_{r-1}) / v                                                            (1)
 //
-// (1) does not hold if the stages are placed as `v` or bidirectional; there step >= M x_r. After the last backward comes the
-// time for the states of a rank's layers (StateLowerBound). The transfers on the links between a rank's replicas run one after
-// another. The time for states and the time of these transfers add terms to (1) or give bounds of their own.
+// (1) does not hold if the stages are placed as `v` or bidirectional; there step >= M x_r. Let t_r be the time of a transfer
+// from rank r to the next rank. These transfers run one after another. Before the first one, a microbatch has run forward up to
+// rank r; after the last one, a microbatch still runs forward on the ranks after r, and backward on all ranks. So with one
+// chunk,
+//
+//     step >= M t_r + b_0 + ... + b_{p-1}                                                                  (2)
+//
+// With v chunks on each rank, or with passes side by side, the code only uses step >= M v t_r.
+//
+// After the last backward comes the time for the states of a rank's layers (StateLowerBound). The transfers on the links
+// between a rank's replicas run one after another. The time for states and the time of these transfers add terms to (1) or give
+// bounds of their own.
 //
 // Recomputation. A layer that stores s bytes of a microbatch recomputes the rest. The least time for this is the value of a
 // fractional knapsack problem over the layer's items, in which the items with the lowest cost per byte are recomputed first.
@@ -115,6 +124,8 @@ class CandidateBound {
   Rank RankAt(int32_t rank) const;
   const std::vector<Rank>& Ranks() const;
   const StateLowerBound& States() const;
+  // Lower bound for the step by the transfers between ranks, see (2).
+  Nanos BoundOfBoundaries() const;
   // Bytes that activations may take; nullopt: no limit.
   std::optional<Bytes> Budget(const Rank& rank, int32_t layers) const;
   // Bytes of one microbatch that each of `layers` layers can offload in a step of length `step`.
@@ -135,6 +146,7 @@ class CandidateBound {
   double before_share_ = 0;                          // share of a rank's time that delays the ranks after it
   mutable std::vector<Rank> ranks_;                  // filled when memory is first needed
   mutable const StateLowerBound* states_ = nullptr;  // set when it is first needed
+  mutable std::optional<Nanos> of_boundaries_;       // BoundOfBoundaries(), once it is known
   Nanos total_;                                      // time of one microbatch in the whole model
 };
 

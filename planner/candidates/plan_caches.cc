@@ -90,4 +90,10 @@ const PipelineSlots& PlanCaches::SlotsOf(const ParallelLayout& layout, int32_t m
   return it->second;
 }
 
+const TransferOrder& PlanCaches::TransfersOf(const ParallelLayout& layout, int32_t microbatches) {
+  auto [it, inserted] = transfers_.try_emplace(KeyOf(layout, microbatches));
+  if (inserted) it->second = OrderTransfers(FactsOf(layout, microbatches).order, SlotsOf(layout, microbatches));
+  return it->second;
+}
+
 }  // namespace lynx

@@ -19,6 +19,7 @@
 #include "planner/schedule/lower_slots.h"
 #include "planner/schedule/schedule_memory.h"
 #include "planner/schedule/schedule_order.h"
+#include "planner/schedule/transfer_timeline.h"
 
 namespace lynx {
 
@@ -53,6 +54,7 @@ class PlanCaches {
   };
   const ScheduleFacts& FactsOf(const ParallelLayout& layout, int32_t microbatches);
   const PipelineSlots& SlotsOf(const ParallelLayout& layout, int32_t microbatches);
+  const TransferOrder& TransfersOf(const ParallelLayout& layout, int32_t microbatches);
 
  private:
   const PlanRequest& request_;
@@ -66,6 +68,7 @@ class PlanCaches {
   static ScheduleKey KeyOf(const ParallelLayout& layout, int32_t microbatches);
   std::map<ScheduleKey, ScheduleFacts> facts_;
   std::map<ScheduleKey, PipelineSlots> slots_;
+  std::map<ScheduleKey, TransferOrder> transfers_;
 };
 
 }  // namespace lynx

@@ -30,6 +30,8 @@ class StateLowerBound {
   // If transfers run for every microbatch: the time of one microbatch's transfers on the links of a rank whose `chunks` virtual
   // stages together have `layers` layers. Otherwise 0.
   Nanos TransfersOfMicrobatch(int32_t rank, int32_t layers, int32_t chunks) const;
+  // Time of one transfer of `bytes` from the rank to the next rank.
+  Nanos BoundaryTransfer(int32_t rank, Bytes bytes) const { return costs_.Of(rank).BoundaryTime(rank, bytes); }
 
  private:
   // Times of a pipeline rank.

@@ -13,10 +13,7 @@ namespace {
 
 constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
 constexpr int kAssemblyTries = 8;
-// kBoundAllowancePercent: a candidate is dropped if its bound is above the best guess by more than this percentage.
-// kGuessAllowancePercent: a candidate is not simulated if its guess is above the best simulated step by more than this
-// percentage.
-constexpr int64_t kBoundAllowancePercent = 8;
+// A candidate is not simulated if its guess is above the best simulated step by more than this percentage.
 constexpr int64_t kGuessAllowancePercent = 3;
 // Limits of simulation for each effort. Until `few` actions have been simulated, every candidate that may be faster than the
 // best draft is simulated. After `most` actions, tier 4 takes no further candidate. For `of_candidate`, see
@@ -26,7 +23,7 @@ struct Budget {
   LayoutPlanner::Limits of_candidate;
 };
 constexpr Budget BudgetOf(SearchEffort effort) {
-  if (effort == SearchEffort::kGlance) return {100'000, 200'000, {.many_actions = 100'000, .strict = true}};
+  if (effort == SearchEffort::kGlance) return {300'000, 600'000, {.many_actions = 100'000, .strict = true}};
   return {200'000, 3'000'000, {}};
 }
 constexpr int64_t kMaxGuesses = 256;
@@ -49,8 +46,8 @@ PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>&
 }
 
 // Takes candidates from the queue until one seems to fit with a guess of at most `most`, and appends this one to guessed_. The
-// entries of guessed_ remain in the order of guesses, because every entry in the queue has a larger bound or guess. Drops
-// candidates that cannot have a shorter step than `to_beat`. Returns false if it appends no candidate.
+// entries of guessed_ remain in the order of guesses, because every entry in the queue has a larger bound or guess. Sets
+// candidates aside that cannot have a shorter step than `to_beat`. Returns false if it appends no candidate.
 bool PlanSearch::GuessNext(Nanos most, Nanos to_beat) {
   while (!queue_.empty() && queue_.top().step <= most) {
     const Entry entry = queue_.top();
@@ -59,10 +56,10 @@ bool PlanSearch::GuessNext(Nanos most, Nanos to_beat) {
       guessed_.push_back({entry.step, entry.candidate, std::move(planners_[entry.candidate])});
       return true;
     }
-    if (entry.step >= to_beat || (best_guess_ != kForever && entry.step > Allowed(best_guess_, kBoundAllowancePercent)))
-      continue;
-    if (entry.tier == Tier::kQuick) {
-      Bound(entry.candidate);
+    if (entry.step >= to_beat) {
+      aside_.push_back(entry);
+    } else if (entry.tier == Tier::kQuick) {
+      Bound(entry, to_beat);
     } else if (counts_.guessed < kMaxGuesses) {
       Guess(entry.candidate);
     }
@@ -70,23 +67,29 @@ bool PlanSearch::GuessNext(Nanos most, Nanos to_beat) {
   return false;
 }
 
-// Considers offloading only if nothing fits without offloading. LayoutPlanner::Guess does the same. The queue compares bounds
-// with guesses, so both must treat offloading in the same way.
-void PlanSearch::Bound(size_t index) {
+// Considers offloading only if nothing fits without offloading. Guesses do the same; this is necessary because the queue
+// compares bounds and guesses.
+void PlanSearch::Bound(const Entry& entry, Nanos to_beat) {
   using enum CandidateBound::Offloading;
   ++counts_.bounded;
-  const auto may_win = [&](const CandidateBound& bound) {
-    return best_guess_ == kForever || bound.MayTake(Allowed(best_guess_, kBoundAllowancePercent));
-  };
+  const size_t index = entry.candidate;
+  const auto may_win = [&](const CandidateBound& bound) { return to_beat == kForever || bound.MayTake(to_beat); };
   const CandidateBound stored(request_, candidates_[index], caches_, kNone);
   const bool may_win_stored = may_win(stored);
   std::optional<Nanos> step;
+  bool may_win_at_all = may_win_stored;
   if (may_win_stored) step = stored.Bound();
   if (!step && OffersOffloading(request_)) {
     const CandidateBound offloading(request_, candidates_[index], caches_, kIfOffered);
-    if (may_win(offloading) && (may_win_stored || !stored.Bound())) step = offloading.Bound();
+    const bool may_win_offloading = may_win(offloading);
+    if (may_win_offloading && (may_win_stored || !stored.Bound())) step = offloading.Bound();
+    may_win_at_all = may_win_at_all || may_win_offloading;
   }
-  if (step) queue_.push({*step, Tier::kBound, index});
+  if (step) {
+    queue_.push({*step, Tier::kBound, index});
+  } else if (!may_win_at_all) {
+    aside_.push_back(entry);
+  }
 }
 
 void PlanSearch::Guess(size_t index) {
@@ -98,7 +101,6 @@ void PlanSearch::Guess(size_t index) {
     doubtful_.push_back({guess.step, index, std::move(planner)});
     return;
   }
-  best_guess_ = std::min(best_guess_, guess.step);
   queue_.push({guess.step, Tier::kGuess, index});
   planners_[index] = std::move(planner);
 }
@@ -113,10 +115,10 @@ void PlanSearch::Simulate(Guessed& guessed, Found& found) {
   ++counts_.simulated;
   found.actions += guessed.planner->simulated_actions() - before;
   if (!draft) return;
-  guessed.simulated = draft->simulation.step;
-  found.least_ratio = std::min(found.least_ratio, static_cast<double>(draft->simulation.step.value) /
+  guessed.simulated = draft->step;
+  found.least_ratio = std::min(found.least_ratio, static_cast<double>(draft->step.value) /
                                                       static_cast<double>(std::max<int64_t>(1, guessed.step.value)));
-  if (draft->simulation.step >= found.to_beat || (found.draft && !Faster(*draft, *found.draft))) return;
+  if (draft->step >= found.to_beat || (found.draft && !Faster(*draft, *found.draft))) return;
   found.draft = std::move(draft);
   found.winner = &guessed;
 }
@@ -138,9 +140,10 @@ Nanos PlanSearch::MostPromising(const Found& found) const {
 // the candidates that seem not to fit.
 PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat, double expected_ratio) {
   Found found{.to_beat = to_beat, .expected_ratio = expected_ratio};
+  for (const Entry& entry : std::exchange(aside_, {})) queue_.push(entry);
   for (size_t i = 0; found.beat() == kForever || found.actions <= BudgetOf(effort_).most; ++i) {
     const Nanos most = MostPromising(found);
-    if (i == guessed_.size() && !GuessNext(most, found.to_beat)) break;
+    if (i == guessed_.size() && !GuessNext(most, found.beat())) break;
     if (guessed_[i].step > most) break;
     Simulate(guessed_[i], found);
   }
@@ -192,7 +195,7 @@ std::optional<Plan> PlanSearch::FastestBelow(Nanos to_beat, double least_ratio) 
   for (int round = 0; !plan || round < kMaxRounds; ++round) {
     Found found = FastestDraft(plan ? plan->step : to_beat, least_ratio);
     if (!found.draft) break;
-    const Nanos simulated = found.draft->simulation.step;
+    const Nanos simulated = found.draft->step;
     std::optional<Plan> next = Assembled(*found.winner->planner, *std::move(found.draft));
     found.winner->planner = nullptr;
     if (next && (!plan || next->step < plan->step)) plan = std::move(next);

@@ -9,10 +9,10 @@
 //   3  partition and policies by estimates        LayoutPlanner::Guess       milliseconds
 //   4  lowered, memory folded, step simulated     LayoutPlanner::Best        milliseconds to a second
 //
-// Tiers 1 and 2 only drop candidates that cannot win against the best guess. Tier 4 decides. It takes candidates in the order
-// of their guesses, as long as a guess, with an allowance, promises a shorter step than the best simulated one. It stops after
-// a number of simulated actions that small requests do not reach. Counts limit the search, not clocks, so the same request
-// always gives the same plan. Not thread-safe.
+// Tiers 1 and 2 only leave out candidates that cannot win against the best simulated step. Tier 4 decides. It takes candidates
+// in the order of their guesses, as long as a guess, with an allowance, promises a shorter step than the best simulated one. It
+// stops after a number of simulated actions that small requests do not reach. Counts limit the search, not clocks, so the same
+// request always gives the same plan. Not thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 #define LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 
@@ -90,11 +90,11 @@ class PlanSearch {
     int64_t actions = 0;
     double least_ratio = kNothingSimulated;  // smallest ratio of a simulated step to its guess so far
 
-    Nanos beat() const { return draft ? draft->simulation.step : to_beat; }
+    Nanos beat() const { return draft ? draft->step : to_beat; }
   };
 
   bool GuessNext(Nanos most, Nanos to_beat);
-  void Bound(size_t index);
+  void Bound(const Entry& entry, Nanos to_beat);
   void Guess(size_t index);
   void Simulate(Guessed& guessed, Found& found);
   Nanos MostPromising(const Found& found) const;
@@ -110,9 +110,10 @@ class PlanSearch {
   PlanCaches& caches_;
   const SearchEffort effort_;
   std::priority_queue<Entry> queue_;
+  std::vector<Entry>
+      aside_;  // candidates whose bound was not shorter than the best draft; its plan may be slower than the draft
   // the index is the candidate; holds the planners of the candidates whose guess is in the queue
   std::vector<std::unique_ptr<LayoutPlanner>> planners_;
-  Nanos best_guess_{std::numeric_limits<int64_t>::max()};
   std::deque<Guessed> guessed_;    // taken from the queue, in the order of their guesses
   std::vector<Guessed> doubtful_;  // candidates that seem not to fit
   std::optional<double> ratio_of_large_programs_;

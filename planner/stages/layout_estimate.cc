@@ -7,6 +7,12 @@
 #include "planner/stages/layout_planner.h"
 
 namespace lynx {
+namespace {
+
+// Number of passes of a group that end at about the same time.
+constexpr int32_t kEndTogether = 2;
+
+}  // namespace
 
 // Returns for each rank the smallest number of layers that seems not to fit. nullopt: on some rank, not even one layer per
 // chunk seems to fit, or the largest numbers that seem to fit are together fewer than the layers of the model. More layers need
@@ -72,38 +78,44 @@ StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
     exposed.push_back(Nanos(cost) - fits_.BusyTime(stage, (*layers)[stage]));
   }
   fits_.SetOffloading(false);
-  const std::vector<StagePassTimes> passes = GuessedPasses(*layers, exposed);
+  const std::vector<TransferPassTimes> passes = GuessedPasses(*layers, exposed);
   guess.step = GuessedPipeline(passes) + GuessedEnd(*layers, passes);
   return guess;
 }
 
-// The time of all passes. The passes of a group of microbatches run side by side, and all end at about the same time. So the
-// next stage begins when the whole group has ended, and a group counts as one microbatch with the sum of the group's times.
-Nanos LayoutPlanner::GuessedPipeline(std::vector<StagePassTimes> passes) {
+// The time of all passes. Passes of a group of microbatches run side by side, and the next stage begins when the whole group
+// has ended. So a group counts as one microbatch with the sum of the group's times. The last passes of a group end at about the
+// same time, so their transfers begin only then.
+Nanos LayoutPlanner::GuessedPipeline(std::vector<TransferPassTimes> passes) {
   const int32_t microbatches = candidate_.microbatches;
   const int32_t group = GroupOf(candidate_.layout.weave);
+  const int32_t together = std::min(group, kEndTogether);
   const int32_t groups = (microbatches + group - 1) / group;
-  for (StagePassTimes& times : passes) {
+  for (TransferPassTimes& times : passes) {
     for (Nanos* time : {&times.forward, &times.backward, &times.weight}) *time = *time * microbatches / groups;
+    times.early = times.transfer * (group - together);
+    times.transfer = times.transfer * together;
   }
   ParallelLayout layout = candidate_.layout;
   if (group > 1) layout.weave = WeaveMode::kOff;
-  TimelineScratch scratch;
-  return StepTime(caches_.FactsOf(layout, groups).order, passes, scratch);
+  TransferScratch scratch;
+  const auto step = [&](int32_t count) { return StepTime(caches_.TransfersOf(layout, count), passes, scratch); };
+  const std::optional<ShorterSteps> shorter = ShorterStepsOf(layout, groups);
+  return shorter ? shorter->Extrapolated(groups, step(shorter->fewer), step(shorter->more)) : step(groups);
 }
 
 // `exposed` is the exposed recomputation of each rank for one microbatch.
-std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32_t>& layers,
-                                                         const std::vector<Nanos>& exposed) const {
+std::vector<TransferPassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32_t>& layers,
+                                                            const std::vector<Nanos>& exposed) const {
   const PipelineShape& pipeline = fits_.pipeline();
   const bool split = SplitsWeight(candidate_.layout);
   const Bytes x = TensorBytes(Tensor::kX, fits_.shape());
   const std::vector<int32_t> pieces = PieceLayers(layers);
-  std::vector<StagePassTimes> passes;
+  std::vector<TransferPassTimes> passes;
   for (int32_t stage = 0; stage < pipeline.stages(); ++stage) {
     const int32_t rank = pipeline.RankOf(stage);
     const CostModel& costs = fits_.costs().Of(rank);
-    StagePassTimes times;
+    TransferPassTimes times;
     // With ZeRO-2 and ZeRO-3, transfers of the layers' states run at the same time as the passes.
     const auto beside = [&](Nanos work, Nanos transfer) { return std::max(transfer, costs.OverlappedTime(work, transfer)); };
     const auto add = [&](LayerType type, int32_t count) {
@@ -124,6 +136,8 @@ std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32
     const bool last = pipeline.Next(stage) == kNoStage;
     if (last) add(LayerType::kHead, 1);
     times.backward += exposed[rank] * pipeline.pipes() / pipeline.chunks;
+    // The receive is posted before the attention of the bottom layer (planner/lower/lower.cc).
+    times.after_post = costs.LayerTime(LayerType::kTransformer, Pass::kBackward) / 2;
     if (!last && pipeline.RankOf(pipeline.Next(stage)) != rank) times.transfer = costs.BoundaryTime(rank, x);
     passes.push_back(times);
   }
@@ -133,7 +147,7 @@ std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32
 // The time after the last backward: the reduction of the gradients that are not reduced yet, the norm, the optimizer, and the
 // gather of the weights. Ranks at the end of the pipeline finish their backward passes earlier, so their reductions begin
 // earlier. Every rank finishes the backward passes of its first chunk last.
-Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const {
+Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::vector<TransferPassTimes>& passes) const {
   const PipelineShape& pipeline = fits_.pipeline();
   const ZeroStage zero = candidate_.layout.zero;
   Nanos most_reduction, most_update, norm;
@@ -141,7 +155,7 @@ Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::v
     const CostModel& costs = fits_.costs().Of(rank);
     const int64_t parameters = LayerParameters(LayerType::kTransformer, fits_.shape());
     const Nanos one = costs.DataReduceTime(parameters);
-    const StagePassTimes& first = passes[static_cast<size_t>(pipeline.StageOn(rank, 0))];
+    const TransferPassTimes& first = passes[static_cast<size_t>(pipeline.StageOn(rank, 0))];
     const Nanos slot = first.backward + first.weight;
     Nanos reduction = one;
     if (zero < ZeroStage::kGradients) {

@@ -9,6 +9,7 @@
 #include "planner/lower/lower.h"
 #include "planner/lower/weave.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/problem/shorter_steps.h"
 #include "planner/stages/partition.h"
 
 namespace lynx {
@@ -33,13 +34,12 @@ bool MayOverlap(RecomputeMode wanted) {
 
 }  // namespace
 
-bool Faster(const Draft& a, const Draft& b) {
-  return std::tie(a.simulation.step, a.peaks) < std::tie(b.simulation.step, b.peaks);
-}
+bool Faster(const Draft& a, const Draft& b) { return std::tie(a.step, a.peaks) < std::tie(b.step, b.peaks); }
 
 LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches)
     : request_(request), candidate_(candidate), caches_(caches), fits_(request, candidate_, caches),
-      delay_permille_(caches.Floor(candidate).delay_permille(DelaysWeights(candidate.layout))) {}
+      delay_permille_(caches.Floor(candidate).delay_permille(DelaysWeights(candidate.layout))),
+      shorter_(ShorterStepsOf(candidate.layout, candidate.microbatches)) {}
 
 std::vector<int32_t> LayoutPlanner::PieceLayers(const std::vector<int32_t>& layers) const {
   const PipelineShape& pipeline = fits_.pipeline();
@@ -54,9 +54,8 @@ std::vector<int32_t> LayoutPlanner::PieceLayers(const std::vector<int32_t>& laye
   return pieces;
 }
 
-std::vector<StageContext> LayoutPlanner::Contexts(const std::vector<int32_t>& layers) const {
-  return PipelineContexts(request_.spec.model, candidate_.layout, candidate_.micro_batch, candidate_.microbatches,
-                          PieceLayers(layers));
+std::vector<StageContext> LayoutPlanner::Contexts(const std::vector<int32_t>& layers, int32_t microbatches) const {
+  return PipelineContexts(request_.spec.model, candidate_.layout, candidate_.micro_batch, microbatches, PieceLayers(layers));
 }
 
 std::vector<int32_t> LayoutPlanner::EqualPartition() const {
@@ -141,17 +140,28 @@ std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::
 }
 
 void LayoutPlanner::Run(Draft& draft) {
+  Run(draft, shorter_ ? shorter_->fewer : candidate_.microbatches);
+  if (shorter_) {
+    const Nanos of_fewer = draft.step;
+    Run(draft, shorter_->more);
+    draft.step = shorter_->Extrapolated(candidate_.microbatches, of_fewer, draft.step);
+  }
+  steps_.push_back({draft.layers, draft.policies, draft.step});
+}
+
+void LayoutPlanner::Run(Draft& draft, int32_t microbatches) {
   draft.programs.clear();
-  const std::vector<StageContext> contexts = Contexts(draft.layers);
-  const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, candidate_.microbatches);
+  const std::vector<StageContext> contexts = Contexts(draft.layers, microbatches);
+  const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, microbatches);
   for (int32_t stage = 0; stage < stages(); ++stage) {
     draft.programs.push_back(fits_.Lower(contexts[stage], slots[stage], draft.policies[stage]));
     simulated_actions_ += static_cast<int64_t>(draft.programs.back().size());
   }
   absl::StatusOr<Simulation> simulation = Simulate(draft.programs, contexts, fits_.costs());
   LYNX_CHECK(simulation.ok());
+  draft.microbatches = microbatches;
   draft.simulation = *std::move(simulation);
-  steps_.push_back({draft.layers, draft.policies, draft.simulation.step});
+  draft.step = draft.simulation.step;
 }
 
 // True if, by the estimates of the stages, the partition may take less than `to_beat`. Also true for a partition that seems not
@@ -233,7 +243,7 @@ std::optional<Draft> LayoutPlanner::DraftOfHeu(Nanos to_beat) {
   std::optional<Draft> best = DraftOf(RecomputeMode::kAuto, to_beat);
   if (!fits_.OffersOffloading() || (best && !OffloadingMayHelp(best->layers))) return best;
   fits_.SetOffloading(true);
-  std::optional<Draft> with = DraftOf(RecomputeMode::kAuto, best ? std::min(to_beat, best->simulation.step) : to_beat);
+  std::optional<Draft> with = DraftOf(RecomputeMode::kAuto, best ? std::min(to_beat, best->step) : to_beat);
   fits_.SetOffloading(false);
   return with && (!best || Faster(*with, *best)) ? with : best;
 }
@@ -292,7 +302,7 @@ std::optional<Draft> LayoutPlanner::BestUniform(Nanos to_beat) {
   for (int32_t group = 1, most = MostGroup(); group <= most; ++group) {
     if (best && !MaySimulateMore()) break;
     fits_.SetNamedLayers(group);
-    std::optional<Draft> draft = DraftOf(RecomputeMode::kUniform, best ? std::min(to_beat, best->simulation.step) : to_beat);
+    std::optional<Draft> draft = DraftOf(RecomputeMode::kUniform, best ? std::min(to_beat, best->step) : to_beat);
     if (!draft || (best && !Faster(*draft, *best))) continue;
     best = std::move(draft);
     best_group = group;
@@ -315,7 +325,7 @@ std::optional<Draft> LayoutPlanner::BestOfStored(Nanos to_beat) {
   const std::vector<int32_t> none_ruled_out(stages(), std::numeric_limits<int32_t>::max());
   const std::optional<std::vector<int32_t>> layers = Balanced(RecomputeMode::kNoOverlap, none_ruled_out);
   if (!layers || *layers == best->layers) return best;
-  std::optional<Draft> other = DraftOf(RecomputeMode::kNoOverlap, std::min(to_beat, best->simulation.step));
+  std::optional<Draft> other = DraftOf(RecomputeMode::kNoOverlap, std::min(to_beat, best->step));
   return other && Faster(*other, *best) ? std::move(other) : std::move(best);
 }
 
@@ -336,7 +346,7 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
     if (!best) return best;
   }
   const auto consider = [&](RecomputeMode mode) {
-    std::optional<Draft> draft = DraftOf(mode, best ? std::min(to_beat, best->simulation.step) : to_beat);
+    std::optional<Draft> draft = DraftOf(mode, best ? std::min(to_beat, best->step) : to_beat);
     if (draft && (!best || Faster(*draft, *best))) best = std::move(draft);
   };
   for (RecomputeMode mode : kNamedModes) {
@@ -367,7 +377,7 @@ std::optional<Draft> LayoutPlanner::TryBaselinePartitions(const Draft& draft) {
     const std::vector<int32_t> layers = BaselinePartition(method, modes.front());
     if (!tried.insert(layers).second) continue;
     for (const RecomputeMode mode : modes) {
-      const Nanos to_beat = best ? best->simulation.step : draft.simulation.step;
+      const Nanos to_beat = best ? best->step : draft.step;
       if (!MaySimulateMore() || !Promising(mode, layers, to_beat)) continue;
       std::optional<Draft> other = TryPartition(mode, layers, to_beat);
       if (other && Faster(*other, best ? *best : draft)) best = std::move(other);
@@ -389,12 +399,12 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
     for (size_t i = 0; i < program.size(); ++i) {
       if (program[i].kind == ActionKind::kRecvBackwardWait) waited += spans[i].end - spans[i].begin;
     }
-    stalls.push_back(waited / candidate_.microbatches);
+    stalls.push_back(waited / draft.microbatches);
   }
   if (std::all_of(stalls.begin(), stalls.end(), [](Nanos stall) { return stall.value == 0; })) return std::nullopt;
   fits_.SetStalls(std::move(stalls));
   fits_.SetOffloading(draft.offloading);
-  std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers, draft.simulation.step);
+  std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers, draft.step);
   fits_.SetOffloading(false);
   if (better && Faster(*better, draft)) return better;
   fits_.SetStalls(std::vector<Nanos>(stages()));  // a later replan must not use the stalls
@@ -403,7 +413,7 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
 
 std::optional<Draft> LayoutPlanner::TryTunings(const Draft& draft) {
   if (candidate_.layout.weave == WeaveMode::kOff) return std::nullopt;
-  const std::vector<StageContext> contexts = Contexts(draft.layers);
+  const std::vector<StageContext> contexts = Contexts(draft.layers, draft.microbatches);
   const auto fits = [&](const Draft& other) {
     for (int32_t stage = 0; stage < stages(); ++stage) {
       if (!fits_.WithinLimit(contexts[stage], other.programs[stage], draft.layers[stage])) return false;
@@ -430,7 +440,7 @@ bool LayoutPlanner::Adopt(const std::vector<std::optional<StageOracle::ExactFit>
   Draft solved = draft;
   for (const int32_t stage : stages) solved.policies[stage] = exact[stage]->fit->policies;
   Run(solved);
-  if (solved.simulation.step > draft.simulation.step) return false;
+  if (solved.step > draft.step) return false;
   draft = std::move(solved);
   return true;
 }
@@ -525,15 +535,16 @@ const StagePlan* LayoutPlanner::FindRefused(int32_t stage, const Program& progra
 }
 
 std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
+  if (draft.microbatches != candidate_.microbatches) Run(draft, candidate_.microbatches);
   Plan plan{.model = request_.spec.model,
             .layout = candidate_.layout,
             .micro_batch = candidate_.micro_batch,
             .microbatches = candidate_.microbatches,
             .mode = draft.mode,
             .activation_limit = request_.spec.resources.activation_memory_per_rank,
-            .step = draft.simulation.step,
+            .step = draft.step,
             .measured_profile = fits_.costs().measured()};
-  const std::vector<StageContext> contexts = Contexts(draft.layers);
+  const std::vector<StageContext> contexts = Contexts(draft.layers, candidate_.microbatches);
   bool fits = true;
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const StageContext& context = contexts[stage];

@@ -15,7 +15,8 @@
 #include "planner/candidates/search.h"
 #include "planner/cost/simulate.h"
 #include "planner/plan/plan.h"
-#include "planner/schedule/schedule_timeline.h"
+#include "planner/problem/shorter_steps.h"
+#include "planner/schedule/transfer_timeline.h"
 #include "planner/stages/partition.h"
 #include "planner/stages/stage_oracle.h"
 
@@ -28,8 +29,12 @@ struct Draft {
   bool offloading = false;                         // true if the mode was allowed to offload
   std::vector<int32_t> layers;                     // one entry per pipeline rank
   std::vector<std::vector<StagePolicy>> policies;  // for each rank, one policy per virtual stage
-  std::vector<Program> programs;
+  Nanos step;                                      // of all microbatches
   Bytes peaks;  // sum of the stages' peaks; each peak is that of a program with few microbatches
+  // A step of `microbatches` microbatches. These are fewer than the candidate's if `step` follows from shorter steps
+  // (planner/problem/shorter_steps.h).
+  int32_t microbatches = 0;
+  std::vector<Program> programs;
   Simulation simulation;
   std::vector<std::optional<StageProof>> proofs;  // one entry per rank, or none at all
 };
@@ -109,7 +114,7 @@ class LayoutPlanner {
   int32_t stages() const { return candidate_.layout.pp; }
   // Returns the number of layers of each piece of the model, given the number of layers of each rank.
   std::vector<int32_t> PieceLayers(const std::vector<int32_t>& layers) const;
-  std::vector<StageContext> Contexts(const std::vector<int32_t>& layers) const;
+  std::vector<StageContext> Contexts(const std::vector<int32_t>& layers, int32_t microbatches) const;
   Nanos StepBound(const std::vector<int64_t>& stage_costs) const;
   // The best partition for these costs. In a bidirectional pipeline, two ranks hold each piece of the model, so ranks cannot be
   // balanced one by one. There all pieces have an equal number of layers.
@@ -125,9 +130,9 @@ class LayoutPlanner {
   std::optional<std::vector<int32_t>> SeemsTooMany(RecomputeMode mode);
   // The best partition among those that seem to fit.
   std::optional<std::vector<int32_t>> SeemsBest(RecomputeMode mode);
-  std::vector<StagePassTimes> GuessedPasses(const std::vector<int32_t>& layers, const std::vector<Nanos>& exposed) const;
-  Nanos GuessedPipeline(std::vector<StagePassTimes> passes);
-  Nanos GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const;
+  std::vector<TransferPassTimes> GuessedPasses(const std::vector<int32_t>& layers, const std::vector<Nanos>& exposed) const;
+  Nanos GuessedPipeline(std::vector<TransferPassTimes> passes);
+  Nanos GuessedEnd(const std::vector<int32_t>& layers, const std::vector<TransferPassTimes>& passes) const;
   std::optional<Draft> BestBlock(Nanos to_beat);
   std::optional<Draft> BestUniform(Nanos to_beat);
   // The largest N of kUniform that can be of use.
@@ -149,15 +154,18 @@ class LayoutPlanner {
   std::optional<Draft> TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers,
                                     std::optional<Nanos> to_beat = std::nullopt);
   const StagePlan* FindRefused(int32_t stage, const Program& program) const;
-  // Lowers and simulates the draft's policies.
+  // Lowers and simulates the draft's policies. If the step has very many microbatches, simulates two shorter steps.
   void Run(Draft& draft);
+  // The same for a step of this number of microbatches.
+  void Run(Draft& draft, int32_t microbatches);
   bool Adopt(const std::vector<std::optional<StageOracle::ExactFit>>& exact, const std::vector<int32_t>& stages, Draft& draft);
 
   const PlanRequest& request_;
   const Candidate candidate_;
   PlanCaches& caches_;
   StageOracle fits_;
-  const int64_t delay_permille_;  // see LayerLowerBound
+  const int64_t delay_permille_;               // see LayerLowerBound
+  const std::optional<ShorterSteps> shorter_;  // steps that are simulated in place of the whole one
   int64_t simulated_actions_ = 0;
   Limits limits_;
   struct KnownStep {

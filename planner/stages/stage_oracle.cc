@@ -7,6 +7,7 @@
 #include "planner/lower/lower.h"
 #include "planner/lower/weave.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/problem/shorter_steps.h"
 #include "planner/program/arena_layout.h"
 #include "planner/program/memory_model.h"
 #include "planner/stages/partition.h"
@@ -37,7 +38,9 @@ StageOracle::StageOracle(const PlanRequest& request, const Candidate& candidate,
       shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)), graph_(LayerGraph::Of(shape_)),
       pipeline_(PipelineOf(candidate.layout)), caches_(caches), peaks_(caches.Peaks(candidate)), stalls_(candidate.layout.pp),
       reserves_(candidate.layout.pp), named_layers_(request.spec.recompute_options.layers) {
-  for (const InFlightCount& count : caches.FactsOf(candidate.layout, candidate.microbatches).in_flight) {
+  const std::optional<ShorterSteps> shorter = ShorterStepsOf(candidate.layout, candidate.microbatches);
+  facts_ = &caches.FactsOf(candidate.layout, shorter ? shorter->more : candidate.microbatches);
+  for (const InFlightCount& count : facts_->in_flight) {
     const auto of_slice = [&](int32_t slots) { return (slots + pipeline_.chunks - 1) / pipeline_.chunks; };
     in_flight_.push_back(of_slice(count.activations));
     for_weights_.push_back(of_slice(count.either - count.activations));
@@ -224,8 +227,7 @@ Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& po
                     StrandsOf(candidate_.layout.weave);
   }
   Bytes held, peak;
-  const Schedule& schedule = caches_.FactsOf(candidate_.layout, candidate_.microbatches).schedule;
-  for (const Slot& slot : schedule.ranks[static_cast<size_t>(stage)]) {
+  for (const Slot& slot : facts_->schedule.ranks[static_cast<size_t>(stage)]) {
     const auto chunk = static_cast<size_t>(pipeline_.ChunkOf(slot.stage));
     if (slot.pass == Pass::kForward) held += stored[chunk];
     peak = std::max(peak, held + beside[chunk]);

@@ -33,7 +33,7 @@ Bounded CheckBounds(PlanRequest (*make)(std::mt19937_64&), uint64_t seed) {
       const CandidateBound bound(request, candidate, caches);
       const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
       if (!draft) continue;
-      const Nanos step = draft->simulation.step;
+      const Nanos step = draft->step;
       ++counts.planned;
       EXPECT_LE(bound.Quick(), step);
       EXPECT_TRUE(bound.MayTake(step));
@@ -101,9 +101,9 @@ TEST(CandidateBound, HoldsForDeepZeroBubblePipelines) {
       const CandidateBound bound(request, candidate, caches);
       const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
       ASSERT_TRUE(draft.has_value());
-      EXPECT_LE(bound.Quick(), draft->simulation.step);
-      EXPECT_LE(*bound.Bound(), draft->simulation.step);
-      EXPECT_GE(bound.Quick().value * 10, draft->simulation.step.value * 6);
+      EXPECT_LE(bound.Quick(), draft->step);
+      EXPECT_LE(*bound.Bound(), draft->step);
+      EXPECT_GE(bound.Quick().value * 10, draft->step.value * 6);
     }
   }
 }
@@ -122,8 +122,8 @@ TEST(CandidateBound, KnowsWhatStatesTake) {
       const std::optional<Nanos> bound = CandidateBound(request, candidate, caches).Bound();
       const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
       ASSERT_TRUE(bound && draft);
-      EXPECT_LE(*bound, draft->simulation.step);
-      EXPECT_GE(bound->value * 10, draft->simulation.step.value * 7);
+      EXPECT_LE(*bound, draft->step);
+      EXPECT_GE(bound->value * 10, draft->step.value * 7);
     }
   }
 }
@@ -142,7 +142,7 @@ TEST(CandidateBound, ReductionsMayTakeAThousandTimesTheWork) {
   const CandidateBound bound(request, candidate, caches);
   const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
   ASSERT_TRUE(draft && bound.Bound());
-  EXPECT_LE(*bound.Bound(), draft->simulation.step);
+  EXPECT_LE(*bound.Bound(), draft->step);
   EXPECT_GT(bound.Bound()->value, bound.Quick().value * 1000);
 }
 

@@ -24,7 +24,7 @@ double GuessRatio(const Candidate& candidate, int64_t bytes_per_second) {
   EXPECT_TRUE(guess.fits);
   const std::optional<Draft> best = LayoutPlanner(request, candidate, caches).Best(kMaxTime);
   EXPECT_TRUE(best.has_value());
-  return best ? Seconds(guess.step) / Seconds(best->simulation.step) : 0;
+  return best ? Seconds(guess.step) / Seconds(best->step) : 0;
 }
 
 // The guess must be at least `least` and at most `most` of the simulated step, for pipelines of 1 to 4 stages.
@@ -44,9 +44,11 @@ void ExpectGuesses(WeaveMode weave, double least, double most) {
 TEST(StepGuess, OfOnePassAtATimeIsHardlyTooShort) { ExpectGuesses(WeaveMode::kOff, 0.98, 1.005); }
 
 // The next stage begins when a whole group has ended. A guess in which it begins after the first microbatch is too short.
+// (The guess is most too long for a single group of four over a slow link: there the first transfers of the group count as
+// late.)
 TEST(StepGuess, OfWovenPipelinesCountsWholeGroups) {
-  ExpectGuesses(WeaveMode::kPairs, 0.95, 1.02);
-  ExpectGuesses(WeaveMode::kQuads, 0.98, 1.12);
+  ExpectGuesses(WeaveMode::kPairs, 0.98, 1.02);
+  ExpectGuesses(WeaveMode::kQuads, 0.98, 1.15);
 }
 
 }  // namespace
