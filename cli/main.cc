@@ -244,6 +244,10 @@ void AddPlanInputs(CLI::App& command, PlanOptions& options) {
       .add_option("--host-memory", options.host_memory,
                   "Memory of a node that GPUs may offload to, such as 1TiB; default: they do not offload")
       ->excludes(cluster);
+  command.add_flag(
+      "--keep-node-order", options.keep_node_order,
+      "Ranks fill the nodes in the order of the cluster file; default: the order with the fastest plan, if there are "
+      "several kinds of nodes");
 }
 
 void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {

@@ -215,6 +215,11 @@ v1::Plan ToProto(const Plan& plan, PlanPrograms programs) {
   message.set_step_ns(plan.step.value);
   message.set_measured_profile(plan.measured_profile);
   message.set_digest(plan.digest);
+  for (const NodeRun& run : plan.nodes) {
+    v1::NodeRun& to = *message.add_nodes();
+    to.set_group(run.group);
+    to.set_nodes(run.nodes);
+  }
   return message;
 }
 
@@ -239,6 +244,10 @@ absl::StatusOr<Plan> FromProto(const v1::Plan& message, PlanPrograms programs, c
   plan.measured_profile = message.measured_profile();
   LYNX_RETURN_IF_ERROR(CheckDigest(FieldPath(path, "digest"), message.digest()));
   plan.digest = message.digest();
+  for (int i = 0; i < message.nodes_size(); ++i) {
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(FieldPath(path, "nodes", i), "nodes"), message.nodes(i).nodes(), 1, 1 << 20));
+    plan.nodes.push_back({message.nodes(i).group(), message.nodes(i).nodes()});
+  }
   if (programs == PlanPrograms::kIncluded) LYNX_RETURN_IF_ERROR(CheckContent(plan, path));
   return plan;
 }

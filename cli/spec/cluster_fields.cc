@@ -284,8 +284,9 @@ const std::vector<Field<ClusterEntry>>& ClusterFields() {
        [](YamlReader& reader, const YamlValue& value, const std::string& path, C& c) {
          return reader.ReadList(value, path, 1, DeviceFields(), c.devices);
        }},
-      {"nodeGroups", "nodes that are alike, each with the fields below; ranks fill them in this order", true, nullptr, nullptr,
-       [](YamlReader& reader, const YamlValue& value, const std::string& path, C& c) {
+      {"nodeGroups",
+       "nodes that are alike, each with the fields below; ranks fill them in this order, or in a faster one (search.md)", true,
+       nullptr, nullptr, [](YamlReader& reader, const YamlValue& value, const std::string& path, C& c) {
          return reader.ReadList(value, path, 1, GroupFields(), c.groups);
        }}};
   return fields;

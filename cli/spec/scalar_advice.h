@@ -8,6 +8,7 @@
 
 namespace lynx::cli {
 
+// The comments are examples of `text`.
 std::string WholeNumberAdvice(const std::string& text);  // "1e9", "1_000", "1,000", "4 gpus"
 std::string RealAdvice(const std::string& text);         // "0,1", "10%", "1_000"
 std::string SizeAdvice(const std::string& text);         // "80G", "80gb", "80 GiB"

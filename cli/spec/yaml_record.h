@@ -80,7 +80,7 @@ class YamlReader {
   const std::vector<NumberSource>& sources() const { return sources_; }
 
  private:
-  // A field together with the record that it belongs to.
+  // A field, with functions that store its value in the C++ object of its record.
   struct Bound {
     const std::string* path;
     const std::string* meaning;

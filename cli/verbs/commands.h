@@ -62,6 +62,7 @@ struct PlanOptions {
   int32_t devices_per_node = 0;  // 0 = the job's max_ranks
   std::string device_memory;     // "" = unknown
   std::string host_memory;       // memory of a node to which GPUs may offload; "" = unknown
+  bool keep_node_order = false;  // true: ranks fill the nodes of a mixed cluster in the order of the cluster file
   int32_t actions_rank = -1;     // print this rank's program instead of the table
   std::string html;              // write the plan as a page to this file
   std::string trace;             // write the predicted step as a trace to this file

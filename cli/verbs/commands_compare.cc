@@ -141,9 +141,10 @@ absl::StatusOr<PlanRequest> ChangedRequest(const WhatIfOptions& options, const P
 
 int Compare(const GlobalOptions& global, const PlanOptions& options) {
   if (const absl::Status known = CheckPlansOutput(global); !known.ok()) return Fail(known);
-  const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
+  absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
   const absl::StatusOr<PolicyComparison> comparison = WithWaitingLine("comparing", [&](const TellPart& tell) {
+    ArrangeNodes(options, *request);
     return ComparePolicies(*request, {tell, RunOnAllCores});
   });
   if (!comparison.ok()) return FailPlanning(comparison.status());
@@ -168,9 +169,10 @@ int Compare(const GlobalOptions& global, const PlanOptions& options) {
 
 int Explain(const GlobalOptions& global, const PlanOptions& options) {
   if (const absl::Status known = CheckPlansOutput(global); !known.ok()) return Fail(known);
-  const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
+  absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
   const absl::StatusOr<Explanation> explanation = WithWaitingLine("explaining", [&](const TellPart& tell) {
+    ArrangeNodes(options, *request);
     return ExplainPlan(*request, {tell, RunOnAllCores});
   });
   if (!explanation.ok()) return FailPlanning(explanation.status());
@@ -193,9 +195,9 @@ int Explain(const GlobalOptions& global, const PlanOptions& options) {
 
 int WhatIf(const GlobalOptions& global, const WhatIfOptions& options) {
   if (const absl::Status known = CheckPlansOutput(global); !known.ok()) return Fail(known);
-  const absl::StatusOr<PlanRequest> base = ReadPlanRequest(options.base);
+  absl::StatusOr<PlanRequest> base = ReadPlanRequest(options.base);
   if (!base.ok()) return Fail(base.status());
-  const absl::StatusOr<PlanRequest> changed = ChangedRequest(options, *base);
+  absl::StatusOr<PlanRequest> changed = ChangedRequest(options, *base);
   if (!changed.ok()) return Fail(changed.status());
   std::vector<PlanRow> rows = {{.kind = "plan", .name = "now", .request = &*base},
                                {.kind = "plan", .name = "what if", .request = &*changed}};
@@ -204,6 +206,7 @@ int WhatIf(const GlobalOptions& global, const WhatIfOptions& options) {
   for (size_t i = 0; i < rows.size(); ++i) {
     results[i] = WithWaitingLine("planning", [&](const TellPart& tell) {
       tell(rows[i].name);
+      ArrangeNodes(options.base, i == 0 ? *base : *changed);
       return MakePlan(*rows[i].request);
     });
     if (!results[i].ok()) return Fail(Annotate(results[i].status(), rows[i].name));

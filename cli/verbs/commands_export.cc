@@ -63,9 +63,12 @@ int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
     const absl::Status known = CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide});
     if (!known.ok()) return Fail(Annotate(known, "--out"));
   }
-  const auto request = ReadPlanRequest(options.plan);
+  auto request = ReadPlanRequest(options.plan);
   if (!request.ok()) return Fail(request.status());
-  const auto result = WithWaitingLine("planning", [&](const auto&) { return MakePlanFor(format, *request); });
+  const auto result = WithWaitingLine("planning", [&](const auto&) {
+    ArrangeNodes(options.plan, *request);
+    return MakePlanFor(format, *request);
+  });
   if (!result.ok()) return Fail(result.status());
   if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
   const auto exported =

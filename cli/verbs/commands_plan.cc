@@ -52,16 +52,21 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
     if (const absl::Status known = CheckOutput(global.output, {kTable, kWide}); !known.ok())
       return Fail(Annotate(known, "--actions"));
   }
-  const auto request = ReadPlanRequest(options);
+  auto request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
-  const auto result = WithWaitingLine("planning", [&](const auto&) { return MakePlan(*request); });
+  const bool table = global.output == kTable || global.output == kWide;
+  const bool shows_programs = !table || !options.html.empty() || !options.trace.empty() || options.actions_rank >= 0;
+  if (shows_programs) request->most_program_actions = 0;
+  const auto result = WithWaitingLine("planning", [&](const auto&) {
+    ArrangeNodes(options, *request);
+    return MakePlan(*request);
+  });
   if (!result.ok()) return Fail(result.status());
   if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
   const Plan& plan = std::get<Plan>(*result);
   if (const absl::Status written = WriteReports(options, *request, plan); !written.ok()) return Fail(written);
   if (options.actions_rank >= 0) return PrintActions(plan, options.actions_rank);
   const int code = Show(global.output, ToProto(plan), PlanTable(plan));
-  const bool table = global.output == kTable || global.output == kWide;
   if (table && !plan.measured_profile) {
     const char* source = !options.profile.empty()   ? "the profile's rates"
                          : !options.cluster.empty() ? "the cluster file's figures"

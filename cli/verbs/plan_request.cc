@@ -11,9 +11,13 @@
 #include "cli/spec/scalar_text.h"
 #include "common/status.h"
 #include "node/solver_process.h"
+#include "planner/search/arrangement.h"
 
 namespace lynx::cli {
 namespace {
+
+// With this number of actions, planning takes seconds and less than a gigabyte.
+constexpr int64_t kMaxProgramActions = 6'000'000;
 
 absl::StatusOr<HardwareProfile> ReadProfile(const std::string& path) {
   if (path.empty()) return StatedCpuProfile();
@@ -71,11 +75,16 @@ absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options) {
   PlanRequest request;
   LYNX_ASSIGN_OR_RETURN(request.spec, ReadJobFile(options.file, options.overrides));
   LYNX_ASSIGN_OR_RETURN(request.cluster, TopologyOf(options, request.spec));
+  request.most_program_actions = kMaxProgramActions;
   if (options.target == "any") request.target = PlanTarget::kAnyFramework;
   if (options.opt || request.spec.recompute == RecomputeMode::kOpt) {
     LYNX_ASSIGN_OR_RETURN(request.exact, SolverInProcess({.seconds = options.opt_seconds}));
   }
   return request;
+}
+
+void ArrangeNodes(const PlanOptions& options, PlanRequest& request) {
+  if (!options.keep_node_order) request.cluster = FastestArrangement(request);
 }
 
 int PrintInfeasible(const Infeasible& infeasible) {

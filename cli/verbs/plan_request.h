@@ -12,8 +12,13 @@
 
 namespace lynx::cli {
 
-// Reads the input that the options name. InvalidArgument and NotFound name the file or the option and say what would be right.
+// Reads the input that the options name. Very long programs of the plan may be those of a shorter step; callers that show
+// programs set most_program_actions to 0. InvalidArgument and NotFound name the file or the option and say what would be right.
 absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options);
+
+// If the cluster has several kinds of nodes, puts its nodes into the order with the fastest plan, unless the options keep the
+// file's order. Plans the job several times.
+void ArrangeNodes(const PlanOptions& options, PlanRequest& request);
 
 // Prints why the job cannot fit and the smallest change that makes it fit. Returns the exit code.
 int PrintInfeasible(const Infeasible& infeasible);

@@ -114,8 +114,9 @@ class CostModel {
   bool measured() const { return measured_; }
 
  private:
-  // The level of the link that a group with the ranks `first` to `last` uses. Levels 0, 1, ... are the inner links. The next
-  // level is the link inside a node, and the last level is the link between nodes.
+  // The level of the link that a group with the ranks `first` to `last` uses. Levels 0, 1, ... are the inner links, which
+  // join only some devices of a node. The next level is the link between all devices of a node, and the last level is the link
+  // between nodes.
   size_t LinkLevelOf(int32_t first, int32_t last) const;
   const LinkCost& LinkAt(size_t level) const;
   // A group whose collectives are rings. kGradient: the ranks that sum the gradients of the same weights.

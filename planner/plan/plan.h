@@ -31,6 +31,9 @@ struct PlanRequest {
   JobSpec spec;  // normalized and valid
   ClusterTopology cluster;
   PlanTarget target = PlanTarget::kLynxEngine;
+  // For callers that need no programs of the whole step: if the programs of all stages together would have more actions than
+  // this, the plan has the programs of a shorter step (Plan::program_microbatches). 0: the programs are always whole.
+  int64_t most_program_actions = 0;
   // Solves stages exactly, for recomputation mode `opt`. Without a solver, that mode is refused. planner/opt/exact_stage.h
   // makes a solver, and node/solver_process.h one that runs in another process. The result of a solver with a time limit
   // depends on the machine's speed, and so does a plan that uses it.
@@ -62,19 +65,32 @@ struct StagePlan {
   std::optional<StageProof> proof;  // set only with RecomputeMode::kOpt
 };
 
+// Nodes of one group, one after another.
+struct NodeRun {
+  std::string group;  // name of the group in the cluster file
+  int32_t nodes = 0;
+  bool operator==(const NodeRun&) const = default;
+};
+
 struct Plan {
   ModelSpec model;
   ParallelLayout layout;
   int32_t micro_batch = 1;
-  int32_t microbatches = 1;                   // per replica and step
+  int32_t microbatches = 1;  // per replica and step
+  // 0: the programs are those of the step. Otherwise the programs have this smaller number of microbatches, and the step's
+  // times follow from them (planner/problem/shorter_steps.h). Such a plan cannot run.
+  int32_t program_microbatches = 0;
   RecomputeMode mode = RecomputeMode::kAuto;  // the mode of the policies; kAuto means HEU
   // Limit of each arena; 0 = no limit. If the memory of the devices sets the limits, this is the largest limit of all stages.
   Bytes activation_limit;
   std::vector<StagePlan> stages;  // the index is the pipeline rank
   Nanos step;                     // predicted time of one step
   bool measured_profile = false;
+  // The nodes that the ranks fill, in this order. Empty if the cluster has one group, or groups without names.
+  std::vector<NodeRun> nodes;
   std::string digest;  // SHA-256 of PlanText, which does not contain the digest
 
+  // The context of the rank's program.
   StageContext ContextOf(int32_t pipeline_rank) const;
 };
 
@@ -94,6 +110,9 @@ struct Infeasible {
 };
 
 using PlanResult = std::variant<Plan, Infeasible>;
+
+// Returns a text such as "a100 x 1, v100 x 1, a100 x 1, v100 x 1".
+std::string NodeRunsText(const std::vector<NodeRun>& runs);
 
 // Canonical text that people can read. The digest is computed from this text.
 std::string PlanText(const Plan& plan);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/digest.h"
 #include "common/status.h"
 #include "planner/plan/plan.h"
@@ -144,7 +145,7 @@ StageContext Plan::ContextOf(int32_t pipeline_rank) const {
   StageContext context{.model = model,
                        .layout = layout,
                        .micro_batch = micro_batch,
-                       .microbatches = microbatches,
+                       .microbatches = program_microbatches > 0 ? program_microbatches : microbatches,
                        .pipeline_rank = pipeline_rank,
                        .slices = {}};
   for (const SlicePlan& slice : stages[static_cast<size_t>(pipeline_rank)].slices) {
@@ -183,6 +184,11 @@ std::string FeaturesText(const ModelSpec& m) {
   return text;
 }
 
+std::string NodeRunsText(const std::vector<NodeRun>& runs) {
+  return absl::StrJoin(runs, ", ",
+                       [](std::string* out, const NodeRun& run) { absl::StrAppend(out, run.group, " x ", run.nodes); });
+}
+
 std::string PlanText(const Plan& plan) {
   const ModelSpec& m = plan.model;
   std::string text = "lynx plan 1\n";
@@ -196,6 +202,8 @@ std::string PlanText(const Plan& plan) {
   absl::StrAppend(&text, "recompute ", EnumName(plan.mode), " activation_limit ", plan.activation_limit.value, "\n");
   absl::StrAppend(&text, "step ", plan.step.value, " nanos, profile ", plan.measured_profile ? "measured" : "not measured",
                   "\n");
+  if (plan.program_microbatches > 0) absl::StrAppend(&text, "programs of ", plan.program_microbatches, " microbatches\n");
+  if (!plan.nodes.empty()) absl::StrAppend(&text, "nodes ", NodeRunsText(plan.nodes), "\n");
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     AppendStage(plan.ContextOf(static_cast<int32_t>(i)).graph(), plan.stages[i], static_cast<int>(i), &text);
   }

@@ -370,7 +370,8 @@ void TryTwoRegions(const Program& program, MemoryPlan& plan) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) plan.buffers[i].offset = offsets[i];
 }
 
-// Returns the first order as indices into plan.buffers: kept buffers in the order of time, then the others from large to small.
+// Returns the order in which buffers are placed in the first attempt, as indices into plan.buffers: first the buffers that are
+// kept for the backward, in the order of time, then the others from large to small.
 std::vector<int32_t> KeptFirstOrder(const Program& program, const MemoryPlan& plan) {
   std::vector<int32_t> order(plan.buffers.size());
   std::iota(order.begin(), order.end(), 0);

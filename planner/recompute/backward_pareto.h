@@ -28,8 +28,9 @@ namespace lynx {
 struct BackwardPoint {
   LayerPolicy policy{};  // placements of the late items; all other items have kStore
   Bytes transient;
-  Nanos exposed;  // time on the critical path and of work that does not fit into the backward windows; for the top layer, minus
-                  // the part of RecomputeProblem::early that hides it
+  // Recomputation on the critical path, plus the work that does not fit into the backward windows. For the top layer, minus
+  // the part that is hidden because it is early (RecomputeProblem::early).
+  Nanos exposed;
 };
 
 class BackwardPareto {

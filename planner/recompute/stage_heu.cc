@@ -17,9 +17,9 @@ namespace {
 
 // The exact value is computed for this number of mixes: those with the best estimates.
 constexpr size_t kMixes = 6;
-// Number of BackwardParts of one set of late items that Placing tries.
+// For each set of late items, Placing tries this number of BackwardParts.
 constexpr size_t kPlacings = 32;
-// Number of partial BackwardParts that the search for the parts of one set keeps (`beam` of LatePartsOf).
+// LatePartsOf builds these BackwardParts item by item, and keeps this number of incomplete ones after each item (its `beam`).
 constexpr size_t kBeam = 64;
 constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 4};
 

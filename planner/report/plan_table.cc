@@ -216,7 +216,9 @@ std::string PlanTable(const Plan& plan) {
   const int32_t ranks = plan.layout.ranks();
   std::string text = absl::StrCat(
       LayoutText(plan.layout), " (", ranks, ranks == 1 ? " rank" : " ranks", "), micro-batch ", plan.micro_batch, " x ",
-      plan.microbatches, plan.microbatches == 1 ? " microbatch" : " microbatches", ", recompute ", EnumName(plan.mode), "\n\n");
+      plan.microbatches, plan.microbatches == 1 ? " microbatch" : " microbatches", ", recompute ", EnumName(plan.mode), "\n");
+  if (!plan.nodes.empty()) absl::StrAppend(&text, "nodes, in the order of the ranks: ", NodeRunsText(plan.nodes), "\n");
+  absl::StrAppend(&text, "\n");
   absl::StrAppend(&text, TextOf(StageTable(plan)), "\n", PolicyLines(plan), "\n");
   const Table proofs = ProofTable(plan);
   if (!proofs.rows.empty()) {

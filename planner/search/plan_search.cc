@@ -24,7 +24,7 @@ struct Budget {
 };
 constexpr Budget BudgetOf(SearchEffort effort) {
   if (effort == SearchEffort::kGlance) return {300'000, 600'000, {.many_actions = 100'000, .strict = true}};
-  return {200'000, 3'000'000, {}};
+  return {200'000, 1'000'000, {}};
 }
 constexpr int64_t kMaxGuesses = 256;
 // Before the request counts as infeasible, at most this many candidates are tried that seem not to fit.

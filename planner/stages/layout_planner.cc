@@ -15,7 +15,6 @@
 namespace lynx {
 namespace {
 
-constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 constexpr int kSimulatedPartitions = 3;
 // The StepBound of a partition is computed from estimated stage times. A partition is dropped if this percentage of its bound
 // is not shorter than the step to beat. It is below 100, because HEU's estimates have errors.
@@ -143,6 +142,9 @@ void LayoutPlanner::Run(Draft& draft) {
   Run(draft, shorter_ ? shorter_->fewer : candidate_.microbatches);
   if (shorter_) {
     const Nanos of_fewer = draft.step;
+    draft.simulation_of_fewer = std::move(draft.simulation);
+    for (StageTimes& times : draft.simulation_of_fewer.stages) times.spans = {};
+    draft.actions_of_fewer = draft.actions();
     Run(draft, shorter_->more);
     draft.step = shorter_->Extrapolated(candidate_.microbatches, of_fewer, draft.step);
   }
@@ -524,82 +526,6 @@ Shortfall LayoutPlanner::LeastShortfall() {
   }
   fits_.SetOffloading(false);
   return worst;
-}
-
-// Returns the stage with this index of the last refused plan, if it has the same program; otherwise null. The memory of this
-// stage need not be planned again: PlanMemory gets the program, its layers, and the limit plus the reserve, and these are all
-// the same.
-const StagePlan* LayoutPlanner::FindRefused(int32_t stage, const Program& program) const {
-  const auto at = static_cast<size_t>(stage);
-  return at < refused_.size() && refused_[at].program == program ? &refused_[at] : nullptr;
-}
-
-std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
-  if (draft.microbatches != candidate_.microbatches) Run(draft, candidate_.microbatches);
-  Plan plan{.model = request_.spec.model,
-            .layout = candidate_.layout,
-            .micro_batch = candidate_.micro_batch,
-            .microbatches = candidate_.microbatches,
-            .mode = draft.mode,
-            .activation_limit = request_.spec.resources.activation_memory_per_rank,
-            .step = draft.step,
-            .measured_profile = fits_.costs().measured()};
-  const std::vector<StageContext> contexts = Contexts(draft.layers, candidate_.microbatches);
-  bool fits = true;
-  for (int32_t stage = 0; stage < stages(); ++stage) {
-    const StageContext& context = contexts[stage];
-    const StageTimes& times = draft.simulation.stages[stage];
-    StagePlan part{.slices = {}, .program = std::move(draft.programs[stage])};
-    const StagePlan* known = FindRefused(stage, part.program);
-    for (size_t chunk = 0; chunk < context.slices.size(); ++chunk) {
-      const StageSlice& slice = context.slices[chunk];
-      part.slices.push_back({slice.stage, slice.first_layer, slice.end_layer, draft.policies[stage][chunk]});
-    }
-    const std::optional<Bytes> limit = fits_.Limit(stage, draft.layers[stage]);
-    const Bytes enough = limit ? *limit + fits_.reserve(stage) : kUnlimited;
-    if (known != nullptr) {
-      part.arena = known->arena;
-      part.live_peak = known->live_peak;
-      part.host = known->host;
-    } else {
-      const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context, enough);
-      LYNX_CHECK(memory.ok());
-      part.arena = memory->arena;
-      part.live_peak = memory->live_peak;
-      part.host = memory->host_peak;
-    }
-    const Bytes share = fits_.HostShare(stage, draft.layers[stage], part.arena);
-    if (draft.offloading && part.host > share) {
-      fits_.ReserveHost(stage, draft.policies[stage], part.host, share);
-      fits = false;
-    }
-    part.states = StatesOf(context);
-    part.forward = times.forward;
-    part.backward = times.backward;
-    part.weight = times.weight;
-    part.optimizer = times.optimizer;
-    part.recompute_hidden = times.recompute_hidden;
-    part.recompute_exposed = times.recompute_exposed;
-    part.communication_exposed = times.communication_exposed;
-    part.stall = times.stall;
-    part.core_wait = times.core_wait;
-    if (!draft.proofs.empty()) part.proof = draft.proofs[stage];
-    if (limit) {
-      if (request_.spec.resources.activation_memory_per_rank.value == 0) {
-        plan.activation_limit = std::max(plan.activation_limit, enough);
-      }
-      const Bytes excess = part.arena - enough;
-      if (excess.value > 0) {
-        // Reserves enough memory that the same policy does not seem to fit again.
-        fits_.Reserve(stage, std::max(excess, *limit - part.live_peak + Bytes(1)));
-        fits = false;
-      }
-    }
-    plan.stages.push_back(std::move(part));
-  }
-  if (fits) return plan;
-  refused_ = std::move(plan.stages);
-  return std::nullopt;
 }
 
 }  // namespace lynx

@@ -36,7 +36,12 @@ struct Draft {
   int32_t microbatches = 0;
   std::vector<Program> programs;
   Simulation simulation;
+  // Only if `step` follows from shorter steps: the simulation of the shortest one, and the number of its actions.
+  Simulation simulation_of_fewer;
+  int64_t actions_of_fewer = 0;
   std::vector<std::optional<StageProof>> proofs;  // one entry per rank, or none at all
+
+  int64_t actions() const;  // number of actions in the programs
 };
 // True if `a` has a shorter step than `b`, or the same step and less memory.
 bool Faster(const Draft& a, const Draft& b);
@@ -158,6 +163,8 @@ class LayoutPlanner {
   void Run(Draft& draft);
   // The same for a step of this number of microbatches.
   void Run(Draft& draft, int32_t microbatches);
+  bool MayShorten(const Draft& draft) const;
+  StageTimes WholeTimes(const Draft& draft, size_t stage) const;
   bool Adopt(const std::vector<std::optional<StageOracle::ExactFit>>& exact, const std::vector<int32_t>& stages, Draft& draft);
 
   const PlanRequest& request_;

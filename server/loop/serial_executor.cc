@@ -28,16 +28,16 @@ void SerialExecutor::Stop() {
 
 void SerialExecutor::Main() {
   while (true) {
-    std::deque<Task> errands;
+    std::deque<Task> tasks;
     {
       std::unique_lock lock(mutex_);
       taken_ = 0;
       wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
       if (tasks_.empty()) return;
-      errands = std::exchange(tasks_, {});
-      taken_ = errands.size();
+      tasks = std::exchange(tasks_, {});
+      taken_ = tasks.size();
     }
-    for (Task& task : errands) std::exchange(task, nullptr)();
+    for (Task& task : tasks) std::exchange(task, nullptr)();
   }
 }
 

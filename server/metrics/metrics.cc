@@ -108,9 +108,9 @@ void ServerMetrics::PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos 
       .Observe(Seconds(took));
 }
 
-void ServerMetrics::SetQueues(size_t events, size_t errands) {
+void ServerMetrics::SetQueues(size_t events, size_t tasks) {
   queue_->Set(static_cast<double>(events));
-  outbox_->Set(static_cast<double>(errands));
+  outbox_->Set(static_cast<double>(tasks));
 }
 
 void ServerMetrics::Called(const std::string& method, const std::string& code, Nanos took) {

@@ -28,8 +28,8 @@ class ServerMetrics {
   std::shared_ptr<prometheus::Collectable> page() const;
 
   void Counted(const ClusterStats& stats);
-  // `events`: number of events that wait for the owner thread. `errands`: number of tasks that wait for the SerialExecutor.
-  void SetQueues(size_t events, size_t errands);
+  // `events`: number of events that wait for the owner thread. `tasks`: number of tasks that wait for the SerialExecutor.
+  void SetQueues(size_t events, size_t tasks);
   void PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos took);
   void Committed(Nanos took, bool ok);
   void LeaseRenewed() { leases_->Increment(); }

@@ -58,6 +58,16 @@ TEST(ConvertPlanTest, WaitingForCoresComesBackTheSame) {
   EXPECT_EQ(back->stages[1].core_wait, Nanos(7));
 }
 
+TEST(ConvertPlanTest, TheOrderOfNodesComesBackTheSame) {
+  Plan plan = SomePlan();
+  plan.nodes = {{"a100", 1}, {"v100", 2}};
+  plan.digest = Sha256Hex(PlanText(plan));
+  EXPECT_NE(plan.digest, SomePlan().digest);
+  const absl::StatusOr<Plan> back = FromProto(ToProto(plan));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->nodes, plan.nodes);
+}
+
 TEST(ConvertPlanTest, ProofsComeBackTheSame) {
   for (const ProofStatus status : {ProofStatus::kOptimal, ProofStatus::kTimeLimit, ProofStatus::kModel}) {
     Plan plan = SomePlan();
@@ -188,6 +198,7 @@ TEST(ConvertPlanTest, BadPlansNameTheField) {
       {[](P& p) { p.clear_layout(); }, "plan.layout.tp is 0"},
       {[](P& p) { p.set_micro_batch(0); }, "plan.micro_batch is 0"},
       {[](P& p) { p.set_microbatches(-1); }, "plan.microbatches is -1"},
+      {[](P& p) { p.add_nodes()->set_group("a100"); }, "plan.nodes[0].nodes is 0"},
       {[](P& p) { p.set_mode(static_cast<v1::RecomputeMode>(77)); }, "plan.mode is 77"},
       {[](P& p) { p.set_activation_limit_bytes(-1); }, "plan.activation_limit_bytes is -1"},
       {[](P& p) { p.mutable_stages()->RemoveLast(); }, "plan.stages is 1 entries long"},

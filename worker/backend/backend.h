@@ -44,7 +44,8 @@ struct DropoutKey {
   int32_t layer = 0;         // kEmbeddingLayer for the embedding
   int32_t op = 0;            // static_cast<int>(Op)
   int64_t first_sample = 0;  // the microbatch's first sample, counted within the global batch of this step
-  int64_t first_token = 0;   // index of the first row among the b*s tokens; above 0 for a later share of the sequence
+  int64_t first_token = 0;   // index, among the b*s tokens of the microbatch, of the first token that this rank computes;
+                             // above 0 if sequence parallelism gives this rank a later part of the sequence
 };
 
 // On the CPU, attention computes this number of rows of scores at a time. The planner uses it for the size of the workspaces.

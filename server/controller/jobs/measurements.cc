@@ -26,8 +26,8 @@ void Measurements::Begin(LiveJob& job) {
 
 bool Measurements::Waits(LiveJob& job) {
   if (step_.now() >= job.planning.measure_deadline) return false;
-  // This code runs each time an agent that the job waits for reports. Usually the job still waits for the same device as
-  // before, so the search begins with that device.
+  // The job waits for reports of agents, and this code runs after each such report. Usually the job still waits for the same
+  // device as before, so the search begins with that device.
   const std::vector<DeviceRef>& devices = job.planning.reservation.devices;
   const auto awaits = [&](const DeviceRef& device) { return Awaits(job, device); };
   const auto known = devices.begin() + static_cast<std::ptrdiff_t>(std::min(job.planning.awaited, devices.size()));

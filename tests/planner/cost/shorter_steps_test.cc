@@ -8,7 +8,9 @@
 #include "planner/cost/simulate.h"
 #include "planner/lower/weave.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/search/make_plan.h"
 #include "tests/planner/lower/stage_programs.h"
+#include "tests/planner/search/search_requests.h"
 
 namespace lynx {
 namespace {
@@ -85,6 +87,41 @@ TEST(ShorterSteps, GiveTheStepOfTheWholeSimulation) {
   }
   EXPECT_GT(shortened, 100);
   EXPECT_GT(exact, shortened * 95 / 100);  // in the others, waits need longer until they repeat
+}
+
+TEST(ShorterSteps, GiveTheStepAndTheTimesOfALongPlan) {
+  PlanRequest request;
+  request.spec.model = {.layers = 4, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+  request.spec.train.global_batch = 6'002;
+  request.spec.train.micro_batch = 1;
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .virtual_stages = 1, .weave = WeaveMode::kOff};
+  request.spec.resources.min_ranks = request.spec.resources.max_ranks = 4;
+  request.spec.recompute = RecomputeMode::kFull;
+  request.cluster = UniformCluster(1, 4, SmallGpu());
+  Normalize(request.spec);
+  const Plan whole = std::get<Plan>(MakePlan(request).value());
+  request.most_program_actions = 100'000;
+  const Plan shortened = std::get<Plan>(MakePlan(request).value());
+  EXPECT_EQ(whole.program_microbatches, 0);
+  ASSERT_GT(shortened.program_microbatches, 0);
+  EXPECT_LT(shortened.program_microbatches, 100);
+  EXPECT_EQ(shortened.microbatches, 6'002);
+  EXPECT_TRUE(CheckPlan(shortened).ok()) << CheckPlan(shortened);
+  EXPECT_NE(shortened.digest, whole.digest);
+  EXPECT_EQ(shortened.step, whole.step);
+  for (size_t i = 0; i < whole.stages.size(); ++i) {
+    const StagePlan &a = whole.stages[i], &b = shortened.stages[i];
+    EXPECT_LT(b.program.size() * 100, a.program.size());
+    EXPECT_EQ(a.arena, b.arena);
+    EXPECT_GT(a.recompute_exposed, Nanos(0));
+    for (const auto time : {&StagePlan::forward, &StagePlan::backward, &StagePlan::optimizer, &StagePlan::recompute_hidden,
+                            &StagePlan::recompute_exposed, &StagePlan::communication_exposed, &StagePlan::stall}) {
+      EXPECT_EQ(a.*time, b.*time) << i;
+    }
+  }
+  request.spec.train.global_batch = 600;
+  Normalize(request.spec);
+  EXPECT_EQ(std::get<Plan>(MakePlan(request).value()).program_microbatches, 0) << "a short step keeps its programs";
 }
 
 }  // namespace

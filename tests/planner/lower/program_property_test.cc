@@ -192,7 +192,8 @@ TEST_F(ProgramProperty, WindowsHoldWeightPassesThenRecomputation) {
       bool window = false, recomputed = false;
       for (const Action& action : program) {
         const ActionInfo& info = InfoOf(action.kind);
-        // A repeated all-gather opens no window: an input gradient or a weight gradient may run while it is under way.
+        // An all-gather that recomputation repeats is not a window: a gradient may be computed while it is under way, so the
+        // device is not idle.
         if (info.part == StepPart::kRecompute && info.collective == Collective::kAllGather) continue;
         if (info.group == Group::kTensor) {
           ASSERT_EQ(window, info.phase == Phase::kWait);

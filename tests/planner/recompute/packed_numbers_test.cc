@@ -17,7 +17,7 @@ TEST(PackedNumbers, RulesOutNoPairOfWhichAllAreAtMost) {
     bool at_most = true;
     for (size_t i = 0; i < most.size(); ++i) {
       most[i] = static_cast<int64_t>(rng() >> (3 + rng() % 60));
-      // Some values are larger than `most`, some are negative, and some are equal.
+      // Some values are larger than `most`, some are negative, and in some places a and b are equal.
       const auto draw = [&] { return static_cast<int64_t>(rng() % (static_cast<uint64_t>(most[i]) + 3)) * 2 - most[i] / 4; };
       a[i] = draw();
       b[i] = rng() % 4 == 0 ? a[i] : draw();

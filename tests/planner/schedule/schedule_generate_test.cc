@@ -76,7 +76,8 @@ TEST(InFlight, Of1F1BFallsWithTheRank) {
   });
 }
 
-// Korthikanti et al. 2022: rank r holds (v-1)p + 2(p-r-1) + 1 chunks, at most v M.
+// Korthikanti et al. 2022: rank r holds the activations of (v-1)p + 2(p-r-1) + 1 forward slots, at most v m, if p divides m;
+// otherwise no more than that.
 TEST(InFlight, OfInterleavedHoldsMoreByTheChunks) {
   ForEachSize(5, 15, [](int32_t p, int32_t m) {
     for (int32_t v = 2; v <= 4; ++v) {

@@ -176,8 +176,8 @@ TEST_F(ControllerLeases, ANodeThatWasAloneIsWaitedForLongest) {
   EXPECT_EQ(cluster_.NodeOfRank(job, 0), "n1");
 }
 
-// If the server knows that one rank of a generation has ended, the other ranks can do no more steps. If it does not know this
-// of any rank, all ranks may go on until their node ends them.
+// All ranks of this generation are cut off from the server. If the server knew that one of them has ended, it would know that
+// the others can do no more steps. It does not know this, so it waits as long as the node may let its ranks run.
 TEST_F(ControllerLeases, AGenerationThatIsCutOffWholeIsWaitedForAsLongAsItsNode) {
   AddNodes(5);
   JobId job;

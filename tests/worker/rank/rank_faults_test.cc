@@ -212,7 +212,7 @@ TEST(RankFaults, ALossThatIsNotANumberEndsTheRunAndNamesStepAndRank) {
   EXPECT_GE(own, 1);
 }
 
-// Returns the losses of all ranks as bits, because a NaN is not equal to itself.
+// Expects the same losses from all ranks, and returns them as bits, because a NaN is not equal to itself.
 std::vector<uint64_t> LossBits(const RankProcesses& ranks) {
   std::vector<uint64_t> bits;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {

@@ -35,11 +35,12 @@ absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const GpuLinksRequest& request, c
 struct OverlapTimes {
   Nanos transfer, few, few_beside, many, both;
 };
-// Computes two values of HardwareProfile: overlap_slowdown_permille and communication_compute_permille. Pure.
+// Two values of HardwareProfile: overlap_slowdown_permille, and communication_compute_permille as lost_permille.
 struct OverlapCost {
   int32_t slowdown_permille = 1000, lost_permille = 0;
   bool operator==(const OverlapCost&) const = default;
 };
+// Pure.
 OverlapCost OverlapOf(const OverlapTimes& times);
 
 }  // namespace lynx::worker

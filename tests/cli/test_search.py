@@ -1,0 +1,130 @@
+"""The plans of `lynxctl plan` where searches go wrong: slow networks, mixed clusters, more memory, very many microbatches."""
+
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("LYNX_BIN", ROOT / "build" / "bin"))
+PCIE = (ROOT / "examples" / "clusters" / "a100-40gb-pcie.yaml").read_text()
+LLAMA_405B = ("{family: llama, layers: 126, hidden: 16384, heads: 128, kvHeads: 8, ffn: 53248, seq: 8192, vocab: 128256, "
+              "dtype: bfloat16, attention: fused, dropout: 0}")
+UNITS = {"s": 1, "ms": 1e-3, "us": 1e-6}
+# Steps are printed with four digits.
+ROUNDED = 1.001
+
+
+def device(name, memory, flops, bandwidth):
+    return f"""
+  - name: {name}
+    memory: {{value: {memory}GiB, source: test}}
+    peak:
+      float32: {{value: {flops / 4}TFLOP/s, source: test}}
+      bfloat16: {{value: {flops}TFLOP/s, source: test}}
+    memoryBandwidth: {{value: {bandwidth}GB/s, source: test}}"""
+
+
+def group(name, nodes, devices, node, network):
+    links = "".join(f"\n      {link}: {{latency: {{value: {latency}us, source: test}}, bandwidth: {{value: {rate}GB/s, source: test}}}}"
+                    for link, (latency, rate) in {"node": node, "network": network}.items())
+    return f"""
+  - name: {name}
+    nodes: {nodes}
+    devicesPerNode: {devices}
+    device: {name}
+    links:{links}"""
+
+
+def cluster(devices, groups):
+    return f"apiVersion: lynx/v1\nkind: Cluster\nname: test\ndevices:{''.join(devices)}\nnodeGroups:{''.join(groups)}\n"
+
+
+def seconds(text):
+    """The seconds of "18m32s", "1h05m" or "3.65 s"."""
+    if match := re.fullmatch(r"([0-9.]+) (s|ms|us)", text):
+        return float(match[1]) * UNITS[match[2]]
+    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)?", text)
+    return int(match[1] or 0) * 3600 + int(match[2] or 0) * 60 + float(match[3] or 0)
+
+
+class SearchTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, model, batch, ranks, cluster_text):
+        (self.folder / "job.yaml").write_text(
+            f"apiVersion: lynx/v1\nkind: TrainingJob\nname: job\nmodel: {model}\ndata: {{kind: megatron, path: corpus}}\n"
+            f"train: {{steps: 10, globalBatch: {batch}}}\nresources: {{ranks: {ranks}}}\n")
+        (self.folder / "cluster.yaml").write_text(cluster_text)
+
+    def plan(self, *options, limit=None):
+        def within_limit():
+            if limit:
+                resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        result = subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(self.folder / "job.yaml"), "--cluster",
+                                 str(self.folder / "cluster.yaml"), *options],
+                                capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, preexec_fn=within_limit)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def step_in(self, table):
+        return seconds(re.search("predicted: step ([^,]+),", table)[1])
+
+    def step(self, *changes, limit=None):
+        return self.step_in(self.plan(*(word for change in changes for word in ("--set", change)), limit=limit))
+
+    def test_a_slow_network_does_not_mislead_the_search(self):
+        for rate, most in ((0.5, 16.5), (0.31, 19.1), (0.2, 23.9)):
+            with self.subTest(rate):
+                text = PCIE.replace("value: 3.1GB/s", f"value: {rate}GB/s").replace("nodes: 4", "nodes: 8")
+                self.assertEqual(text.count(f"value: {rate}GB/s"), 1)
+                self.write("{preset: llama-7b}", 384, 64, text)
+                auto = self.step()
+                self.assertLessEqual(auto, most)
+                self.assertLessEqual(auto, 1.01 * self.step("parallel.schedule=1f1b"))
+
+    def test_many_microbatches_do_not_use_up_the_budget(self):
+        nodes = cluster([device("d", 40, 66, 1555)], [group("d", 8, 4, (5, 30), (300, 1.5))])
+        self.write("{layers: 32, hidden: 2560, heads: 32, seq: 2048, vocab: 512, dtype: bfloat16}", 2048, 32, nodes)
+        auto = self.step()
+        for pinned in ("parallel.pp=4", "recompute=none"):
+            self.assertLessEqual(auto, ROUNDED * self.step(pinned), pinned)
+
+    def test_more_memory_is_not_slower(self):
+        text = PCIE.replace("nodes: 4", "nodes: 64")
+        self.write("{preset: llama-70b}", 2048, 512, text)
+        less = self.step()
+        self.write("{preset: llama-70b}", 2048, 512, text.replace("value: 40GiB", "value: 50GiB"))
+        self.assertLessEqual(self.step(), ROUNDED * less)
+        self.assertLessEqual(self.step(), ROUNDED * self.step("parallel.schedule=1f1b"))
+
+    def test_kinds_of_nodes_alternate_where_that_is_faster(self):
+        kinds = [device("a100", 38, 312, 1555), device("v100", 30, 125, 900)]
+        nodes = [group("a100", 2, 8, (5, 240), (10, 12)), group("v100", 2, 8, (5, 120), (10, 12))]
+        self.write("{layers: 32, hidden: 2560, heads: 32, seq: 2048, vocab: 51200, dtype: bfloat16}", 512, 32, cluster(kinds, nodes))
+        best, given = self.plan(), self.plan("--keep-node-order")
+        self.assertIn("nodes, in the order of the ranks: a100 x 1, v100 x 1, a100 x 1, v100 x 1\n", best)
+        self.assertIn("nodes, in the order of the ranks: a100 x 2, v100 x 2\n", given)
+        self.assertLess(self.step_in(best), 0.9 * self.step_in(given))
+        # A range of ranks is no worse than its ends.
+        with_range = self.step("resources.ranks=16..32")
+        self.assertLessEqual(with_range, ROUNDED * self.step_in(best))
+        self.assertLessEqual(with_range, ROUNDED * self.step("resources.ranks=16"))
+
+    def test_very_many_microbatches_take_little_memory(self):
+        h100 = (ROOT / "examples" / "clusters" / "h100.yaml").read_text()
+        for model, batch, ranks, pinned in (("{preset: gpt-1.3b}", 1 << 20, 8, ("parallel.pp=8", "train.microBatch=1")),
+                                            ("{preset: gpt-175b}", 16384, 64, ()), (LLAMA_405B, 16384, 512, ())):
+            with self.subTest(model):
+                self.write(model, batch, ranks, re.sub("nodes: [0-9]+", f"nodes: {ranks // 8}", h100, count=1))
+                self.assertGreater(self.step(*pinned, limit=(1 << 30) + (1 << 28)), 100)
+
+
+if __name__ == "__main__":
+    unittest.main()
