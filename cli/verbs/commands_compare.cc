@@ -109,6 +109,14 @@ std::vector<PlanRow> AlternativeRows(const char* kind, const PlanRequest& reques
   return rows;
 }
 
+// Says how far the plan can be from the best plan of its space.
+std::string BoundText(const Explanation& explanation) {
+  const int64_t permille =
+      (explanation.plan.step - explanation.bound).value * 1000 / std::max<int64_t>(1, explanation.bound.value);
+  return absl::StrCat("No plan of this space takes less than ", FormatDuration(explanation.bound),
+                      " (a bound): this plan takes at most ", permille / 10, ".", permille % 10, "% more than the best.\n");
+}
+
 // Reads a number, or "+N" for N more than `base`.
 absl::StatusOr<int32_t> CountOf(const std::string& option, const std::string& text, int32_t base) {
   const bool more = !text.empty() && text[0] == '+';
@@ -187,6 +195,7 @@ int Explain(const GlobalOptions& global, const PlanOptions& options) {
   if (!weaves.empty()) {
     absl::StrAppend(&text, "\nPASSES SIDE BY SIDE (parallel.weave) in the chosen layout\n", WeaveTable(weaves));
   }
+  absl::StrAppend(&text, "\n", BoundText(*explanation));
   absl::StrAppend(&text, "\nWHAT MORE WOULD BRING\n", PlanRowsTable(more, titles, LastCell::kLayout));
   rows.insert(rows.end(), weaves.begin(), weaves.end());
   rows.insert(rows.end(), more.begin() + 1, more.end());  // the chosen plan is already in the list

@@ -356,6 +356,32 @@ ComparedPolicy PlanPolicy(const PlanRequest& pinned, RecomputeMode mode) {
   return row;
 }
 
+// Lower bound for all plans of the request's space. Most candidates are left out by their quick bounds.
+Nanos BoundOfSpace(const PlanRequest& request) {
+  PlanCaches caches(request);
+  std::vector<Candidate> candidates = SearchSpace(request.spec, request.cluster, request.target);
+  if (request.spec.parallel.weave == WeaveMode::kAuto) {
+    const std::vector<Candidate> plain = SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine);
+    for (const WeaveMode weave : {WeaveMode::kPairs, WeaveMode::kQuads, WeaveMode::kNeighbours}) {
+      const std::vector<Candidate> woven = WovenCandidates(plain, weave);
+      candidates.insert(candidates.end(), woven.begin(), woven.end());
+    }
+  }
+  EraseUnsupported(request.spec.model, candidates);
+  std::vector<std::pair<Nanos, size_t>> quick;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    quick.emplace_back(CandidateBound(request, candidates[i], caches).Quick(), i);
+  }
+  std::sort(quick.begin(), quick.end());
+  Nanos least = kAnyStep;
+  for (const auto& [bound, i] : quick) {
+    if (bound >= least) break;
+    const CandidateBound of(request, candidates[i], caches);
+    if (of.MayTake(least)) least = std::min(least, of.Bound().value_or(least));
+  }
+  return least;
+}
+
 }  // namespace
 
 absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const CompareOptions& options) {
@@ -402,6 +428,10 @@ absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const Compar
   const std::vector<Change> changes = ChangesOf(request);
   explanation.sensitivities.resize(changes.size());
   std::vector<std::function<void()>> tasks;
+  tasks.push_back([&] {
+    Tell(options, "the bound of all layouts");
+    explanation.bound = std::min(BoundOfSpace(request), explanation.plan.step);
+  });
   tasks.push_back([&] { sorted = OtherLayouts(request, explanation.plan, options, families); });
   for (size_t i = 0; i < changes.size(); ++i) {
     tasks.push_back([&, i] {

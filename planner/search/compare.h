@@ -71,6 +71,9 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, con
 
 struct Explanation {
   Plan plan;
+  // Lower bound (CandidateBound) for the step of every plan in the request's space, woven ones too. The best of these plans
+  // cannot be faster than `plan` by more than this allows.
+  Nanos bound;
   // Other layout families (tensor- and pipeline-parallel sizes), at most kMaxRejected. Each has the best plan that was found
   // for it, or a reason why it has no plan: it does not fit, or it was not planned (see CompareOptions).
   std::vector<Alternative> rejected;

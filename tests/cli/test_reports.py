@@ -78,6 +78,7 @@ class ReportsTest(unittest.TestCase):
         for result, first in ((pinned, "NO OTHER LAYOUT: "), (free, "REJECTED LAYOUTS")):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertTrue(result.stdout.startswith(first), result.stdout)
+            self.assertRegex(result.stdout, r"No plan of this space takes less than .+ \(a bound\): this plan takes at most [\d.]+% more than the best\.")
             self.assertIn("WHAT MORE WOULD BRING", result.stdout)
         self.assertIn("\ntp ", free.stdout.split("WHAT MORE")[0])
 

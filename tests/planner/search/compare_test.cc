@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "planner/candidates/search.h"
 #include "planner/search/make_plan.h"
 #include "tests/planner/plan/plan_fixtures.h"
+#include "tests/planner/search/search_requests.h"
 
 namespace lynx {
 namespace {
@@ -176,6 +178,26 @@ std::vector<std::string> RowsOf(const Explanation& explanation) {
     for (const Alternative& row : *part) rows.push_back(row.change + " " + (row.plan ? row.plan->digest : row.reason));
   }
   return rows;
+}
+
+// No plan of the space is faster than its bound, and the bound is not far from the plan.
+TEST(Explain, BoundsHowMuchFasterAPlanCouldBe) {
+  int plans = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    std::mt19937_64 rng(seed);
+    const PlanRequest request = RandomRequest(rng);
+    const absl::StatusOr<Explanation> explanation = ExplainPlan(request);
+    if (!explanation.ok()) continue;
+    ++plans;
+    EXPECT_LE(explanation->bound, explanation->plan.step) << "seed " << seed;
+    EXPECT_GT(explanation->bound * 3, explanation->plan.step) << "seed " << seed;
+    for (const std::vector<Alternative>* others : {&explanation->rejected, &explanation->weaves}) {
+      for (const Alternative& other : *others) {
+        if (other.plan) EXPECT_LE(explanation->bound, other.plan->step) << "seed " << seed << ": " << other.change;
+      }
+    }
+  }
+  EXPECT_GE(plans, 6);
 }
 
 TEST(Explain, PartsMayRunInAnyOrderAndAtOnce) {
