@@ -69,13 +69,46 @@ TimesOfOps ComputedTimes(const HardwareProfile& profile, const LayerGraph& graph
   return of_ops;
 }
 
-// Takes the measured times of the *twin*: the shape that differs only in sequence parallelism. Most ops are the same in both
-// shapes; in one of the shapes, the other ops work only on a share of the tokens. `times` holds computed times, which are
-// scaled: each is multiplied by the twin's measured time and divided by the twin's computed time.
-void TakeFromTwin(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps& times) {
-  const auto scale = [](Nanos of_twin, Nanos computed_of_twin, Nanos& time) {
-    if (computed_of_twin.value <= 0) return;
-    const __int128 scaled = static_cast<__int128>(of_twin.value) * time.value / computed_of_twin.value;
+// True if the shapes are of one model, and differ only in how a microbatch is divided over ranks and in its size.
+bool OfOneModel(LayerShape a, const LayerShape& b) {
+  a.micro_batch = b.micro_batch;
+  a.tp = b.tp;
+  a.cp = b.cp;
+  a.sequence_parallel = b.sequence_parallel;
+  return a == b;
+}
+
+// The measured shape of the same model whose sizes differ from `shape` by the smallest factor; null: there is none. The *twin*,
+// which differs only in sequence parallelism, is the nearest of all.
+const ShapeTimes* FindNearest(const std::vector<ShapeTimes>& measured, const LayerShape& shape) {
+  const ShapeTimes* nearest = nullptr;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const ShapeTimes& times : measured) {
+    if (!OfOneModel(times.shape, shape)) continue;
+    double factor = 1;
+    for (const int32_t LayerShape::*size : {&LayerShape::micro_batch, &LayerShape::tp, &LayerShape::cp}) {
+      const auto [less, more] = std::minmax(times.shape.*size, shape.*size);
+      factor *= static_cast<double>(more) / less;
+    }
+    const auto millionths = static_cast<int64_t>(factor * 1e6);
+    if (millionths < least) nearest = &times, least = millionths;
+  }
+  return nearest;
+}
+
+bool IsTwin(LayerShape a, const LayerShape& b) {
+  a.sequence_parallel = b.sequence_parallel;
+  return a == b;
+}
+
+// Takes the measured times of another shape of the same model. `times` holds computed times, which are scaled: each is
+// multiplied by the other shape's measured time and divided by its computed time. So where the stated figures promise more than
+// was measured, a shape that was not measured does not look faster than those that were. For the twin this is nearly exact:
+// most ops are the same in both shapes, and in one of the shapes, the other ops work only on a share of the tokens.
+void TakeFrom(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps& times) {
+  const auto scale = [](Nanos of_other, Nanos computed_of_other, Nanos& time) {
+    if (computed_of_other.value <= 0) return;
+    const __int128 scaled = static_cast<__int128>(of_other.value) * time.value / computed_of_other.value;
     time = Nanos(static_cast<int64_t>(std::min<__int128>(scaled, kMaxTime.value)));
   };
   for (size_t op = 0; op < times.size(); ++op) {
@@ -93,21 +126,20 @@ CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, con
       ranks_per_node_(ranks_per_node), order_(order) {
   LYNX_CHECK(ranks_per_node >= 1);
   LYNX_CHECK(profile.overlap_slowdown_permille >= 1000 && profile.communication_compute_permille >= 0);
-  LayerShape twin = shape_;
-  twin.sequence_parallel = !twin.sequence_parallel;
   const ShapeTimes* measured = FindTimes(profile.measured, shape_);
-  const ShapeTimes* of_twin = measured == nullptr ? FindTimes(profile.measured, twin) : nullptr;
+  const ShapeTimes* nearest = measured == nullptr ? FindNearest(profile.measured, shape_) : measured;
   profile_.measured.clear();
   ChooseLinks();
   if (measured != nullptr) {
     times_ = measured->ops;
   } else {
     times_ = ComputedTimes(profile_, graph_, shape_);
-    if (of_twin != nullptr) TakeFromTwin(of_twin->ops, ComputedTimes(profile_, graph_, twin), times_);
+    if (nearest != nullptr) {
+      TakeFrom(nearest->ops, ComputedTimes(profile_, LayerGraph::Of(nearest->shape), nearest->shape), times_);
+    }
   }
-  if (of_twin != nullptr) measured = of_twin;
-  measured_ = measured != nullptr;
-  if (measured_) optimizer_per_mega_parameter_ = measured->optimizer_per_mega_parameter;
+  measured_ = nearest != nullptr && IsTwin(nearest->shape, shape_);
+  if (measured_) optimizer_per_mega_parameter_ = nearest->optimizer_per_mega_parameter;
   AddContextTransfers();
   ComputeSegmentTimes();
 }

@@ -86,6 +86,35 @@ TEST(CostModel, MeasuredTimesArePreferredAndSummedOverSegments) {
   EXPECT_EQ(costs.ComputeTime(ActionOf("0OPT"), context), Nanos(parameters * 1000 / (1 << 20)));
 }
 
+TEST(CostModel, AShapeThatNobodyMeasuredIsScaledByTheNearestMeasuredOne) {
+  const ModelSpec model{.layers = 4, .hidden = 256, .heads = 8, .ffn = 1024, .seq = 128, .vocab = 1024};
+  HardwareProfile stated = StatedCpuProfile();
+  stated.measured.clear();
+  const HardwareProfile truth = ThirdOf(stated);
+  const HardwareProfile profile = WithMeasured(stated, truth, model, {.tp = 2}, 2);
+  for (const ParallelLayout& layout : {ParallelLayout{.tp = 1}, ParallelLayout{.tp = 4, .sequence_parallel = true}}) {
+    for (const int32_t micro_batch : {1, 8}) {
+      const CostModel scaled(profile, model, layout, micro_batch, 4), real(truth, model, layout, micro_batch, 4);
+      EXPECT_FALSE(scaled.measured()) << "this shape was not measured";
+      for (const OpInfo& info : LayerGraph::Of(ShapeOf(model, layout, micro_batch)).ops()) {
+        const double expected = Seconds(real.OpTime(info.op, Pass::kForward));
+        EXPECT_NEAR(Seconds(scaled.OpTime(info.op, Pass::kForward)), expected, 0.01 * expected) << EnumName(info.op);
+      }
+    }
+  }
+  // Of two measured shapes, the nearer one counts; times of another model count for nothing.
+  const HardwareProfile two = WithMeasured(profile, ThirdOf(truth), model, {.tp = 2}, 16);
+  const Nanos near_the_first = CostModel(two, model, {.tp = 2}, 4, 4).OpTime(Op::kFc1, Pass::kForward);
+  const Nanos near_the_second = CostModel(two, model, {.tp = 2}, 8, 4).OpTime(Op::kFc1, Pass::kForward);
+  EXPECT_EQ(near_the_first, CostModel(profile, model, {.tp = 2}, 4, 4).OpTime(Op::kFc1, Pass::kForward));
+  EXPECT_GT(near_the_second, CostModel(profile, model, {.tp = 2}, 8, 4).OpTime(Op::kFc1, Pass::kForward) * 2);
+  ModelSpec other = model;
+  other.hidden = 512;
+  other.ffn = 2048;
+  EXPECT_EQ(CostModel(profile, other, {.tp = 2}, 2, 4).OpTime(Op::kFc1, Pass::kForward),
+            CostModel(stated, other, {.tp = 2}, 2, 4).OpTime(Op::kFc1, Pass::kForward));
+}
+
 TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const ModelSpec model = TinyModel(4);
   HardwareProfile profile = RoundProfile(model);

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/cost/cost_model.h"
 #include "planner/cost/hardware_profile.h"
 #include "planner/problem/job_spec.h"
 #include "planner/problem/stage_context.h"
@@ -39,6 +40,30 @@ inline HardwareProfile RoundProfile(const ModelSpec& model, Nanos op_time = Nano
       profile.measured.push_back(times);
     }
   }
+  return profile;
+}
+
+// Returns the profile with the times of this layout and micro-batch as if a device of the profile `truth` had measured them.
+inline HardwareProfile WithMeasured(HardwareProfile profile, const HardwareProfile& truth, const ModelSpec& model,
+                                    const ParallelLayout& layout, int32_t micro_batch) {
+  const CostModel costs(truth, model, layout, micro_batch, 4);
+  ShapeTimes& times = profile.measured.emplace_back();
+  times.shape = ShapeOf(model, layout, micro_batch);
+  for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
+    OpTimes& of_op = times.ops[static_cast<size_t>(info.op)];
+    of_op.forward = costs.OpTime(info.op, Pass::kForward);
+    of_op.backward = costs.OpTime(info.op, Pass::kBackward);
+    if (info.has_weight_pass) of_op.weight = costs.OpTime(info.op, Pass::kWeight);
+  }
+  times.optimizer_per_mega_parameter = costs.OptimizerTime(1 << 20);
+  return profile;
+}
+
+// A device whose rates are a third of the stated ones.
+inline HardwareProfile ThirdOf(HardwareProfile profile) {
+  profile.flops_per_second /= 3;
+  profile.memory_bytes_per_second /= 3;
+  profile.op_overhead = profile.op_overhead * 3;
   return profile;
 }
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "planner/candidates/supported.h"
+#include "planner/report/timeline.h"
 #include "planner/search/make_plan.h"
+#include "tests/planner/plan/plan_fixtures.h"
 #include "tests/planner/search/search_requests.h"
 
 namespace lynx {
@@ -55,6 +57,29 @@ TEST(PlanSearch, FindsWhatPlanningEveryCandidateFinds) { ExpectFindsTheBest(Rand
 
 TEST(PlanSearch, FindsWhatPlanningEveryCandidateFindsWhereTensorsGoToTheHost) {
   ExpectFindsTheBest(RandomOffloadRequest, 12, 8);
+}
+
+// The stated rates are three times those of the real device, and only some shapes were measured. If the stated rates counted
+// for the other shapes, the search would choose one of these, and the plan would take three times as long as predicted.
+TEST(PlanSearch, DoesNotFleeIntoWhatNobodyMeasured) {
+  PlanRequest request;
+  request.spec.model = {.layers = 8, .hidden = 256, .heads = 8, .ffn = 1024, .seq = 128, .vocab = 1024};
+  request.spec.train.global_batch = 64;
+  request.spec.resources = {.min_ranks = 8, .max_ranks = 8};
+  request.cluster = UniformCluster(2, 4, SmallGpu());
+  Normalize(request.spec);
+  const HardwareProfile stated = SmallGpu(), truth = ThirdOf(stated);
+  HardwareProfile& profile = request.cluster.groups[0].profile;
+  for (const int32_t tp : {2, 4}) profile = WithMeasured(profile, truth, request.spec.model, {.tp = tp}, 1);
+  const Plan plan = std::get<Plan>(MakePlan(request).value());
+  ClusterTopology real = request.cluster;
+  real.groups[0].profile = truth;
+  const absl::StatusOr<Simulation> simulation = SimulateOn(real, plan);
+  ASSERT_TRUE(simulation.ok()) << simulation.status();
+  EXPECT_NEAR(Seconds(plan.step), Seconds(simulation->step), 0.02 * Seconds(simulation->step));
+  PlanRequest measured = request;
+  measured.cluster = real;
+  EXPECT_LE(Seconds(simulation->step), 1.03 * Seconds(std::get<Plan>(MakePlan(measured).value()).step));
 }
 
 TEST(PlanSearch, RefusesAScheduleThatCutsTheModelIntoMorePartsThanItHasLayers) {
