@@ -54,7 +54,7 @@ absl::StatusOr<DeviceOffer> FindOffer(const DeviceWish& wish, CpuProbeOptions cp
       return offer;
     }
     if (wish.kind == DeviceKind::kCuda || absl::IsInvalidArgument(gpus.status())) {
-      return Annotate(gpus.status(), "--devices cuda");
+      return Annotate(gpus.status(), wish.kind == DeviceKind::kCuda ? "--devices cuda" : "--devices auto");
     }
     offer.nvml.reset();
     if (!absl::IsNotFound(gpus.status()) && offer.conditions.empty()) {

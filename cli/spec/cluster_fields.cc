@@ -41,12 +41,6 @@ absl::StatusOr<Bytes> ParseSize(const std::string& text) {
   return bytes;
 }
 
-// Parses a share from zero to one. ParseShare does not accept zero.
-absl::StatusOr<int32_t> ParseWholeShare(const std::string& text) {
-  if (text == "0") return 0;
-  return ParseShare(text);
-}
-
 std::vector<Field<LinkEntry>> LinkFields() {
   return {
       Scalar<LinkEntry>(
@@ -144,7 +138,7 @@ std::vector<Field<DeviceEntry>> RateFields() {
           [](D& d) -> int32_t& { return d.profile.overlap_slowdown_permille; }, ParseSlowdown),
       Scalar<D>(
           "overlap.communicationCompute", "share of a transfer's time that the device's compute spends on it", false, "0",
-          [](D& d) -> int32_t& { return d.profile.communication_compute_permille; }, ParseWholeShare),
+          [](D& d) -> int32_t& { return d.profile.communication_compute_permille; }, ParseShareOrZero),
   };
 }
 

@@ -145,7 +145,11 @@ std::string DurationText(Nanos duration) {
 }
 
 absl::StatusOr<int32_t> ParseShare(const std::string& text) {
-  return ParseThousandths(text, 0.0005, 1, "a number above 0 and at most 1");
+  return ParseThousandths(text, 0.001, 1, "a number from 0.001 to 1");
+}
+
+absl::StatusOr<int32_t> ParseShareOrZero(const std::string& text) {
+  return ParseThousandths(text, 0, 1, "a number from 0 to 1");
 }
 
 absl::StatusOr<int32_t> ParseSlowdown(const std::string& text) {

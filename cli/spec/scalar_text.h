@@ -54,8 +54,10 @@ absl::StatusOr<int64_t> ParseFlops(const std::string& text);
 absl::StatusOr<Nanos> ParseDuration(const std::string& text);
 // The duration in the largest unit in which it is a whole number: "90min", "2d".
 std::string DurationText(Nanos duration);
-// Reads a number from 0.0005 to 1, such as "0.83". Returns thousandths, at least 1.
+// Reads a number from 0.001 to 1, such as "0.83". Returns thousandths.
 absl::StatusOr<int32_t> ParseShare(const std::string& text);
+// The same for a number from 0 to 1.
+absl::StatusOr<int32_t> ParseShareOrZero(const std::string& text);
 // Reads a number from 1 to 100, such as "1.8". Returns thousandths.
 absl::StatusOr<int32_t> ParseSlowdown(const std::string& text);
 

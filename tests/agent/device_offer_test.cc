@@ -106,7 +106,7 @@ TEST_F(DeviceOfferTest, OnlyTheGpusThatAreAskedFor) {
   EXPECT_EQ(named.devices[1].index, 3);
   const absl::Status none = Find(DeviceKind::kAny, 0, {4}).status();
   EXPECT_EQ(none.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(none.message()), HasSubstr("--gpus names GPU 4; this machine has 4, from 0"));
+  EXPECT_THAT(std::string(none.message()), HasSubstr("--devices auto: --gpus names GPU 4; this machine has 4, from 0"));
 }
 
 TEST_F(DeviceOfferTest, AutoGoesOnWithCpusAndSaysWhyUnlessThereIsNoGpuAtAll) {

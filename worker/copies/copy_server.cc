@@ -34,6 +34,11 @@ constexpr size_t kMaxStrangers = 64;
 // The largest number of lines about refused connections that options_.tell receives.
 constexpr int kMaxTold = 10;
 
+// If no descriptor or memory is free, the server waits this long before it accepts again.
+constexpr int kRetryAcceptMs = 100;
+
+bool OutOfResources(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+
 }  // namespace
 
 std::thread StartCopyThread(const char* name, std::function<void()> run) {
@@ -84,6 +89,11 @@ void CopyServer::Accept() {
     if (poll(polled, 2, -1) < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) return;
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid() && OutOfResources(errno)) {
+      // The connection stays in the queue, so the next poll would return at once.
+      if (poll(polled, 1, kRetryAcceptMs) > 0) return;
+      continue;
+    }
     if (!fd.valid() || !ConfigureForCopies(fd.get(), options_.pacing_bytes_per_second).ok()) continue;
     std::lock_guard lock(mutex_);
     if (!MakeRoom()) continue;

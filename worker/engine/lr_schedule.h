@@ -10,7 +10,8 @@
 namespace lynx::worker {
 
 // Needs 0 <= step < train.steps. During the warm-up the rate is lr * (step + 1) / warmup_steps, so it is lr in the last warm-up
-// step. After that a decay goes from lr to min_lr, and reaches min_lr exactly in the last step of the run.
+// step. After that a decay goes from lr to min_lr, and reaches min_lr exactly in the last step of the run. If the warm-up ends
+// only one step before the end, the last step has the rate lr.
 double LearningRate(const TrainSpec& train, int64_t step);
 
 }  // namespace lynx::worker

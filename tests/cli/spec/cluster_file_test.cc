@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCluster{"TooManyDevices", "nodes: 2", "nodes: 2000000",
                    "c.yaml:21:11: nodeGroups[0]: node group \"big\" of the cluster has 2000000 nodes of 8 devices; at most"},
         BadCluster{"Share", "GB/s, share: 0.5}", "GB/s, share: 1.5}",
-                   "links.node.share: expected a number above 0 and at most 1, found '1.5'"},
+                   "links.node.share: expected a number from 0.001 to 1, found '1.5'"},
         BadCluster{"PointsFall", "{size: 1TFLOP, share: 0.8}", "{size: 1GFLOP, share: 0.8}",
                    "devices[0].efficiency.gemm: sizes must rise from point to point"},
         BadCluster{"PointUnit", "{size: 2048,", "{size: 2kB,", "efficiency.attention.points[0].size: expected a whole number"},

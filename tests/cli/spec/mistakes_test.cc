@@ -355,7 +355,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "found '20TFLOPS'; "
                 "write 20TFLOP/s"},
         Mistake{"Percent", "share: 0.8", "share: 80%",
-                "c.yaml:14:61: nodeGroups[0].links.network.share: expected a number above 0 and at most 1, found "
+                "c.yaml:14:61: nodeGroups[0].links.network.share: expected a number from 0.001 to 1, found "
                 "'80%'; write 0.8"},
         Mistake{"LatencyUnit", "10us", "10 us",
                 "c.yaml:14:26: nodeGroups[0].links.network.latency: expected a duration such as 5us, 1.5ms, 90min or "

@@ -46,7 +46,11 @@ TEST(ScalarText, ReadsDurationsAndShares) {
   for (const char* bad : {"", "5", "us", "-1us", "5 us", "99999999999s"}) EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
   EXPECT_EQ(*ParseShare("0.83"), 830);
   EXPECT_EQ(*ParseShare("1"), 1000);
-  for (const char* bad : {"0", "1.1", "-0.5", "nan", "83%", ""}) EXPECT_FALSE(ParseShare(bad).ok()) << bad;
+  EXPECT_EQ(*ParseShare("0.001"), 1);
+  for (const char* bad : {"0", "0.0009", "1.1", "-0.5", "nan", "83%", ""}) EXPECT_FALSE(ParseShare(bad).ok()) << bad;
+  for (const char* zero : {"0", "0.0", "0.0004"}) EXPECT_EQ(*ParseShareOrZero(zero), 0) << zero;
+  EXPECT_EQ(*ParseShareOrZero("0.25"), 250);
+  for (const char* bad : {"-0.001", "1.001", "x"}) EXPECT_FALSE(ParseShareOrZero(bad).ok()) << bad;
   EXPECT_EQ(*ParseSlowdown("1.8"), 1800);
   for (const char* bad : {"0.9", "101", "inf", "x"}) EXPECT_FALSE(ParseSlowdown(bad).ok()) << bad;
 }

@@ -1,10 +1,15 @@
 // Tests sending copies from rank to rank: a server and its clients, and what they do with unexpected messages.
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <mutex>
 #include <thread>
 
@@ -191,6 +196,29 @@ TEST_F(CopyTransferTest, StrangersThatSayNothingTakeNobodysPlace) {
   server_->Stop();
   EXPECT_THAT(told_, HasSubstr("16 connections have proven nothing yet, and another one came"));
   EXPECT_THAT(told_, HasSubstr("further ones are not told of"));
+}
+
+TEST_F(CopyTransferTest, AServerWithoutFreeDescriptorsServesLater) {
+  const UniqueFd waiting(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(waiting.get()) + 1;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<UniqueFd> all;  // every descriptor below the limit
+  for (int fd = open("/dev/null", O_RDONLY | O_CLOEXEC); fd >= 0; fd = open("/dev/null", O_RDONLY | O_CLOEXEC))
+    all.emplace_back(fd);
+  EXPECT_EQ(errno, EMFILE);
+  sockaddr_in server{};
+  server.sin_family = AF_INET;
+  server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  server.sin_port = htons(static_cast<uint16_t>(address().port));
+  EXPECT_EQ(connect(waiting.get(), reinterpret_cast<sockaddr*>(&server), sizeof server), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));  // accept() fails in the meantime
+  all.clear();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  CopyClient client(address(), ends_, 0);
+  EXPECT_TRUE(Send(client, WriteHere(3, file_, "states")).ok());
 }
 
 TEST_F(CopyTransferTest, RequestsComeBackTheSameAndOthersAreRefused) {
