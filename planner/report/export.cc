@@ -309,6 +309,12 @@ absl::StatusOr<ExportedPlan> ExportPlan(const ExportTarget& target, const PlanRe
                        : format == ExportFormat::kDeepSpeed ? DeepSpeedFiles(input)
                                                             : TorchtitanFiles(input);
   missing.insert(missing.end(), files.missing.begin(), files.missing.end());
+  if (!shown.nodes.empty()) {
+    missing.push_back(absl::StrCat(
+        "the order of the nodes: in the plan, replica after replica and in each replica stage after "
+        "stage, the ranks fill ",
+        NodeRunsText(shown.nodes), "; give ", framework, " its hosts in an order in which each stage gets the same nodes"));
+  }
   files.missing = std::move(missing);
   return files;
 }

@@ -116,6 +116,7 @@ class Page {
         {"micro-batch", absl::StrCat(plan_.micro_batch, " × ", plan_.microbatches)},
         {"recompute", EnumName(plan_.mode)},
         {"schedule", EnumName(plan_.layout.schedule)}};
+    if (!plan_.nodes.empty()) chips.emplace_back("nodes, in the order of the ranks", NodeRunsText(plan_.nodes));
     std::string html;
     for (const auto& [name, value] : chips) {
       absl::StrAppend(&html, "<li>", name, " <b>", HtmlEscaped(value), "</b></li>");
