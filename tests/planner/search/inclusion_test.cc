@@ -12,7 +12,6 @@
 
 #include "planner/candidates/supported.h"
 #include "planner/search/make_plan.h"
-#include "planner/stages/layout_planner.h"
 #include "tests/planner/search/search_requests.h"
 
 namespace lynx {
@@ -122,7 +121,6 @@ TEST(Inclusion, MoreMemoryIsSeldomSlower) {
 
 // Plans every candidate completely, woven ones too, and returns the best step.
 std::optional<Nanos> Exhaustive(const PlanRequest& request) {
-  constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
   const absl::StatusOr<std::vector<Candidate>> plain = SupportedCandidates(request);
   if (!plain.ok()) return std::nullopt;
   std::vector<Candidate> candidates = *plain;
@@ -131,13 +129,7 @@ std::optional<Nanos> Exhaustive(const PlanRequest& request) {
     EraseUnsupported(request.spec.model, woven);
     candidates.insert(candidates.end(), woven.begin(), woven.end());
   }
-  PlanCaches caches(request);
-  std::optional<Nanos> best;
-  for (const Candidate& candidate : candidates) {
-    const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
-    if (draft && (!best || draft->step < *best)) best = draft->step;
-  }
-  return best;
+  return BestOfAll(request, candidates);
 }
 
 // The regret is by how much the chosen plan is slower than the best of all completely planned candidates.

@@ -12,19 +12,6 @@
 namespace lynx {
 namespace {
 
-constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
-
-// Plans every candidate completely and returns the best step time. nullopt: no candidate fits.
-std::optional<Nanos> Exhaustive(const PlanRequest& request, const std::vector<Candidate>& candidates) {
-  PlanCaches caches(request);
-  std::optional<Nanos> best;
-  for (const Candidate& candidate : candidates) {
-    const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
-    if (draft && (!best || draft->step < *best)) best = draft->step;
-  }
-  return best;
-}
-
 void ExpectFindsTheBest(PlanRequest (*make)(std::mt19937_64&), uint64_t seed, int requests) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 rng(seed);
@@ -37,7 +24,7 @@ void ExpectFindsTheBest(PlanRequest (*make)(std::mt19937_64&), uint64_t seed, in
     PlanCaches caches(request);
     PlanSearch search(request, *candidates, caches);
     const std::optional<Plan> plan = search.Fastest();
-    const std::optional<Nanos> best = Exhaustive(request, *candidates);
+    const std::optional<Nanos> best = BestOfAll(request, *candidates);
     candidates_of_all += search.counts().candidates;
     simulated_of_all += search.counts().simulated;
     if (!plan) continue;

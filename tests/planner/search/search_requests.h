@@ -2,9 +2,13 @@
 #ifndef LYNX_TESTS_PLANNER_SEARCH_SEARCH_REQUESTS_H_
 #define LYNX_TESTS_PLANNER_SEARCH_SEARCH_REQUESTS_H_
 
+#include <limits>
+#include <optional>
 #include <random>
+#include <vector>
 
 #include "planner/plan/plan.h"
+#include "planner/stages/layout_planner.h"
 #include "tests/planner/lower/stage_programs.h"
 
 namespace lynx {
@@ -48,6 +52,18 @@ inline PlanRequest RandomOffloadRequest(std::mt19937_64& rng) {
   const int64_t rate = int64_t{500'000'000} << Draw(rng, 0, 6);
   group.profile.host = {Nanos(2'000), rate, rate, rate * 3 / 2, 1030};
   return request;
+}
+
+// Plans every candidate completely and returns the best step. nullopt: no candidate fits.
+inline std::optional<Nanos> BestOfAll(const PlanRequest& request, const std::vector<Candidate>& candidates) {
+  PlanCaches caches(request);
+  std::optional<Nanos> best;
+  for (const Candidate& candidate : candidates) {
+    const std::optional<Draft> draft =
+        LayoutPlanner(request, candidate, caches).Best(Nanos(std::numeric_limits<int64_t>::max()));
+    if (draft && (!best || draft->step < *best)) best = draft->step;
+  }
+  return best;
 }
 
 }  // namespace lynx
