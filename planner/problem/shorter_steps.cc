@@ -14,9 +14,9 @@ constexpr int32_t kLeastPeriods = 3;
 
 }  // namespace
 
-Nanos ShorterSteps::Extrapolated(int32_t microbatches, Nanos step_of_fewer, Nanos step_of_more) const {
+int64_t ShorterSteps::Extrapolated(int32_t microbatches, int64_t of_fewer, int64_t of_more) const {
   const int64_t periods = (microbatches - more) / (more - fewer);
-  return step_of_more + (step_of_more - step_of_fewer) * periods;
+  return of_more + (of_more - of_fewer) * periods;
 }
 
 std::optional<ShorterSteps> ShorterStepsOf(const ParallelLayout& layout, int32_t microbatches) {

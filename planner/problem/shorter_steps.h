@@ -18,8 +18,12 @@ namespace lynx {
 struct ShorterSteps {
   int32_t fewer = 0, more = 0;
 
-  // The step of `microbatches`, from the steps of `fewer` and `more`.
-  Nanos Extrapolated(int32_t microbatches, Nanos step_of_fewer, Nanos step_of_more) const;
+  // The value for a step of `microbatches`, from the values for `fewer` and `more` microbatches. The value may be a time or a
+  // number of actions.
+  int64_t Extrapolated(int32_t microbatches, int64_t of_fewer, int64_t of_more) const;
+  Nanos Extrapolated(int32_t microbatches, Nanos of_fewer, Nanos of_more) const {
+    return Nanos(Extrapolated(microbatches, of_fewer.value, of_more.value));
+  }
 };
 
 // nullopt: two shorter steps would have more microbatches together than the whole step, or its schedule has no steady state.

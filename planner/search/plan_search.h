@@ -110,8 +110,8 @@ class PlanSearch {
   PlanCaches& caches_;
   const SearchEffort effort_;
   std::priority_queue<Entry> queue_;
-  std::vector<Entry>
-      aside_;  // candidates whose bound was not shorter than the best draft; its plan may be slower than the draft
+  // Candidates whose bound is not shorter than the best draft. If the plan of that draft becomes slower, they are tried again.
+  std::vector<Entry> aside_;
   // the index is the candidate; holds the planners of the candidates whose guess is in the queue
   std::vector<std::unique_ptr<LayoutPlanner>> planners_;
   std::deque<Guessed> guessed_;    // taken from the queue, in the order of their guesses

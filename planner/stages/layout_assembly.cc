@@ -38,8 +38,8 @@ int64_t Draft::actions() const {
 // True if the whole programs would be very long, and the request allows shorter ones.
 bool LayoutPlanner::MayShorten(const Draft& draft) const {
   if (request_.most_program_actions == 0 || !shorter_) return false;
-  const Nanos fewer(draft.actions_of_fewer), more(draft.actions());
-  return shorter_->Extrapolated(candidate_.microbatches, fewer, more).value > request_.most_program_actions;
+  const int64_t whole = shorter_->Extrapolated(candidate_.microbatches, draft.actions_of_fewer, draft.actions());
+  return whole > request_.most_program_actions;
 }
 
 // The stage's times in the whole step, from its times in the two shorter steps.

@@ -79,7 +79,7 @@ class MachinesTest(unittest.TestCase):
         return process
 
     def type(self, machine, text, **words):
-        """Runs a block on the machine. Daemons keep running, and exports stay in effect. `words`: placeholder in the block -> value."""
+        """Runs a block on the machine. Daemons keep running, and exports stay in effect. `words`: values that replace words of the block."""
         said = []
         for line in lines_of(text):
             for word, value in words.items():

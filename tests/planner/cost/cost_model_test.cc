@@ -102,7 +102,7 @@ TEST(CostModel, AShapeThatNobodyMeasuredIsScaledByTheNearestMeasuredOne) {
       }
     }
   }
-  // Of two measured shapes, the nearer one counts; times of another model count for nothing.
+  // With two measured shapes, the model scales by the nearer one. It never scales by the shape of another model.
   const HardwareProfile two = WithMeasured(profile, ThirdOf(truth), model, {.tp = 2}, 16);
   const Nanos near_the_first = CostModel(two, model, {.tp = 2}, 4, 4).OpTime(Op::kFc1, Pass::kForward);
   const Nanos near_the_second = CostModel(two, model, {.tp = 2}, 8, 4).OpTime(Op::kFc1, Pass::kForward);

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/report/export_files.h"
-#include "planner/report/html_page.h"
 #include "tests/golden/golden.h"
 #include "tests/planner/report/export_cases.h"
 #include "tests/planner/report/report_fixtures.h"
@@ -15,7 +14,6 @@
 namespace lynx {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -541,26 +539,6 @@ TEST(Export, RecomputesNoMoreLayersThanItMust) {
   EXPECT_THAT(megatron->files[0].text, HasSubstr("--recompute-method block\n  --recompute-num-layers 3\n"));
   EXPECT_THAT(megatron->missing, Contains(HasSubstr("recomputing the first 3 layers of each stage in full")));
   EXPECT_THAT(ExportPlan(kT, fixture->request, fixture->plan)->missing, Contains(HasSubstr("every layer in full")));
-}
-
-// The rank order of another framework differs from that of the plan.
-TEST(Export, SaysOnWhichNodesOfAMixedClusterTheStagesRun) {
-  PlanRequest request = SmallRequest(kKiB * 1600);
-  request.cluster.groups[0].name = "a100";
-  request.cluster.groups[0].nodes = 1;
-  request.cluster.groups.push_back(request.cluster.groups[0]);
-  request.cluster.groups[1].name = "v100";
-  const auto fixture = PlannedStep(request);
-  ASSERT_EQ(NodeRunsText(fixture->plan.nodes), "a100 x 1, v100 x 1");
-  for (const ExportTarget& target : {kM, kT}) {
-    const auto exported = ExportPlan(target, fixture->request, fixture->plan);
-    ASSERT_TRUE(exported.ok()) << exported.status();
-    EXPECT_THAT(exported->missing, Contains(AllOf(HasSubstr("the ranks fill a100 x 1, v100 x 1; give "),
-                                                  HasSubstr("in which each stage gets the same nodes"))));
-  }
-  const auto page = HtmlPage(fixture->step);
-  ASSERT_TRUE(page.ok()) << page.status();
-  EXPECT_THAT(*page, HasSubstr("nodes, in the order of the ranks <b>a100 x 1, v100 x 1</b>"));
 }
 
 TEST(MakePlanFor, ChoosesAmongTheFrameworksSchedules) {

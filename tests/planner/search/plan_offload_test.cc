@@ -218,9 +218,9 @@ TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   for (const StagePlan& stage : plan->stages) EXPECT_LE(stage.host, kMiB / 4);
 }
 
-// Nothing fits into 1 KiB. If tensors may be offloaded, the smallest arena that is needed is not larger than without
-// offloading, and the reason mentions the host's memory.
-TEST(PlanOffload, FitsWhereRecomputingEverythingDoesNot) {
+// With a limit of 1 KiB there is no plan, and the result says how large the smallest arena is. Offloading makes this arena no
+// larger. The reason mentions the host's memory only if offloading is allowed.
+TEST(PlanOffload, SaysWhatIsMissingWithTheHostsMemory) {
   PlanRequest request = Request(1);
   request.spec.recompute_options.forbids_offload = true;
   const Infeasible without = std::get<Infeasible>(*MakePlan(request));
