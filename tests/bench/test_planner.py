@@ -23,7 +23,9 @@ FORMS = {
         Tiny({"search_bench --benchmark_repetitions=3": "search_bench --benchmark_filter='Search.*/1/|Plan23b/8/|PlanGrows/16/4/' --benchmark_repetitions=2"},
              [*medians("SearchEngine", "SearchAny", "Plan23b", "PlanGrows"), r"candidates=.* simulated=.* step=[\d.]+ tp8 pp16 dp32"], never=["ERROR"]),
         Tiny({"LYNX_REQUESTS=200": "LYNX_REQUESTS=1", "LYNX_REQUESTS=300": "LYNX_REQUESTS=1"},
-             [r"^regret over 1 requests: [\d.]+% in the mean, [\d.]+% at most$", (r"^0 of 1 pairs are worse, by at most 0.00%$", 6)])],
+             [r"^regret over 1 requests: [\d.]+% in the mean, [\d.]+% at most$", (r"^0 of 1 pairs are worse, by at most 0.00%$", 6)]),
+        Tiny({"bench/peers.py": "bench/peers.py --pinned && bench/peers.py --only metis-gpt"},
+             [(r"^\S+: [\d.]+ s by the peer, [\d.]+ s by Lynx$", 7), r"^\| metis-gpt \| dp8 mb4 none \|(.* [\d.]+ \|){3}$"])],
     "docs/measurements/schedules.md": [
         Tiny({"--benchmark_min_time=0.1 --benchmark_repetitions=9": "--benchmark_min_time=0.001 --benchmark_repetitions=2"},
              medians("StepTime", "Timeline", "OrderSlots", "Generate"), never=["ERROR"])],
