@@ -98,6 +98,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
     const JobId id = stored.record.id;
     LiveJob& job = jobs_.Add(std::move(stored.record), wall);
     job.plan = std::move(stored.plan);
+    job.planned_kinds = PlannedKinds(std::move(stored.cluster));
     job.trained_before = job.record.trained;
     if (job.plan != nullptr) job.program_text = ProgramTextOf(*job.plan);
     if (IsFinal(job.record.state)) continue;

@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Start(CoreOptions option
   int64_t unfinished = 0;
   for (Store::StoredJob& job : stored) {
     unfinished += IsFinal(job.record.state) ? 0 : 1;
-    jobs.push_back({std::move(job.record), std::move(job.plan)});
+    jobs.push_back({std::move(job.record), std::move(job.plan), std::move(job.cluster)});
   }
   LYNX_ASSIGN_OR_RETURN(Controller::Settings settings, core->store_->LoadSettings());
   core->controller_.RestoreSettings(std::move(settings));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "planner/report/timeline.h"
+#include "planner/search/arrangement.h"
 
 namespace lynx::server {
 
@@ -27,17 +28,26 @@ struct PlanningPool::State {
 
 namespace {
 
-PlanReady ResultOf(const PlanJob& job, absl::StatusOr<PlanResult> result) {
+// The answer to `job`. `arranged`: the request's cluster in the order for which `result` was made.
+PlanReady ResultOf(const PlanJob& job, const ClusterTopology& arranged, absl::StatusOr<PlanResult> result) {
   PlanReady ready{.job = job.job, .attempt = job.attempt};
   if (!result.ok()) {
     ready.result = result.status();
   } else if (auto* plan = std::get_if<Plan>(&*result)) {
     ready.result = std::make_shared<const Plan>(std::move(*plan));
-    ready.cluster = std::make_shared<const ClusterTopology>(job.request.cluster);
+    ready.cluster = std::make_shared<const ClusterTopology>(arranged);
+    if (arranged.groups != job.request.cluster.groups) ready.node_order = NodeOrder(job.request.cluster, arranged);
   } else {
     ready.result = std::get<Infeasible>(*std::move(result));
   }
   return ready;
+}
+
+PlanReady ReadyPlan(const PlanJob& job, const PlanningPool::Planner& planner) {
+  if (!job.may_arrange) return ResultOf(job, job.request.cluster, planner(job.request));
+  PlanRequest request = job.request;
+  request.cluster = FastestArrangement(job.request);
+  return ResultOf(job, request.cluster, planner(request));
 }
 
 Nanos StepBeside(const PlanJob& job) {
@@ -56,7 +66,7 @@ void PlanningPool::State::Main() {
     queue.pop_front();
     lock.unlock();
     const auto begin = std::chrono::steady_clock::now();
-    PlanReady ready = ResultOf(job, planner(job.request));
+    PlanReady ready = ReadyPlan(job, planner);
     if (job.beside != nullptr) ready.beside = StepBeside(job);
     const Nanos took(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
     lock.lock();

@@ -1,5 +1,6 @@
-// PlanningPool: threads that make plans, so that the owner thread never waits for a plan. Thread-safe. The caller limits the
-// number of requests: each job has at most one request in the pool.
+// PlanningPool: threads that make plans, so that the owner thread never waits for a plan. If a request's nodes are of several
+// kinds, the plan is made for their fastest arrangement. Thread-safe. The caller limits the number of requests: each job has at
+// most one request in the pool.
 #ifndef LYNX_SERVER_LOOP_PLANNING_POOL_H_
 #define LYNX_SERVER_LOOP_PLANNING_POOL_H_
 

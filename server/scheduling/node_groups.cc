@@ -90,25 +90,37 @@ std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std:
 ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles) {
   LYNX_CHECK(nodes.groups.size() == 1 && static_cast<size_t>(nodes.nodes()) == profiles.size());
   const HardwareProfile slowest = SlowestProfile(profiles);
-  ClusterTopology grouped;
-  const HardwareProfile* first = nullptr;  // first profile of the last group
+  struct Kind {
+    const HardwareProfile* first;  // the profile of its first node
+    HardwareProfile slowest;
+  };
+  std::vector<Kind> kinds;
+  std::vector<size_t> kind_of;  // by node
   for (const std::shared_ptr<const HardwareProfile>& known : profiles) {
     const HardwareProfile& profile = known == nullptr ? slowest : *known;
-    // The node is compared with both the first and the slowest node of the group. Otherwise small differences between
-    // neighbours could add up within a group.
-    if (first != nullptr && Alike(*first, profile) && Alike(grouped.groups.back().profile, profile)) {
-      NodeGroup& group = grouped.groups.back();
-      group.profile = SlowerProfile(std::move(group.profile), profile);
-      ++group.nodes;
+    // The node is compared with both the first and the slowest node of the kind. Otherwise small differences between nodes
+    // could add up within a kind.
+    const auto fits = [&](const Kind& kind) { return Alike(*kind.first, profile) && Alike(kind.slowest, profile); };
+    size_t kind = kind_of.empty() ? 0 : kind_of.back();
+    if (kinds.empty() || !fits(kinds[kind]))
+      kind = static_cast<size_t>(std::find_if(kinds.begin(), kinds.end(), fits) - kinds.begin());
+    if (kind == kinds.size()) {
+      kinds.push_back({&profile, profile});
+    } else {
+      kinds[kind].slowest = SlowerProfile(std::move(kinds[kind].slowest), profile);
+    }
+    kind_of.push_back(kind);
+  }
+  ClusterTopology grouped;
+  for (size_t node = 0; node < kind_of.size(); ++node) {
+    if (node > 0 && kind_of[node] == kind_of[node - 1]) {
+      ++grouped.groups.back().nodes;
       continue;
     }
     NodeGroup& group = grouped.groups.emplace_back(nodes.groups.front());
     group.nodes = 1;
-    group.profile = profile;
-    first = &profile;
-  }
-  if (grouped.groups.size() > 1) {
-    for (size_t i = 0; i < grouped.groups.size(); ++i) grouped.groups[i].name = absl::StrCat("group ", i);
+    group.profile = kinds[kind_of[node]].slowest;
+    if (kinds.size() > 1) group.name = absl::StrCat("group ", kind_of[node]);
   }
   return grouped;
 }

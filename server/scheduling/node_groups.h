@@ -1,5 +1,5 @@
-// Node groups: describe to the planner the nodes that a job would run on. Nodes with similar measurements form one group, with
-// the slowest figures of its nodes. A node that is clearly slower or faster, or has other links, is a separate group, so that
+// Node groups: describe to the planner the nodes that a job would run on. Nodes with similar measurements are of one kind, with
+// the slowest figures of its nodes. A node that is clearly slower or faster, or has other links, is of another kind, so that
 // the planner can give its stages suitable work. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_
 #define LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_
@@ -24,8 +24,9 @@ bool Alike(const HardwareProfile& a, const HardwareProfile& b);
 std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std::shared_ptr<const HardwareProfile>> profiles);
 
 // Divides `nodes`, which is one group without a profile, into groups. `profiles`: one for each node, in order. A node with a
-// null profile counts as being as slow as the slowest node (StatedCpuProfile if no node has a profile). Consecutive nodes that
-// are alike share a group.
+// null profile counts as being as slow as the slowest node (StatedCpuProfile if no node has a profile). Nodes that are alike
+// are of one kind, and have the slowest figures of this kind. Consecutive nodes of one kind share a group; groups of one kind
+// have the same name and profile.
 ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 
 // The devices of one node that a job has, and what the node has in total.

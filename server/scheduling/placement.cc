@@ -2,7 +2,9 @@
 #include "server/scheduling/placement.h"
 
 #include <algorithm>
+#include <set>
 
+#include "common/check.h"
 #include "server/scheduling/locality_selection.h"
 
 namespace lynx::server {
@@ -57,6 +59,33 @@ std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std:
     result.push_back(std::move(kept));
   }
   return result;
+}
+
+std::vector<NodeDevices> NodesOf(const std::vector<DeviceRef>& devices) {
+  std::vector<NodeDevices> nodes;
+  for (const DeviceRef& device : devices) {
+    if (nodes.empty() || nodes.back().node != device.node) nodes.push_back({.node = device.node});
+    nodes.back().free.push_back(device.device);
+  }
+  return nodes;
+}
+
+bool AreWholeNodes(const Reservation& reservation) {
+  std::set<NodeId> nodes;
+  for (const DeviceRef& device : reservation.devices) nodes.insert(device.node);
+  return std::ssize(nodes) == reservation.topology.nodes();
+}
+
+std::vector<DeviceRef> InNodeOrder(const Reservation& reservation, const std::vector<int32_t>& node_order) {
+  if (node_order.empty()) return reservation.devices;
+  const auto per_node = static_cast<std::ptrdiff_t>(reservation.topology.least_devices_per_node());
+  LYNX_CHECK(std::ssize(node_order) * per_node == std::ssize(reservation.devices));
+  std::vector<DeviceRef> devices;
+  for (const int32_t node : node_order) {
+    const auto first = reservation.devices.begin() + node * per_node;
+    devices.insert(devices.end(), first, first + per_node);
+  }
+  return devices;
 }
 
 std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand) {

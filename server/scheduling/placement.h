@@ -37,6 +37,16 @@ struct Demand {
 // Copies `nodes`, but keeps only those free devices that are in `wanted`.
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted);
 
+// The nodes of a list of devices, in the order of the list. Consecutive devices of one node are the free devices of one entry.
+std::vector<NodeDevices> NodesOf(const std::vector<DeviceRef>& devices);
+
+// True if every node of the reservation's topology is a node of its own, not one of several devices that count as nodes.
+bool AreWholeNodes(const Reservation& reservation);
+
+// The reserved devices with their nodes in another order. `node_order`: for each node of the result, its number among the nodes
+// of the reservation; empty: the order stays.
+std::vector<DeviceRef> InNodeOrder(const Reservation& reservation, const std::vector<int32_t>& node_order);
+
 // Takes the same number of devices of each node, because the planner assumes that nodes are alike. The number is at least
 // `group`. From all such choices it takes the one with the most devices up to `max_ranks`, then the fewest nodes, then the
 // nodes that lie closest together. If no such choice reaches `min_ranks`, but all free devices together do and `group` is 1,

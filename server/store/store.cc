@@ -433,6 +433,9 @@ absl::StatusOr<std::vector<Store::StoredJob>> Store::LoadJobs() {
     LYNX_RETURN_IF_ERROR(ReadRanks(job.record));
     if (IsFinal(job.record.state) || job.record.plan_digest.empty()) continue;
     LYNX_ASSIGN_OR_RETURN(job.plan, LoadPlan(job.record.id));
+    if (job.plan != nullptr && !job.plan->nodes.empty()) {
+      LYNX_ASSIGN_OR_RETURN(job.cluster, LoadCluster(job.record.id));
+    }
     const bool placed = job.record.state == JobState::kStarting || job.record.state == JobState::kRunning;
     const size_t ranks = job.plan == nullptr ? 0 : static_cast<size_t>(job.plan->layout.ranks());
     if (job.plan == nullptr || job.plan->digest != job.record.plan_digest || (placed && job.record.ranks.size() != ranks)) {

@@ -87,6 +87,9 @@ struct PlanReady {
   std::variant<std::shared_ptr<const Plan>, Infeasible, absl::Status> result;
   std::shared_ptr<const ClusterTopology> cluster;  // the cluster that the plan was made for
   Nanos beside;  // predicted step time of the plan PlanJob::beside; 0: there is no such plan, or no prediction
+  // The order in which the ranks fill the nodes: for each node of `cluster`, its number in the PlanJob's cluster. Empty: both
+  // clusters have the same order.
+  std::vector<int32_t> node_order = {};
 };
 struct Tick {};
 
@@ -166,6 +169,9 @@ struct PlanJob {
   int64_t attempt = 0;
   PlanRequest request;
   PlanTrigger trigger = PlanTrigger::kFirst;
+  // True if the nodes of the request's cluster may be put into another order (planner/search/arrangement.h). False if several
+  // of them are devices of one node, which should stay neighbours.
+  bool may_arrange = false;
   // The plan that the job trains with now. Its step time is predicted too, so that it can be compared with the new plan.
   // `beside_on` describes the devices that it runs on, by rank. Null: the job is not training.
   std::shared_ptr<const Plan> beside;

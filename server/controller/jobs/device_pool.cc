@@ -5,6 +5,7 @@
 #include "server/health/memory_limits.h"
 #include "server/scheduling/availability.h"
 #include "server/scheduling/locality_selection.h"
+#include "server/scheduling/planned_kinds.h"
 
 namespace lynx::server {
 
@@ -153,9 +154,25 @@ bool DevicePool::MayUse(const LiveJob& job, DeviceKind kind, const NodeId& name)
   return std::any_of(devices.begin(), devices.end(), [&](const Device& device) { return device.kind == kind; });
 }
 
+std::optional<std::vector<DeviceRef>> DevicePool::PlacementOn(const std::vector<NodeDevices>& free,
+                                                              const ParallelLayout& layout,
+                                                              const ClusterTopology* cluster) const {
+  if (cluster != nullptr) {
+    const auto profile_of = [&](const NodeId& name) -> std::shared_ptr<const HardwareProfile> {
+      const LiveNode* node = nodes_.Find(name);
+      if (node == nullptr || node->agent.profile == nullptr || node->slowness == Slowness())
+        return node == nullptr ? nullptr : node->agent.profile;
+      return std::make_shared<const HardwareProfile>(Slowed(*node->agent.profile, node->slowness));
+    };
+    std::optional<std::vector<DeviceRef>> placement = PlaceRanksByKind(layout, *cluster, free, profile_of);
+    if (placement.has_value()) return placement;
+  }
+  return PlaceRanksByLocality(layout, free);
+}
+
 std::optional<std::vector<DeviceRef>> DevicePool::Fits(const LiveJob& job, const std::vector<NodeDevices>& free) const {
   if (job.plan != nullptr) {
-    std::optional<std::vector<DeviceRef>> placement = PlaceRanksByLocality(job.plan->layout, free);
+    std::optional<std::vector<DeviceRef>> placement = PlacementOn(free, job);
     const bool too_many = IsElastic(job) && job.plan->layout.ranks() > DemandOf(job).max_ranks;
     if ((placement.has_value() && !too_many) || !IsElastic(job)) return placement;
   }

@@ -38,6 +38,15 @@ class DevicePool {
   DeviceKind KindOf(const LiveJob& job) const;
   // How many devices the job wants, within its queue's quota.
   Demand DemandOf(const LiveJob& job) const;
+  // The devices on which the ranks of a plan with this layout would run, by rank. `cluster`: what the plan was made for, if
+  // that has several kinds of nodes, else null. Then stages come to run on the kinds of nodes that they were planned for, as
+  // far as `free` has them. Otherwise the nodes that lie closest together are taken. nullopt: the ranks do not all fit.
+  std::optional<std::vector<DeviceRef>> PlacementOn(const std::vector<NodeDevices>& free, const ParallelLayout& layout,
+                                                    const ClusterTopology* cluster) const;
+  // The same for the job's present plan.
+  std::optional<std::vector<DeviceRef>> PlacementOn(const std::vector<NodeDevices>& free, const LiveJob& job) const {
+    return PlacementOn(free, job.plan->layout, job.planned_kinds.get());
+  }
   // Returns the devices that the job would get from `free`: devices for its present plan, or devices for which it would be
   // planned again. nullopt: the job cannot begin with `free`.
   std::optional<std::vector<DeviceRef>> Fits(const LiveJob& job, const std::vector<NodeDevices>& free) const;

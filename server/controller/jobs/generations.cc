@@ -135,6 +135,7 @@ void Generations::EndJob(LiveJob& job, JobState state, EventKind kind, std::stri
   if (!job.generation.ranks.empty()) record.measured = job.generation.statistics.Measured();
   job.generation.ranks.clear();
   job.generation.peers.reset();
+  job.planned_kinds.reset();
   job.program_text.clear();
   job.drift.speed = {};
   job.drift.links = {};

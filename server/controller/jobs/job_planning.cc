@@ -51,6 +51,7 @@ void JobPlanning::RequestPlan(LiveJob& job) {
               job.planning.attempt,
               {.spec = *job.record.spec, .cluster = ClusterOf(job.planning.reservation)},
               TriggerOf(job)};
+  ask.may_arrange = ask.request.cluster.groups.size() > 1 && AreWholeNodes(job.planning.reservation);
   if (job.record.state == JobState::kRunning) {
     ask.beside = job.plan;
     ask.beside_on = ClusterOf(HeldBy(job));
@@ -131,6 +132,7 @@ void JobPlanning::SetPlan(LiveJob& job, std::shared_ptr<const Plan> plan, const 
                           std::vector<DeviceRef> considered) {
   job.replanning.considered = std::move(considered);
   job.plan = std::move(plan);
+  job.planned_kinds = PlannedKinds(cluster);
   job.drift.slowness_planned = job.drift.slowness_asked;
   job.program_text = ProgramTextOf(*job.plan);
   job.record.plan_digest = job.plan->digest;

@@ -179,7 +179,7 @@ bool QueuePass::TryBegin(LiveJob& job, const std::vector<NodeDevices>& free) {
   }
   const int32_t needed = job.plan->layout.ranks();
   const bool too_many = IsElastic(job) && needed > devices_.DemandOf(job).max_ranks;
-  const std::optional<std::vector<DeviceRef>> placement = PlaceRanksByLocality(job.plan->layout, free);
+  const std::optional<std::vector<DeviceRef>> placement = devices_.PlacementOn(free, job);
   if (placement.has_value() && !too_many && devices_.IsTooLarge(job, *placement)) {
     return memory_.PlanForLess(job, free, "the plan that it has takes more than there is");
   }

@@ -64,15 +64,30 @@ void Replanner::OnPlanReady(const PlanReady& event) {
   Place(*job, plan, event);
 }
 
+// The devices for the ranks of the new plan, by rank, among those that are reserved for the job: exactly those that the plan
+// was made for, unless the job cannot use some of them any more. nullopt: too few are left.
+std::optional<std::vector<DeviceRef>> Replanner::PlacementOf(const LiveJob& job, const Plan& plan,
+                                                             const PlanReady& event) const {
+  const DeviceKind kind = devices_.KindOf(job);
+  const std::vector<NodeDevices> planned = NodesOf(InNodeOrder(job.planning.reservation, event.node_order));
+  std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan.layout, planned);
+  const bool there =
+      placement.has_value() && CountDevices(devices_.StillThere(*placement, kind, job)) == std::ssize(*placement);
+  if (there) return placement;
+  return devices_.PlacementOn(devices_.StillThere(job.planning.reservation.devices, kind, job), plan.layout,
+                              PlannedKinds(event.cluster).get());
+}
+
 // Places the job on the devices that were reserved for it, or on others if some of the reserved devices cannot be used any
 // more. If there are too few devices, the job waits in the queue again. If the job was planned speculatively, it keeps the plan
 // and waits.
 void Replanner::Place(LiveJob& job, std::shared_ptr<const Plan> plan, const PlanReady& event) {
   const std::vector<DeviceRef> reserved = job.planning.reservation.devices;
   const DeviceKind kind = devices_.KindOf(job);
-  std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, devices_.StillThere(reserved, kind, job));
+  std::optional<std::vector<DeviceRef>> placement = PlacementOf(job, *plan, event);
   planning_.EndPlanning(job);
-  if (!placement.has_value()) placement = PlaceRanksByLocality(plan->layout, devices_.FreeDevices(kind, &job));
+  if (!placement.has_value())
+    placement = devices_.PlacementOn(devices_.FreeDevices(kind, &job), plan->layout, PlannedKinds(event.cluster).get());
   const bool speculative = std::exchange(job.planning.speculative, false);
   if (!placement.has_value()) {
     job.planning.tried_kind = DeviceKind::kAny;  // there may be enough devices of another kind
@@ -153,8 +168,7 @@ void Replanner::ConsiderPlan(LiveJob& job, const PlanReady& event) {
     return planning_.KeepPlan(job, std::string(programs.message()));
   }
   if (const std::string why_not = WhyNot(job, plan, event.beside); !why_not.empty()) return planning_.KeepPlan(job, why_not);
-  std::optional<std::vector<DeviceRef>> placement =
-      PlaceRanks(plan.layout, devices_.StillThere(job.planning.reservation.devices, devices_.KindOf(job), job));
+  std::optional<std::vector<DeviceRef>> placement = PlacementOf(job, plan, event);
   if (!placement.has_value()) {
     job.replanning.considered = before;
     return planning_.KeepPlan(job, "devices went away while it was planned");

@@ -3,6 +3,7 @@
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_REPLANNER_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_REPLANNER_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ class Replanner {
   bool MayGrow(const LiveJob& job) const;
 
  private:
+  std::optional<std::vector<DeviceRef>> PlacementOf(const LiveJob& job, const Plan& plan, const PlanReady& event) const;
   void Place(LiveJob& job, std::shared_ptr<const Plan> plan, const PlanReady& event);
   void PlanRefused(LiveJob& job, const std::string& reason);
   void FailForMemory(LiveJob& job, const std::string& reason);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "server/controller/state/reason_text.h"
 
 namespace lynx::server {
 namespace {
@@ -215,7 +216,7 @@ void Stopping::StartAgain(LiveJob& job, EventKind kind, std::string reason) {
   for (const RankRecord& rank : record.ranks) had.push_back(rank.where);
   const std::vector<NodeDevices> free = DevicesAgain(job, had);
   const std::optional<std::vector<DeviceRef>> placement =
-      devices_.NodesServe(job) ? std::optional(had) : PlaceRanksByLocality(job.plan->layout, free);
+      devices_.NodesServe(job) ? std::optional(had) : devices_.PlacementOn(free, job);
   const bool too_large = placement.has_value() && devices_.IsTooLarge(job, *placement);
   if (placement.has_value() && !too_large) {
     generations_.Start(job, *placement, kind, reason);
@@ -246,8 +247,9 @@ void Stopping::ChangePlan(LiveJob& job) {
     const std::shared_ptr<const ClusterTopology> cluster = job.replanning.cluster;
     const std::vector<DeviceRef> devices = job.planning.reservation.devices;
     const std::vector<NodeDevices> free = devices_.FreeDevices(devices_.KindOf(job), &job);
-    std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, Among(free, job.replanning.placement));
-    if (!placement.has_value()) placement = PlaceRanksByLocality(plan->layout, free);
+    std::optional<std::vector<DeviceRef>> placement = job.replanning.placement;
+    if (CountDevices(Among(free, *placement)) < plan->layout.ranks())
+      placement = devices_.PlacementOn(free, plan->layout, PlannedKinds(cluster).get());
     planning_.EndReplanning(job);
     if (placement.has_value()) {
       planning_.SetPlan(job, plan, cluster, devices);

@@ -1,6 +1,7 @@
 #include "server/controller/state/live_job.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "planner/program/action.h"
@@ -72,6 +73,10 @@ PlanTrigger TriggerOf(const LiveJob& job) {
 }
 
 std::string NameText(const LiveJob& job) { return absl::StrCat(job.record.spec->name, " (", job.record.id.value, ")"); }
+
+std::shared_ptr<const ClusterTopology> PlannedKinds(std::shared_ptr<const ClusterTopology> cluster) {
+  return cluster != nullptr && cluster->groups.size() > 1 ? std::move(cluster) : nullptr;
+}
 
 std::vector<Bytes> ProgramTextOf(const Plan& plan) {
   std::vector<Bytes> sizes;

@@ -49,10 +49,10 @@ struct Replanning {
   std::string trigger;                             // why a new plan is made while the job trains; empty: none is made
   std::shared_ptr<const Plan> plan;                // the plan for which the ranks give way
   std::shared_ptr<const ClusterTopology> cluster;  // the cluster that the plan was made for
-  std::vector<DeviceRef> placement;
-  std::vector<DeviceRef> considered;  // devices of the present plan, or of the last attempt that did not pay
-  Nanos not_before;                   // monotonic: until then the job is not planned again while it trains
-  std::vector<Nanos> changes;         // monotonic times of the changes of the plan within the last hour
+  std::vector<DeviceRef> placement;                // the devices of that plan, by rank
+  std::vector<DeviceRef> considered;               // devices of the present plan, or of the last attempt that did not pay
+  Nanos not_before;                                // monotonic: until then the job is not planned again while it trains
+  std::vector<Nanos> changes;                      // monotonic times of the changes of the plan within the last hour
   int64_t steps_done = 0;  // steps of the job that are done, known from this generation's newest step; 0: no step yet
   Bytes checkpoint;        // size of the newest checkpoint; 0: there is no checkpoint yet
   // began: when this generation began. start_took: time of the last start until all ranks ran.
@@ -120,6 +120,8 @@ struct MemoryState {
 struct LiveJob {
   JobRecord record;
   std::shared_ptr<const Plan> plan;
+  // The cluster that `plan` was made for, if that has several kinds of nodes; null: it has one kind, or is unknown.
+  std::shared_ptr<const ClusterTopology> planned_kinds;
   std::vector<Bytes> program_text;  // program text of the plan, by stage
   GenerationState generation;
   PlanningState planning;
@@ -168,6 +170,8 @@ std::string NameText(const LiveJob& job);
 std::string RankText(const JobRecord& record, int32_t rank);
 // Example: "tp1 pp2 dp1 on 2 devices (0123456789ab, predicted step 1.8 ms)".
 std::string SummaryOf(const Plan& plan);
+// LiveJob::planned_kinds for this cluster, which may be null.
+std::shared_ptr<const ClusterTopology> PlannedKinds(std::shared_ptr<const ClusterTopology> cluster);
 // Sizes of the programs as text, by stage.
 std::vector<Bytes> ProgramTextOf(const Plan& plan);
 

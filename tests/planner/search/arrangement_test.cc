@@ -51,6 +51,35 @@ TEST(Arrangement, DividesAllGroupsIntoEqualParts) {
   EXPECT_THAT(TextsOf(UniformCluster(4, 2, SmallGpu())), ElementsAre(" 4"));
 }
 
+// Groups that differ only in their number of nodes are one kind.
+TEST(Arrangement, TakesNodesOfAKindTogetherWhereverTheyStand) {
+  ClusterTopology cluster = Mixed(1, 2);
+  cluster.groups.push_back(cluster.groups[0]);
+  EXPECT_THAT(TextsOf(cluster), ElementsAre("fast 1, slow 2, fast 1", "fast 2, slow 2", "fast 1, slow 1, fast 1, slow 1",
+                                            "slow 2, fast 2", "slow 1, fast 1, slow 1, fast 1"));
+  std::vector<std::vector<int32_t>> orders;
+  for (const ClusterTopology& arranged : Arrangements(cluster)) orders.push_back(NodeOrder(cluster, arranged));
+  EXPECT_THAT(orders, ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(0, 3, 1, 2), ElementsAre(0, 1, 3, 2),
+                                  ElementsAre(1, 2, 0, 3), ElementsAre(1, 0, 2, 3)));
+  cluster.groups[2].memory_per_device = kGiB;
+  EXPECT_EQ(TextsOf(cluster).front(), "fast 1, slow 2, fast 1");
+  EXPECT_EQ(TextsOf(cluster).size(), 6u) << "three kinds";
+  cluster = Mixed(1, 1);
+  cluster.groups[1] = cluster.groups[0];
+  EXPECT_THAT(TextsOf(cluster), ElementsAre("fast 1, fast 1")) << "one kind";
+}
+
+TEST(Arrangement, MovesSharedCoresOfNodesThatStandApart) {
+  ClusterTopology cluster = Mixed(1, 1);
+  cluster.groups.push_back(cluster.groups[0]);
+  cluster.shared_cores = {{.devices = {0, 4}, .at_once_permille = 500}, {.devices = {2, 3}, .at_once_permille = 900}};
+  const ClusterTopology arranged = Arrangements(cluster)[1];  // fast 2, slow 1
+  ASSERT_EQ(TextOf(arranged), "fast 2, slow 1");
+  ASSERT_EQ(arranged.shared_cores.size(), 2);
+  EXPECT_THAT(arranged.shared_cores[0].devices, ElementsAre(0, 2));
+  EXPECT_THAT(arranged.shared_cores[1].devices, ElementsAre(4, 5));
+}
+
 TEST(Arrangement, MovesSharedCoresWithTheirDevices) {
   ClusterTopology cluster = Mixed(2, 2);
   cluster.shared_cores = {{.devices = {2, 3}, .at_once_permille = 500}, {.devices = {4, 7, 99}, .at_once_permille = 900}};

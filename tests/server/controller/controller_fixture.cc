@@ -223,6 +223,11 @@ void Cluster::AnswerPlansWith(const decltype(PlanReady::result)& result, Nanos b
   Settle();
 }
 
+void Cluster::AnswerPlansBy(const std::function<PlanReady(const PlanJob&)>& planner) {
+  for (const PlanJob& plan : std::exchange(plans_, {})) Send(planner(plan));
+  Settle();
+}
+
 void Cluster::Measure(const std::string& name) {
   FakeNode& node = Node(name);
   HardwareProfile profile = node.agent.profile != nullptr ? *node.agent.profile : StatedCpuProfile();
@@ -254,7 +259,7 @@ void Cluster::RestartServer() {
   for (const auto& [id, record] : stored_) {
     const auto plan = stored_plans_.find(id);
     const bool has = plan != stored_plans_.end() && !IsFinal(record.state) && !record.plan_digest.empty();
-    jobs.push_back({record, has ? plan->second : nullptr});
+    jobs.push_back({record, has ? plan->second.plan : nullptr, has ? plan->second.cluster : nullptr});
   }
   plans_.clear();
   for (auto& [name, node] : nodes_) node.agent_stream = node.worker_stream = 0;
@@ -361,7 +366,7 @@ void Cluster::Carry(std::vector<Effect> effects) {
       ++updates_;
       stored_.at(update->job.id) = update->job;
     } else if (auto* plan = std::get_if<InsertPlan>(&effect)) {
-      stored_plans_[plan->job] = plan->plan;
+      stored_plans_[plan->job] = *plan;
     } else if (auto* trace = std::get_if<InsertTrace>(&effect)) {
       traces_[trace->job] = trace->trace;
     } else if (auto* event = std::get_if<InsertEvent>(&effect)) {

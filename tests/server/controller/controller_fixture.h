@@ -96,6 +96,8 @@ class Cluster {
   void AnswerPlans(const ParallelLayout& layout);
   // `beside`: the time that a step takes now with the jobs' present plans.
   void AnswerPlansWith(const decltype(PlanReady::result)& result, Nanos beside = Nanos(0));
+  // Answers every waiting request with what `planner` makes of it.
+  void AnswerPlansBy(const std::function<PlanReady(const PlanJob&)>& planner);
   const std::vector<PlanJob>& plans() const { return plans_; }
   // Lets the node's agent measure everything that the server asks for.
   void Measure(const std::string& name);
@@ -143,7 +145,7 @@ class Cluster {
   std::map<std::string, FakeNode> nodes_;
   Controller::Settings settings_;  // the settings in the store
   std::map<JobId, JobRecord> stored_;
-  std::map<JobId, std::shared_ptr<const Plan>> stored_plans_;
+  std::map<JobId, InsertPlan> stored_plans_;
   std::map<JobId, std::vector<JobEvent>> events_;
   std::vector<InsertCheckpoint> checkpoints_;
   std::map<JobId, StepTrace> traces_;

@@ -41,8 +41,22 @@ TEST(NodeGroups, AClearlySlowerNodeIsAGroupOfItsOwn) {
   EXPECT_EQ(cluster.groups[0].profile, Measured(1100));
   EXPECT_EQ(cluster.groups[1].profile, Measured(2000));
   EXPECT_EQ(cluster.groups[2].memory_per_device, kGiB);
-  EXPECT_EQ(cluster.groups[2].name, "group 2");
+  EXPECT_EQ(cluster.groups[1].name, "group 1");
   EXPECT_EQ(CheckCluster(cluster), absl::OkStatus());
+}
+
+TEST(NodeGroups, NodesOfOneKindAreKnownWhereverTheyStand) {
+  Profiles profiles;
+  for (int64_t permille : {1000, 2000, 1200, 2100, 1100}) profiles.push_back(Shared(Measured(permille)));
+  const ClusterTopology cluster = GroupNodes(UniformCluster(5, 2, {}, kGiB), profiles);
+  ASSERT_THAT(Sizes(cluster), ElementsAre(1, 1, 1, 1, 1));
+  for (const size_t group : {0, 2, 4}) {
+    EXPECT_EQ(cluster.groups[group], cluster.groups[0]);
+    EXPECT_EQ(cluster.groups[group].profile, Measured(1200)) << "the slowest figures of the kind";
+  }
+  EXPECT_EQ(cluster.groups[0].name, "group 0");
+  EXPECT_EQ(cluster.groups[1], cluster.groups[3]);
+  EXPECT_EQ(cluster.groups[3].name, "group 1");
 }
 
 TEST(NodeGroups, AGroupDoesNotDriftFromNodeToNode) {

@@ -51,6 +51,26 @@ TEST(ReserveTest, SmallestMemoryCounts) {
   EXPECT_EQ(Reserve(nodes, {4, 4, 1})->topology.groups.front().memory_per_device, Bytes(101));
 }
 
+TEST(NodeOrderTest, NodesOfAReservationChangePlacesAsAWhole) {
+  const Reservation reservation = *Reserve(NodesWith({2, 3, 2}), {6, 6, 2});
+  EXPECT_TRUE(AreWholeNodes(reservation));
+  EXPECT_EQ(InNodeOrder(reservation, {}), reservation.devices);
+  const std::vector<DeviceRef> devices = InNodeOrder(reservation, {2, 0, 1});
+  const std::vector<DeviceRef> expected = {{NodeId("n2"), 0}, {NodeId("n2"), 1}, {NodeId("n0"), 0},
+                                           {NodeId("n0"), 1}, {NodeId("n1"), 0}, {NodeId("n1"), 1}};
+  EXPECT_EQ(devices, expected);
+  const std::vector<NodeDevices> nodes = NodesOf(devices);
+  ASSERT_EQ(nodes.size(), 3u);
+  EXPECT_EQ(nodes[0].node, NodeId("n2"));
+  EXPECT_EQ(nodes[2].free, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(PlaceRanks({.tp = 2, .pp = 3, .dp = 1}, nodes), devices);
+}
+
+TEST(NodeOrderTest, DevicesThatCountAsNodesAreNotWholeNodes) {
+  EXPECT_FALSE(AreWholeNodes(*Reserve(NodesWith({1, 2}), {3, 3, 1})));
+  EXPECT_TRUE(AreWholeNodes(*Reserve(NodesWith({1, 1}), {2, 2, 1})));
+}
+
 TEST(PlaceRanksTest, FillsNodesInOrderAndKeepsGroupsTogether) {
   const auto placement = PlaceRanks({.tp = 2, .pp = 2, .dp = 1}, NodesWith({3, 2}));
   ASSERT_TRUE(placement.has_value());

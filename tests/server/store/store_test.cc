@@ -309,6 +309,32 @@ TEST_F(StoreTest, TracesAndWhatPlansWereMadeForComeBack) {
   EXPECT_EQ(store->LoadTrace(job.id).value(), std::nullopt);
 }
 
+// A job whose plan is for several kinds of nodes needs them to begin again.
+TEST_F(StoreTest, ThePlannedKindsOfNodesComeBackWithTheJob) {
+  ClusterTopology mixed = UniformCluster(1, 1, StatedCpuProfile());
+  mixed.groups.push_back(mixed.groups[0]);
+  mixed.groups[0].name = "group 0";
+  mixed.groups[1].name = "group 1";
+  mixed.groups[1].profile.flops_per_second /= 3;
+  for (const ClusterTopology& cluster : {mixed, UniformCluster(1, 2, StatedCpuProfile())}) {
+    const std::unique_ptr<Store> store = Open();
+    JobRecord job = MakeJob(cluster == mixed ? 1 : 2);
+    JobSpec spec = *job.spec;
+    spec.resources.min_ranks = 2;
+    job.spec = std::make_shared<const JobSpec>(spec);
+    job.spec_digest = SpecDigest(spec);
+    const auto plan = std::make_shared<const Plan>(std::get<Plan>(MakePlan({.spec = spec, .cluster = cluster}).value()));
+    job.plan_digest = plan->digest;
+    const auto stored = std::make_shared<const ClusterTopology>(cluster);
+    ASSERT_TRUE(store->Commit({InsertJob{job}, InsertPlan{job.id, plan, stored}, UpdateJob{job}}).ok());
+  }
+  const std::vector<Store::StoredJob> jobs = Open()->LoadJobs().value();
+  ASSERT_EQ(jobs.size(), 2u);
+  ASSERT_NE(jobs[0].cluster, nullptr);
+  EXPECT_EQ(*jobs[0].cluster, mixed);
+  EXPECT_EQ(jobs[1].cluster, nullptr) << "its nodes are of one kind";
+}
+
 TEST_F(StoreTest, DamagedTracesAreSaidToBe) {
   const JobRecord job = MakeJob(1);
   const auto plan = MakeSmallPlan(*job.spec);

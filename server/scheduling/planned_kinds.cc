@@ -1,0 +1,83 @@
+// See planned_kinds.h.
+#include "server/scheduling/planned_kinds.h"
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "server/scheduling/locality_selection.h"
+#include "server/scheduling/node_groups.h"
+
+namespace lynx::server {
+namespace {
+
+// The nodes that take the places of one kind. Groups with one name are one kind.
+struct Kind {
+  const NodeGroup* group;
+  int64_t places = 0;
+  std::deque<NodeDevices> nodes;  // those that are chosen for the places, with as many devices as a place has
+};
+
+// The places that the ranks fill, in their order: for each node of `planned` that they need, the index of its kind in `kinds`.
+// Adds the kinds and their numbers of places to `kinds`.
+std::vector<size_t> PlacesOf(const ParallelLayout& layout, const ClusterTopology& planned, std::vector<Kind>& kinds) {
+  std::vector<size_t> places;
+  int32_t ranks = 0;  // those that the places have room for
+  for (const NodeGroup& group : planned.groups) {
+    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& known) { return known.group->name == group.name; });
+    if (kind == kinds.end()) kind = kinds.insert(kind, {.group = &group});
+    for (int32_t node = 0; node < group.nodes && ranks < layout.ranks(); ++node) {
+      ranks += group.devices_per_node / layout.tp * layout.tp;
+      ++kind->places;
+      places.push_back(static_cast<size_t>(kind - kinds.begin()));
+    }
+  }
+  return places;
+}
+
+// Chooses nodes among `nodes` that lie close together, and moves devices of theirs from `left` to the kind's places that are not
+// taken yet.
+void Take(const std::vector<NodeDevices>& nodes, Kind& kind, std::vector<NodeDevices>& left) {
+  const auto devices = static_cast<size_t>(kind.group->devices_per_node);
+  const int64_t needed = kind.places - std::ssize(kind.nodes);
+  const auto places_of = [&](const NodeDevices& node) { return static_cast<int64_t>(node.free.size() / devices); };
+  auto from = left.begin();
+  for (NodeDevices& chosen : SelectByLocality(nodes, needed, places_of)) {
+    from = std::find_if(from, left.end(), [&](const NodeDevices& node) { return node.node == chosen.node; });
+    while (from->free.size() >= devices && std::ssize(kind.nodes) < kind.places) {
+      NodeDevices place = *from;
+      place.free.resize(devices);
+      from->free.erase(from->free.begin(), from->free.begin() + static_cast<std::ptrdiff_t>(devices));
+      kind.nodes.push_back(std::move(place));
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<std::vector<DeviceRef>> PlaceRanksByKind(const ParallelLayout& layout, const ClusterTopology& planned,
+                                                       const std::vector<NodeDevices>& nodes, const ProfileOf& profile_of) {
+  std::vector<Kind> kinds;
+  const std::vector<size_t> places = PlacesOf(layout, planned, kinds);
+  std::vector<NodeDevices> left = nodes;
+  for (Kind& kind : kinds) {
+    std::vector<NodeDevices> alike;
+    for (const NodeDevices& node : left) {
+      const std::shared_ptr<const HardwareProfile> profile = profile_of(node.node);
+      if (profile != nullptr && Alike(kind.group->profile, *profile)) alike.push_back(node);
+    }
+    Take(alike, kind, left);
+  }
+  for (Kind& kind : kinds) Take(std::vector<NodeDevices>(left), kind, left);
+  std::vector<NodeDevices> order;
+  for (const size_t place : places) {
+    std::deque<NodeDevices>& chosen = kinds[place].nodes;
+    if (chosen.empty()) return std::nullopt;
+    order.push_back(std::move(chosen.front()));
+    chosen.pop_front();
+  }
+  return PlaceRanks(layout, order);
+}
+
+}  // namespace lynx::server

@@ -1,0 +1,230 @@
+// Tests jobs on nodes of several kinds: the ranks fill the nodes in the order for which their plan was made, also after a loss,
+// after a restart of the server and after a change of the plan. The plans are made by the planner.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/search/arrangement.h"
+#include "planner/search/make_plan.h"
+#include "tests/server/controller/controller_steps.h"
+
+namespace lynx::server {
+namespace {
+
+using ::lynx::server::testing::Cluster;
+using ::lynx::server::testing::GiveWay;
+using ::lynx::server::testing::MakeSpec;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// The profile of a node that computes `times` times as slow as a fast one.
+std::shared_ptr<const HardwareProfile> Profile(int64_t times) {
+  HardwareProfile profile;
+  profile.device_kind = "test";
+  profile.flops_per_second = 200'000'000'000 / times;
+  profile.memory_bytes_per_second = 20'000'000'000 / times;
+  profile.op_overhead = Nanos(2'000);
+  profile.intra_node = {Nanos(5'000), 2'000'000'000};
+  profile.inter_node = {Nanos(20'000), 500'000'000};
+  return std::make_shared<const HardwareProfile>(profile);
+}
+
+// A job of two stages and two replicas on four nodes, with a tensor-parallel group on each node.
+JobSpec Spec(int32_t min_ranks = 8, int32_t max_ranks = 8) {
+  JobSpec spec = MakeSpec("gpt", min_ranks, max_ranks);
+  spec.model = {.layers = 8, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+  spec.train.global_batch = 64;
+  spec.train.steps = 100'000;
+  spec.parallel.tp = 2;
+  Normalize(spec);
+  return spec;
+}
+
+// Answers as the planning pool does, and keeps the last plan and the step of the plan for the order of the request.
+struct Planner {
+  Plan plan;
+  Nanos given;
+
+  static Plan Make(const PlanRequest& request) {
+    absl::StatusOr<PlanResult> result = MakePlan(request);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return std::get<Plan>(*std::move(result));
+  }
+  PlanReady operator()(const PlanJob& ask) {
+    PlanRequest request = ask.request;
+    given = Make(request).step;
+    if (ask.may_arrange) request.cluster = FastestArrangement(request);
+    plan = Make(request);
+    return {.job = ask.job,
+            .attempt = ask.attempt,
+            .result = std::make_shared<const Plan>(plan),
+            .cluster = std::make_shared<const ClusterTopology>(request.cluster),
+            .beside = ask.beside == nullptr ? Nanos(0) : ask.beside->step,
+            .node_order = NodeOrder(ask.request.cluster, request.cluster)};
+  }
+};
+
+class ControllerKinds : public ::testing::Test {
+ protected:
+  ControllerKinds() : cluster_(Options()) {}
+
+  static ControllerOptions Options() {
+    ControllerOptions options;
+    options.wanted_shapes = [](const JobSpec&, const ClusterTopology&) { return std::vector<LayerShape>(); };
+    return options;
+  }
+  void AddNode(const std::string& name, int64_t times, int devices = 2) {
+    cluster_.AddNode(name, devices);
+    cluster_.Node(name).agent.profile = Profile(times);
+    cluster_.Send(AgentReported{cluster_.Node(name).agent_stream, "10.0.0.1", cluster_.Node(name).agent});
+    cluster_.Settle();
+  }
+  // Two fast nodes, n0 and n1, and two slow ones, n2 and n3.
+  void AddFour() {
+    for (const char* name : {"n0", "n1"}) AddNode(name, 1);
+    for (const char* name : {"n2", "n3"}) AddNode(name, 5);
+  }
+  void Answer() { cluster_.AnswerPlansBy(std::ref(planner_)); }
+  // Lets a job for all eight devices train.
+  JobId Train(const JobSpec& spec = Spec()) {
+    const JobId job = cluster_.Submit(spec);
+    Answer();
+    cluster_.AllReady(job);
+    for (int64_t step = 0; step < 6; ++step) cluster_.StepAll(job, step);
+    EXPECT_EQ(cluster_.State(job), JobState::kRunning);
+    return job;
+  }
+  // The nodes of the job's tensor-parallel groups, in the order of the ranks.
+  std::vector<std::string> Nodes(const JobId& job) {
+    std::vector<std::string> nodes;
+    for (int32_t rank = 0; rank < cluster_.Ranks(job); rank += 2) {
+      nodes.push_back(cluster_.NodeOfRank(job, rank));
+      EXPECT_EQ(cluster_.NodeOfRank(job, rank + 1), nodes.back());
+    }
+    return nodes;
+  }
+  void Lose(const std::string& node, const JobId& job) {
+    cluster_.DetachAgent(node);
+    cluster_.DetachWorker(node);
+    for (int32_t rank = 0; rank < cluster_.Ranks(job); ++rank) {
+      if (cluster_.NodeOfRank(job, rank) != node) cluster_.Exit(job, rank, 3, "peer lost", true);
+    }
+    cluster_.Advance(61);
+  }
+
+  Cluster cluster_;
+  Planner planner_;
+};
+
+TEST_F(ControllerKinds, TheRanksFillTheNodesInTheOrderOfThePlan) {
+  AddFour();
+  const JobId job = Train();
+  EXPECT_LT(Seconds(planner_.plan.step), 0.8 * Seconds(planner_.given)) << "each stage runs on one kind of node";
+  EXPECT_EQ(NodeRunsText(planner_.plan.nodes), "group 0 x 1, group 1 x 1, group 0 x 1, group 1 x 1");
+  EXPECT_THAT(Nodes(job), ElementsAre("n0", "n2", "n1", "n3"));
+  EXPECT_EQ(cluster_.Record(job).plan_digest, planner_.plan.digest);
+}
+
+// The kinds of the nodes do not follow from their names.
+TEST_F(ControllerKinds, NodesOfAKindAreFoundWhateverTheirNames) {
+  for (const char* name : {"n0", "n3"}) AddNode(name, 1);
+  for (const char* name : {"n1", "n2"}) AddNode(name, 5);
+  const JobId job = Train();
+  EXPECT_THAT(Nodes(job), ElementsAre("n0", "n1", "n3", "n2"));
+}
+
+TEST_F(ControllerKinds, NodesOfOneKindKeepTheirOrder) {
+  for (const char* name : {"n2", "n1", "n3", "n0"}) AddNode(name, 1);
+  const JobId job = cluster_.Submit(Spec());
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  EXPECT_FALSE(cluster_.plans().front().may_arrange) << "there is nothing to try";
+  EXPECT_EQ(cluster_.plans().front().request.cluster.groups.size(), 1u);
+  Answer();
+  EXPECT_THAT(planner_.plan.nodes, IsEmpty());
+  EXPECT_THAT(Nodes(job), ElementsAre("n0", "n1", "n2", "n3"));
+}
+
+TEST_F(ControllerKinds, AnotherNodeOfTheKindTakesThePlaceOfALostOne) {
+  AddFour();
+  const JobId job = Train();
+  AddNode("n4", 5);
+  AddNode("n5", 1);
+  Lose("n2", job);
+  EXPECT_EQ(cluster_.State(job), JobState::kStarting);
+  EXPECT_THAT(Nodes(job), ElementsAre("n0", "n3", "n1", "n4"));
+  EXPECT_EQ(cluster_.Record(job).plan_digest, planner_.plan.digest) << "it keeps its plan";
+}
+
+TEST_F(ControllerKinds, ANodeOfAnotherKindServesIfThereIsNoBetterOne) {
+  AddFour();
+  const JobId job = Train();
+  AddNode("n4", 1);
+  Lose("n3", job);
+  EXPECT_THAT(Nodes(job), ElementsAre("n0", "n2", "n1", "n4"));
+}
+
+TEST_F(ControllerKinds, ANodeThatGoesAwayWhileTheJobIsPlannedIsReplacedByOneOfItsKind) {
+  AddFour();
+  const JobId job = cluster_.Submit(Spec());
+  AddNode("n4", 5);
+  cluster_.DetachWorker("n2");
+  Answer();
+  EXPECT_THAT(Nodes(job), ElementsAre("n0", "n3", "n1", "n4"));
+}
+
+TEST_F(ControllerKinds, TheOrderOutlivesARestartOfTheServer) {
+  AddFour();
+  const JobId job = Train();
+  cluster_.Hold(job);
+  GiveWay(cluster_, job, 7);
+  EXPECT_EQ(cluster_.State(job), JobState::kQueued);
+  cluster_.RestartServer();
+  for (const char* name : {"n3", "n2", "n1", "n0"}) {
+    cluster_.AttachAgent(name);
+    cluster_.AttachWorker(name);
+  }
+  cluster_.Release(job);
+  EXPECT_EQ(cluster_.State(job), JobState::kStarting);
+  EXPECT_THAT(Nodes(job), ElementsAre("n0", "n2", "n1", "n3"));
+}
+
+TEST_F(ControllerKinds, AJobThatGrowsIsOrderedAnew) {
+  for (const char* name : {"n0", "n1"}) AddNode(name, 1);
+  JobSpec spec = Spec(4, 8);
+  spec.parallel.pp = 2;
+  const JobId job = Train(spec);
+  EXPECT_THAT(Nodes(job), ElementsAre("n0", "n1"));
+  for (const char* name : {"n2", "n3"}) AddNode(name, 2);
+  cluster_.Advance(10);
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  Answer();
+  ASSERT_EQ(cluster_.Record(job).stop, StopKind::kReplan) << cluster_.Events(job).back().reason;
+  GiveWay(cluster_, job, 7);
+  EXPECT_EQ(cluster_.State(job), JobState::kStarting);
+  EXPECT_EQ(NodeRunsText(planner_.plan.nodes), "group 0 x 1, group 1 x 1, group 0 x 1, group 1 x 1");
+  EXPECT_THAT(Nodes(job), ElementsAre("n0", "n2", "n1", "n3"));
+}
+
+// The slow nodes come first in locality order, and would make every step longer.
+TEST_F(ControllerKinds, AJobWithARangeOfRanksLeavesOutNodesThatWouldSlowItDown) {
+  for (const char* name : {"n0", "n1"}) AddNode(name, 50);
+  for (const char* name : {"n2", "n3"}) AddNode(name, 1);
+  const JobId job = Train(Spec(2, 8));
+  EXPECT_THAT(Nodes(job), ElementsAre("n2", "n3"));
+  cluster_.Advance(100);
+  EXPECT_THAT(cluster_.plans(), IsEmpty()) << "the same devices are not asked about again";
+}
+
+// Devices that count as nodes of their own stay beside the other devices of their node.
+TEST_F(ControllerKinds, DevicesOfOneNodeStayTogether) {
+  AddNode("n0", 1);
+  AddNode("n1", 5, 3);
+  JobSpec spec = Spec(5, 5);
+  spec.parallel.tp = 1;
+  cluster_.Submit(spec);
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  EXPECT_EQ(cluster_.plans().front().request.cluster.groups.size(), 2u);
+  EXPECT_FALSE(cluster_.plans().front().may_arrange);
+}
+
+}  // namespace
+}  // namespace lynx::server
