@@ -2,6 +2,7 @@
 #include "server/scheduling/locality_selection.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "common/network_domain.h"
@@ -9,11 +10,52 @@
 namespace lynx::server {
 namespace {
 
-bool ComesBefore(const NodeDevices& a, const NodeDevices& b) {
-  const int order = a.domain == b.domain ? 0 : CompareDomains(a.domain, b.domain);
-  if (order != 0) return order < 0;
-  return a.slow != b.slow ? b.slow : a.node < b.node;
+// The highest rate of each kind of nodes except the fastest, descending. Between two kinds there is a clear gap. Nearly always
+// all nodes are of one kind, and the result is empty.
+std::vector<int64_t> RatesOfSlowerKinds(const std::vector<NodeDevices>& nodes) {
+  const auto clearly_faster = [](int64_t a, int64_t b) {
+    return static_cast<double>(a) * 100 > static_cast<double>(b) * kFasterPercent;
+  };
+  int64_t least = std::numeric_limits<int64_t>::max(), most = 0;
+  for (const NodeDevices& node : nodes) {
+    if (node.flops_per_second <= 0) continue;
+    least = std::min(least, node.flops_per_second);
+    most = std::max(most, node.flops_per_second);
+  }
+  if (most == 0 || !clearly_faster(most, least)) return {};
+  std::vector<int64_t> rates;
+  for (const NodeDevices& node : nodes) {
+    if (node.flops_per_second > 0) rates.push_back(node.flops_per_second);
+  }
+  std::sort(rates.rbegin(), rates.rend());
+  std::vector<int64_t> slower;
+  for (size_t i = 1; i < rates.size(); ++i) {
+    if (clearly_faster(rates[i - 1], rates[i])) slower.push_back(rates[i]);
+  }
+  return slower;
 }
+
+class ComesBefore {
+ public:
+  explicit ComesBefore(const std::vector<NodeDevices>& nodes) : slower_kinds_(RatesOfSlowerKinds(nodes)) {}
+
+  bool operator()(const NodeDevices& a, const NodeDevices& b) const {
+    const int order = a.domain == b.domain ? 0 : CompareDomains(a.domain, b.domain);
+    if (order != 0) return order < 0;
+    if (a.slow != b.slow) return b.slow;
+    const auto kind_of_a = KindOf(a), kind_of_b = KindOf(b);
+    return kind_of_a != kind_of_b ? kind_of_a < kind_of_b : a.node < b.node;
+  }
+
+ private:
+  // 0: the fastest kind. A node whose rate is unknown counts as one of the slowest kind.
+  std::ptrdiff_t KindOf(const NodeDevices& node) const {
+    return std::count_if(slower_kinds_.begin(), slower_kinds_.end(),
+                         [&](int64_t rate) { return node.flops_per_second <= rate; });
+  }
+
+  std::vector<int64_t> slower_kinds_;
+};
 
 class Chooser {
  public:
@@ -102,7 +144,8 @@ class Chooser {
 }  // namespace
 
 void SortByLocality(std::vector<NodeDevices>& nodes) {
-  if (!std::is_sorted(nodes.begin(), nodes.end(), ComesBefore)) std::sort(nodes.begin(), nodes.end(), ComesBefore);
+  const ComesBefore comes_before(nodes);
+  if (!std::is_sorted(nodes.begin(), nodes.end(), comes_before)) std::sort(nodes.begin(), nodes.end(), comes_before);
 }
 
 std::vector<NodeDevices> SelectByLocality(const std::vector<NodeDevices>& nodes, int64_t needed, const Capacity& capacity) {

@@ -10,8 +10,12 @@
 
 namespace lynx::server {
 
-// Sorts into locality order: by domain, then slow nodes last, then by name. Nodes in the same part of the network are then
-// neighbours.
+// Of two kinds of nodes that are equally close, the faster one comes first if its devices compute at more than this many
+// percent of the other's rate. Measurements of equal nodes differ by less (node_groups.h).
+inline constexpr int kFasterPercent = 150;
+
+// Sorts into locality order: by domain, then slow nodes last, then clearly faster kinds of nodes first, then by name. Nodes in
+// the same part of the network are then neighbours.
 void SortByLocality(std::vector<NodeDevices>& nodes);
 
 // Returns how many units a node offers, such as devices or tensor-parallel groups; 0 or more. `needed` counts the same units.

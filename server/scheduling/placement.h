@@ -16,10 +16,11 @@ namespace lynx::server {
 
 struct NodeDevices {
   NodeId node;
-  std::vector<int32_t> free;  // indices of the free devices, ascending
-  Bytes memory_per_device;    // memory of the smallest device; 0: unknown
-  std::string domain;         // place in the network (common/network_domain.h); empty: unknown
-  bool slow = false;          // slower than its agent measured; used only after other nodes that are equally close
+  std::vector<int32_t> free;     // indices of the free devices, ascending
+  Bytes memory_per_device;       // memory of the smallest device; 0: unknown
+  std::string domain;            // place in the network (common/network_domain.h); empty: unknown
+  bool slow = false;             // slower than its agent measured; used only after other nodes that are equally close
+  int64_t flops_per_second = 0;  // of each device, as its agent measured; 0: unknown
 };
 
 // Devices that are reserved for a job while it is planned, and what the planner may assume about them.

@@ -36,8 +36,8 @@ std::vector<size_t> PlacesOf(const ParallelLayout& layout, const ClusterTopology
   return places;
 }
 
-// Chooses nodes among `nodes` that lie close together, and moves devices of theirs from `left` to the kind's places that are not
-// taken yet.
+// Chooses nodes among `nodes` that lie close together, and moves devices of theirs from `left` to the kind's places that are
+// not taken yet.
 void Take(const std::vector<NodeDevices>& nodes, Kind& kind, std::vector<NodeDevices>& left) {
   const auto devices = static_cast<size_t>(kind.group->devices_per_node);
   const int64_t needed = kind.places - std::ssize(kind.nodes);

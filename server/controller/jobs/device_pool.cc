@@ -36,6 +36,7 @@ bool DevicePool::TakesRanks(const LiveNode& node, Cordoned cordoned) const {
 // The node's devices of this kind that `wanted` accepts.
 NodeDevices DevicePool::DevicesOf(const LiveNode& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted) {
   NodeDevices devices{.node = node.name, .domain = node.agent.network_domain, .slow = IsSlow(node.slowness)};
+  if (node.agent.profile != nullptr) devices.flops_per_second = node.agent.profile->flops_per_second;
   for (const Device& device : node.agent.devices) {
     if (device.kind != kind || !wanted(DeviceRef{node.name, device.index})) continue;
     devices.free.push_back(device.index);

@@ -192,8 +192,8 @@ TEST_F(ControllerDevicesTest, EveryGroupOfNodesHasItsOwnShare) {
   ASSERT_EQ(cluster_.plans().size(), 1u);
   const std::vector<NodeGroup>& groups = cluster_.plans().front().request.cluster.groups;
   ASSERT_EQ(groups.size(), 2u);
-  EXPECT_EQ(groups[0].host_memory, kGiB * 100);
-  EXPECT_EQ(groups[1].host_memory, kGiB * 60);
+  EXPECT_EQ(groups[0].host_memory, kGiB * 60) << "g1, the faster node, comes first";
+  EXPECT_EQ(groups[1].host_memory, kGiB * 100);
 }
 
 // When the server restarts, a job's ranks are about to start on the GPUs of g0. The agent of g0 does not come back.

@@ -72,8 +72,9 @@ class ControllerKinds : public ::testing::Test {
     options.wanted_shapes = [](const JobSpec&, const ClusterTopology&) { return std::vector<LayerShape>(); };
     return options;
   }
-  void AddNode(const std::string& name, int64_t times, int devices = 2) {
+  void AddNode(const std::string& name, int64_t times, int devices = 2, const std::string& domain = "") {
     cluster_.AddNode(name, devices);
+    cluster_.Node(name).agent.network_domain = domain;
     cluster_.Node(name).agent.profile = Profile(times);
     cluster_.Send(AgentReported{cluster_.Node(name).agent_stream, "10.0.0.1", cluster_.Node(name).agent});
     cluster_.Settle();
@@ -124,10 +125,10 @@ TEST_F(ControllerKinds, TheRanksFillTheNodesInTheOrderOfThePlan) {
   EXPECT_EQ(cluster_.Record(job).plan_digest, planner_.plan.digest);
 }
 
-// The kinds of the nodes do not follow from their names.
-TEST_F(ControllerKinds, NodesOfAKindAreFoundWhateverTheirNames) {
-  for (const char* name : {"n0", "n3"}) AddNode(name, 1);
-  for (const char* name : {"n1", "n2"}) AddNode(name, 5);
+// In locality order, the slow nodes stand between the fast ones.
+TEST_F(ControllerKinds, NodesOfAKindAreFoundWhereverTheyStand) {
+  for (const char* name : {"n0", "n3"}) AddNode(name, 1, 2, std::string("rack-") + name);
+  for (const char* name : {"n1", "n2"}) AddNode(name, 5, 2, std::string("rack-") + name);
   const JobId job = Train();
   EXPECT_THAT(Nodes(job), ElementsAre("n0", "n1", "n3", "n2"));
 }
@@ -204,14 +205,21 @@ TEST_F(ControllerKinds, AJobThatGrowsIsOrderedAnew) {
   EXPECT_THAT(Nodes(job), ElementsAre("n0", "n2", "n1", "n3"));
 }
 
-// The slow nodes come first in locality order, and would make every step longer.
+// The slow nodes come first in locality order, because of their domain. They would make every step longer.
 TEST_F(ControllerKinds, AJobWithARangeOfRanksLeavesOutNodesThatWouldSlowItDown) {
-  for (const char* name : {"n0", "n1"}) AddNode(name, 50);
-  for (const char* name : {"n2", "n3"}) AddNode(name, 1);
+  for (const char* name : {"n0", "n1"}) AddNode(name, 50, 2, "rack1");
+  for (const char* name : {"n2", "n3"}) AddNode(name, 1, 2, "rack2");
   const JobId job = Train(Spec(2, 8));
   EXPECT_THAT(Nodes(job), ElementsAre("n2", "n3"));
   cluster_.Advance(100);
   EXPECT_THAT(cluster_.plans(), IsEmpty()) << "the same devices are not asked about again";
+}
+
+TEST_F(ControllerKinds, AJobThatDoesNotNeedAllNodesGetsTheFastOnes) {
+  for (const char* name : {"n0", "n1"}) AddNode(name, 5);
+  for (const char* name : {"n2", "n3"}) AddNode(name, 1);
+  EXPECT_THAT(Nodes(Train(Spec(2, 4))), ElementsAre("n2", "n3"));
+  EXPECT_THAT(Nodes(Train(Spec(4, 4))), ElementsAre("n0", "n1")) << "the others are taken";
 }
 
 // Devices that count as nodes of their own stay beside the other devices of their node.

@@ -45,6 +45,29 @@ TEST(SelectByLocality, SlowOnesAreTakenAfterOthersThatLieAsClose) {
   EXPECT_EQ(NearestNames(nodes, 3), "n1 n2 n0") << "closer than n3, though slow";
 }
 
+// Rates in hundredths of one kind's rate; 0: unknown.
+std::string NamesByRate(const std::vector<int64_t>& rates) {
+  std::vector<NodeDevices> nodes;
+  for (const int64_t rate : rates) {
+    nodes.push_back(NodeIn("r0", absl::StrCat("n", nodes.size()), 1));
+    nodes.back().flops_per_second = rate * 1'000'000;
+  }
+  SortByLocality(nodes);
+  return Names(nodes);
+}
+
+TEST(SortByLocality, AmongNodesThatAreAsCloseClearlyFasterKindsComeFirst) {
+  EXPECT_EQ(NamesByRate({100, 300, 110, 250}), "n1 n3 n0 n2") << "by name within a kind";
+  EXPECT_EQ(NamesByRate({100, 900, 300}), "n1 n2 n0");
+  EXPECT_EQ(NamesByRate({100, 0, 300}), "n2 n0 n1") << "an unknown rate counts as slow";
+  EXPECT_EQ(NamesByRate({100, 120, 90, 0, 135}), "n0 n1 n2 n3 n4") << "measurements of equal nodes differ";
+  std::vector<NodeDevices> nodes = {NodeIn("r0", "n0", 1), NodeIn("r0", "n1", 1), NodeIn("r1", "n2", 1)};
+  nodes[0].flops_per_second = nodes[2].flops_per_second = 900;
+  nodes[1].flops_per_second = 100;
+  nodes[0].slow = true;
+  EXPECT_EQ(NearestNames(nodes, 3), "n1 n0 n2") << "closeness and slowness come before the kind";
+}
+
 TEST(SelectByLocality, TheSmallestPartThatDoes) {
   const std::vector<NodeDevices> nodes = {NodeIn("r0/a", "n0", 2), NodeIn("r0/a", "n1", 2), NodeIn("r0/b", "n2", 2),
                                           NodeIn("r0/b", "n3", 2), NodeIn("r0/b", "n4", 2), NodeIn("r1/a", "n5", 2),
