@@ -45,6 +45,15 @@ TEST_P(Bfloat16Linear, ForwardIsRoundedOnce) {
   memory.ExpectGuardsIntact();
 }
 
+// A slot of a model's parameters may begin at any element.
+TEST_P(Bfloat16Linear, ABiasMayBeginAtAnyElement) {
+  const Bfloat16* apart = memory.RandomBfloat16(out + 1, 3) + 1;
+  Bfloat16* y = memory.OutputBfloat16(n * out);
+  ops.LinearForward(x, w, apart, n, in, out, y);
+  ExpectClose(y, reference::Linear(x_d, w_d, ToDouble(apart, out), n, in, out), 4e-6, "y");
+  memory.ExpectGuardsIntact();
+}
+
 // dx = dy w and dw = dy^T x. The fp32 tests check these by finite differences of the forward pass.
 TEST_P(Bfloat16Linear, GradientsAreTheTransposedProducts) {
   Bfloat16* dx = memory.OutputBfloat16(n * in);

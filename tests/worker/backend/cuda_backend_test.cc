@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "tests/worker/backend/test_memory.h"
@@ -32,6 +33,13 @@ TEST(CudaBackend, SaysWhichDeviceThereIsNot) {
 }
 
 TEST(CudaBackend, NamesItsDevice) { EXPECT_THAT(Make()->Name(), testing::StartsWith("cuda:0: CUDA on the host")); }
+
+// CUDA reads these when it starts. With other values, a transfer that waits for a peer may block what the peer waits for.
+TEST(CudaBackend, AsksForHardwareQueuesAndLoadsKernelsBeforehand) {
+  Make();
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+  EXPECT_STREQ(std::getenv("CUDA_MODULE_LOADING"), "EAGER");
+}
 
 TEST(CudaBackend, AllocatesExactlyTheBytesAskedForAlignedAndZeroed) {
   const std::unique_ptr<Backend> backend = Make();

@@ -36,6 +36,15 @@ TEST_P(Linear, ForwardEqualsTheFormula) {
   memory.ExpectGuardsIntact();
 }
 
+// A slot of a model's parameters may begin at any element.
+TEST_P(Linear, ABiasMayBeginAtAnyElement) {
+  const float* apart = memory.Random(out + 1, 3) + 1;
+  float* y = memory.Output(n * out);
+  backend->LinearForward(x, w, apart, n, in, out, y);
+  ExpectClose(y, reference::Linear(ToDouble(x, n * in), ToDouble(w, out * in), ToDouble(apart, out), n, in, out), 2e-6, "y");
+  memory.ExpectGuardsIntact();
+}
+
 TEST_P(Linear, GradientsEqualFiniteDifferences) {
   float* dx = memory.Output(n * in);
   float* dw = memory.Constant(out * in, 0.5f);

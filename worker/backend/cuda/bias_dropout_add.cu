@@ -1,4 +1,5 @@
-// The end of a transformer block: bias, dropout and residual in one pass; its gradient; and the gradient of the bias.
+// The end of a transformer block: bias, dropout and residual in one pass; its gradient; and the gradient of the bias. Also a
+// bias in every row, for products that cannot add it themselves.
 #include "worker/backend/cuda/column_sum.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/dropout.cuh"
@@ -76,6 +77,15 @@ struct Backward {
   }
 };
 
+template <class T>
+struct CopyRow {
+  const T* row;
+  int64_t h;
+  T* y;
+
+  __device__ void operator()(int64_t at) const { y[at] = row[at % h]; }
+};
+
 }  // namespace
 
 template <class T>
@@ -104,10 +114,16 @@ void CudaOps<T>::BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) {
   SumColumns(this->stream_, "bias gradient", n, h, ColumnsOf<T>{dy, h, dbias});
 }
 
+template <class T>
+void CudaOps<T>::CopyToRows(const T* row, int64_t n, int64_t h, T* y) {
+  ForEach(this->stream_, "bias", n * h, CopyRow<T>{row, h, y});
+}
+
 #define LYNX_INSTANTIATE(T)                                                                                              \
   template void CudaOps<T>::BiasDropoutAddForward(const T*, const T*, int64_t, int64_t, int64_t, const DropoutKey&, T*); \
   template void CudaOps<T>::BiasDropoutAddBackward(const T*, int64_t, int64_t, int64_t, const DropoutKey&, T*);          \
-  template void CudaOps<T>::BiasGradient(const T*, int64_t, int64_t, float*);
+  template void CudaOps<T>::BiasGradient(const T*, int64_t, int64_t, float*);                                            \
+  template void CudaOps<T>::CopyToRows(const T*, int64_t, int64_t, T*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

@@ -83,18 +83,23 @@ absl::StatusOr<std::unique_ptr<DeviceQueue>> CudaBackend::MakeQueue() { return Q
 
 namespace {
 
-// Asks CUDA for more hardware queues. Must run before the first call of CUDA. By default a device has 8 hardware queues, and
-// further streams share one of them. Then a transfer that waits for its peer could block another transfer in the same queue,
-// for which the peer may be waiting.
-void AskForHardwareQueues() {
-  static const int set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
-  LYNX_CHECK(set == 0);
+// Sets two variables of CUDA, unless the environment has them. Must run before the first call of CUDA.
+//
+// CUDA_DEVICE_MAX_CONNECTIONS: by default a device has 8 hardware queues, and further streams share one of them. Then a
+// transfer that waits for its peer could block another transfer in the same queue, for which the peer may be waiting.
+//
+// CUDA_MODULE_LOADING: by default a kernel is loaded when it is first launched, and loading may wait for all that runs on the
+// device. A transfer that runs there may wait for a peer, which may wait for that kernel's result: then both ranks hang.
+void SetVariables() {
+  static const int connections = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  static const int loading = setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+  LYNX_CHECK(connections == 0 && loading == 0);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int device) {
-  AskForHardwareQueues();
+  SetVariables();
   int devices = 0;
   LYNX_RETURN_IF_ERROR(cuda::StatusOf(cudaGetDeviceCount(&devices), "looking for devices"));
   if (device < 0 || device >= devices) {

@@ -68,6 +68,9 @@ class CudaOps : public InterfaceOf<T> {
                     int64_t valid, double scale, const float* logits, T* dlogits) override;
 
  protected:
+  // y (n, h): each row becomes `row` (h).
+  void CopyToRows(const T* row, int64_t n, int64_t h, T* y);
+
   Stream& stream_;
   Gemm& gemm_;
 };

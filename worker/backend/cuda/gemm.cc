@@ -145,6 +145,7 @@ template <class T, class Result>
 void Gemm::Multiply(const ProductShape& shape, const T* a, const T* b, ProductInto into, const Result* bias, Result* c) {
   const bool adds = into == ProductInto::kAdd;
   LYNX_CHECK(!adds || bias == nullptr);
+  LYNX_CHECK(TakesBias(bias));
   Run({.shape = shape,
        .operands = ElementOf(a),
        .result = ElementOf(c),

@@ -36,8 +36,11 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  // `bias` (n) has the type of c and is added to each row; null: no bias. It must be null if the product is added to c. Errors
-  // are noted in the stream.
+  // True if a product may have this bias. Kernels of cuBLASLt may read the bias in units of 16 bytes, and its heuristics cannot
+  // be told a smaller alignment.
+  static bool TakesBias(const void* bias) { return reinterpret_cast<uintptr_t>(bias) % 16 == 0; }
+  // `bias` (n) has the type of c and is added to each row; null: no bias. TakesBias must be true for it, and it must be null if
+  // the product is added to c. Errors are noted in the stream.
   template <class T, class Result>
   void Multiply(const ProductShape& shape, const T* a, const T* b, ProductInto into, const Result* bias, Result* c);
 

@@ -16,7 +16,9 @@ ProductShape Forward(int64_t n, int64_t in, int64_t out) {
 
 template <class T>
 void CudaOps<T>::LinearForward(const T* x, const T* w, const T* bias, int64_t n, int64_t in, int64_t out, T* y) {
-  gemm_.Multiply(Forward(n, in, out), x, w, ProductInto::kOverwrite, bias, y);
+  if (Gemm::TakesBias(bias)) return gemm_.Multiply(Forward(n, in, out), x, w, ProductInto::kOverwrite, bias, y);
+  CopyToRows(bias, n, out, y);
+  gemm_.Multiply(Forward(n, in, out), x, w, ProductInto::kAdd, kNoBias<const T>, y);
 }
 
 template <class T>

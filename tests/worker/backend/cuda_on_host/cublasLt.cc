@@ -176,6 +176,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   for (int i = 0; i < 4; ++i) {
     if (reinterpret_cast<uintptr_t>(matrices[i]) % alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
+  // The real kernels may read a bias in units of 16 bytes.
+  if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && reinterpret_cast<uintptr_t>(desc->bias) % 16 != 0) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
   // The description of the product is copied, because it may change before the product is computed.
   lynx::worker::cuda_on_host::Issue(
       stream, [=, desc = *desc, alpha = *static_cast<const float*>(alpha), a_layout = *a_layout, b_layout = *b_layout,
