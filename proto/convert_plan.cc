@@ -1,6 +1,9 @@
 // Converts plans. See convert.h.
+#include <limits>
+
 #include "common/digest.h"
 #include "common/status.h"
+#include "planner/problem/batch_split.h"
 #include "planner/recompute/recompute_policy.h"
 #include "proto/bounds.h"
 #include "proto/convert.h"
@@ -200,6 +203,23 @@ absl::Status CheckContent(const Plan& plan, const std::string& path) {
                   absl::StrCat("the content's digest is ", digest, "; the plan was changed or damaged on its way"));
 }
 
+// Checks that the samples are a number of 32 bits, and that they need the plan's number of microbatches.
+absl::Status ReadEmptyPlaces(const v1::Plan& message, Plan& plan, const std::string& path) {
+  const int64_t places = int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp;
+  if (places > std::numeric_limits<int32_t>::max()) {
+    return BadField(
+        FieldPath(path, "microbatches"), absl::StrCat(plan.microbatches),
+        absl::StrCat("with micro_batch ", plan.micro_batch, " and dp ", plan.layout.dp, " a step has too many samples"));
+  }
+  const std::string at = FieldPath(path, "empty_places");
+  LYNX_RETURN_IF_ERROR(CheckRange(at, message.empty_places(), 0, places - 1));
+  plan.empty_places = message.empty_places();
+  if (BatchSplit{plan.samples(), plan.layout.dp, plan.micro_batch}.microbatches() == plan.microbatches) return absl::OkStatus();
+  return BadField(
+      at, absl::StrCat(plan.empty_places),
+      absl::StrCat("the ", plan.samples(), " samples that are left need fewer microbatches than ", plan.microbatches));
+}
+
 }  // namespace
 
 v1::Plan ToProto(const Plan& plan, PlanPrograms programs) {
@@ -215,6 +235,7 @@ v1::Plan ToProto(const Plan& plan, PlanPrograms programs) {
   message.set_step_ns(plan.step.value);
   message.set_measured_profile(plan.measured_profile);
   message.set_digest(plan.digest);
+  message.set_empty_places(plan.empty_places);
   for (const NodeRun& run : plan.nodes) {
     v1::NodeRun& to = *message.add_nodes();
     to.set_group(run.group);
@@ -231,6 +252,7 @@ absl::StatusOr<Plan> FromProto(const v1::Plan& message, PlanPrograms programs, c
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "microbatches"), message.microbatches(), 1, 1 << 20));
   plan.micro_batch = message.micro_batch();
   plan.microbatches = message.microbatches();
+  LYNX_RETURN_IF_ERROR(ReadEmptyPlaces(message, plan, path));
   LYNX_ASSIGN_OR_RETURN(plan.mode, FromProto(message.mode(), FieldPath(path, "mode")));
   LYNX_RETURN_IF_ERROR(ReadBytes(path, "activation_limit_bytes", message.activation_limit_bytes(), plan.activation_limit));
   const size_t stages = static_cast<size_t>(plan.layout.pp);

@@ -5,6 +5,7 @@
 
 #include "common/connection_secret.h"
 #include "common/status.h"
+#include "planner/problem/batch_split.h"
 #include "proto/bounds.h"
 #include "proto/convert.h"
 #include "proto/field_visitors.h"
@@ -29,10 +30,11 @@ absl::Status CompleteContext(RankConfig& config, const std::string& path) {
   StageContext& context = config.context;
   context.model = config.spec.model;
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "rank"), config.rank, 0, context.layout.ranks() - 1));
-  const int64_t samples = int64_t{context.micro_batch} * context.microbatches;
-  if (samples * context.layout.dp != config.spec.train.global_batch) {
+  const BatchSplit split{config.spec.train.global_batch, context.layout.dp, context.micro_batch};
+  if (!split.Possible() || split.microbatches() != context.microbatches) {
     return BadField(FieldPath(path, "microbatches"), absl::StrCat(context.microbatches),
-                    absl::StrCat("micro_batch * microbatches * dp must be the global batch, ", config.spec.train.global_batch));
+                    absl::StrCat("must be ", split.microbatches(), ", which a global batch of ", split.global_batch,
+                                 " needs with dp ", split.replicas, " and microbatches of ", split.micro_batch));
   }
   context.pipeline_rank = CoordinatesOf(context.layout, config.rank).stage;
   const PipelineShape pipeline = context.pipeline();

@@ -14,7 +14,7 @@
 namespace lynx::cli {
 namespace {
 
-int64_t TokensOf(const Plan& plan) { return int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq; }
+int64_t TokensOf(const Plan& plan) { return int64_t{plan.samples()} * plan.model.seq; }
 
 double TokensPerSecond(const Plan& plan) {
   return static_cast<double>(TokensOf(plan)) * 1e9 / static_cast<double>(std::max<int64_t>(1, plan.step.value));

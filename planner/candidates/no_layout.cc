@@ -33,9 +33,10 @@ std::string Listed(const std::set<int64_t>& values) {
 // The numbers of the request, and the rules that can exclude every layout.
 class Rules {
  public:
-  Rules(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
-      : spec_(spec), cluster_(cluster), p_(spec.parallel), layers_(spec.model.layers), batch_(spec.train.global_batch),
-        least_ranks_(spec.resources.min_ranks), most_ranks_(std::min<int64_t>(spec.resources.max_ranks, cluster.devices())) {
+  Rules(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target, bool even_batches)
+      : spec_(spec), cluster_(cluster), p_(spec.parallel), target_(target), even_batches_(even_batches),
+        layers_(spec.model.layers), batch_(spec.train.global_batch), least_ranks_(spec.resources.min_ranks),
+        most_ranks_(std::min<int64_t>(spec.resources.max_ranks, cluster.devices())) {
     const auto pin = [&](const char* field, int64_t value) {
       if (value == 0) return;
       names_.emplace_back(field);
@@ -152,8 +153,8 @@ class Rules {
   // Rules for the batch that do not depend on the ranks.
   Reason Batch() const {
     const int32_t size = std::max(spec_.train.micro_batch, 1), replicas = std::max(p_.dp, 1);
-    if (batch_ % (int64_t{size} * replicas) == 0) return std::nullopt;
-    return NotDivided({int64_t{size} * replicas}, p_.dp > 0 ? absl::StrCat("parallel.dp = ", p_.dp) : std::string());
+    if (AllowsBatch(replicas, size)) return std::nullopt;
+    return BadBatch({int64_t{size} * replicas}, p_.dp > 0 ? absl::StrCat("parallel.dp = ", p_.dp) : std::string());
   }
 
   // If the other degrees are pinned, the ranks determine the number of replicas.
@@ -163,8 +164,17 @@ class Rules {
     }
   }
 
-  Reason NotDivided(const std::set<int64_t>& by, const std::string& replicas) const {
+  bool AllowsBatch(int64_t replicas, int32_t size) const {
+    return Allows({batch_, static_cast<int32_t>(replicas), size}, target_, even_batches_);
+  }
+
+  Reason BadBatch(const std::set<int64_t>& by, const std::string& replicas) const {
     const int32_t size = spec_.train.micro_batch;
+    if (target_ == PlanTarget::kLynxEngine && !even_batches_) {
+      const std::string batch = absl::StrCat("train.globalBatch is ", batch_);
+      if (size == 0) return absl::StrCat(batch, ", which is less than ", replicas, ": every replica needs a sample");
+      return absl::StrCat(batch, ", which does not fill a microbatch of train.microBatch = ", size, " on any of ", replicas);
+    }
     std::string what = replicas;
     if (size > 0)
       what = replicas.empty() ? absl::StrCat("train.microBatch = ", size)
@@ -177,10 +187,10 @@ class Rules {
     const int32_t size = std::max(spec_.train.micro_batch, 1);
     std::set<int64_t> samples;
     for (const int64_t dp : replicas_) {
-      if (batch_ % (dp * size) == 0) return std::nullopt;
+      if (AllowsBatch(dp, size)) return std::nullopt;
       samples.insert(dp * size);
     }
-    return absl::StrCat(*NotDivided(samples, absl::StrCat("parallel.dp = ", Listed(replicas_))), ": ", RanksText(), " and ",
+    return absl::StrCat(*BadBatch(samples, absl::StrCat("parallel.dp = ", Listed(replicas_))), ": ", RanksText(), " and ",
                         Product(), " leave ", Listed(replicas_), " replicas (parallel.dp)",
                         "; change train.globalBatch, resources.ranks or a degree");
   }
@@ -190,8 +200,8 @@ class Rules {
     std::set<int64_t> counts;
     for (const int64_t dp : replicas_) {
       for (int32_t size = 1; size <= kMaxAutoMicroBatch; size *= 2) {
-        const int64_t samples = dp * (spec_.train.micro_batch > 0 ? spec_.train.micro_batch : size);
-        if (batch_ % samples == 0) counts.insert(batch_ / samples);
+        const int32_t samples = spec_.train.micro_batch > 0 ? spec_.train.micro_batch : size;
+        if (AllowsBatch(dp, samples)) counts.insert(BatchSplit{batch_, static_cast<int32_t>(dp), samples}.microbatches());
       }
     }
     return counts;
@@ -232,6 +242,8 @@ class Rules {
   const JobSpec& spec_;
   const ClusterTopology& cluster_;
   const ParallelSpec& p_;
+  const PlanTarget target_;
+  const bool even_batches_;
   const int32_t layers_, batch_;
   const int64_t least_ranks_, most_ranks_;
   std::vector<std::string> names_;  // names of the pinned degrees
@@ -271,18 +283,18 @@ std::vector<Pin> PinsOf(const JobSpec& spec) {
 
 // Looks for single changes of the job with which layouts exist. Returns them as the end of a sentence: "; there are layouts
 // with parallel.pp left to the planner (auto), or with resources.ranks 6 or 8".
-std::string WhatWouldDo(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target) {
+std::string WhatWouldDo(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target, bool even_batches) {
   std::vector<std::string> open;
   for (const Pin& pin : PinsOf(spec)) {
     JobSpec changed = spec;
     pin.leave_open(changed);
-    if (!SearchSpace(changed, cluster, target).empty()) open.push_back(pin.text.substr(0, pin.text.find(' ')));
+    if (!SearchSpace(changed, cluster, target, even_batches).empty()) open.push_back(pin.text.substr(0, pin.text.find(' ')));
   }
   JobSpec any = spec;
   any.resources.min_ranks = 1;
   any.resources.max_ranks = cluster.devices();
   int64_t below = 0, above = 0;
-  for (const Candidate& candidate : SearchSpace(any, cluster, target)) {
+  for (const Candidate& candidate : SearchSpace(any, cluster, target, even_batches)) {
     const int64_t ranks = candidate.layout.ranks();
     if (ranks < spec.resources.min_ranks) below = std::max(below, ranks);
     if (ranks > spec.resources.max_ranks) above = above == 0 ? ranks : std::min(above, ranks);
@@ -300,22 +312,24 @@ std::string WhatWouldDo(const JobSpec& spec, const ClusterTopology& cluster, Pla
 
 }  // namespace
 
-absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target) {
-  if (const Reason reason = Rules(spec, cluster, target).First()) {
+absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target, bool even_batches) {
+  if (const Reason reason = Rules(spec, cluster, target, even_batches).First()) {
     return absl::InvalidArgumentError(absl::StrCat("no parallel layout is possible: ", *reason));
   }
   std::vector<std::string> pinned;
   for (const Pin& pin : PinsOf(spec)) pinned.push_back(pin.text);
   const ModelSpec& model = spec.model;
+  const bool even = even_batches || target != PlanTarget::kLynxEngine;
   return absl::InvalidArgumentError(absl::StrCat(
       "no parallel layout of ", spec.resources.min_ranks, " to ",
       std::min<int64_t>(spec.resources.max_ranks, cluster.devices()),
       " ranks is possible: parallel.tp must divide model.heads ", model.heads,
       model.key_heads() != model.heads ? absl::StrCat(", model.kvHeads ", model.key_heads()) : "", " and model.ffn ", model.ffn,
       " and be at most ", cluster.least_devices_per_node(), " (devices of a node), parallel.pp be at most model.layers ",
-      model.layers, ", parallel.dp * train.microBatch divide train.globalBatch ", spec.train.global_batch,
-      pinned.empty() ? "" : absl::StrCat(" (the job fixes ", absl::StrJoin(pinned, ", "), ")"),
-      WhatWouldDo(spec, cluster, target)));
+      model.layers,
+      even ? ", parallel.dp * train.microBatch divide train.globalBatch " : ", parallel.dp be at most train.globalBatch ",
+      spec.train.global_batch, pinned.empty() ? "" : absl::StrCat(" (the job fixes ", absl::StrJoin(pinned, ", "), ")"),
+      WhatWouldDo(spec, cluster, target, even_batches)));
 }
 
 }  // namespace lynx

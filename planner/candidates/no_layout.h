@@ -12,7 +12,7 @@ namespace lynx {
 
 // Always returns InvalidArgument. SearchSpace of the arguments must be empty, the spec must be valid, and the cluster must have
 // at least as many devices as the job's minimum.
-absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
+absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target, bool even_batches);
 
 }  // namespace lynx
 

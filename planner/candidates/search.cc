@@ -36,16 +36,13 @@ std::vector<int32_t> UpTo(int32_t largest) {
 // Generates the candidates: all combinations of the values that a request allows.
 class Space {
  public:
-  Space(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
-      : spec_(spec), model_(spec.model), pinned_(spec.parallel), fixed_(PinnedLayout(spec.parallel)),
-        any_(target == PlanTarget::kAnyFramework), least_devices_(cluster.least_devices_per_node()),
+  Space(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target, bool even_batches)
+      : spec_(spec), model_(spec.model), pinned_(spec.parallel), fixed_(PinnedLayout(spec.parallel)), target_(target),
+        any_(target == PlanTarget::kAnyFramework), even_batches_(even_batches),
+        least_devices_(cluster.least_devices_per_node()),
         max_ranks_(static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, cluster.devices()))) {
-    for (int32_t size : Degrees(spec.train.micro_batch, PowersOfTwo(kMaxAutoMicroBatch))) {
-      if (spec.train.global_batch % size == 0) micro_batches_.push_back(size);
-    }
-    for (int32_t dp = 1; dp <= std::min(spec.train.global_batch, max_ranks_); ++dp) {
-      if (spec.train.global_batch % dp == 0 && (pinned_.dp == 0 || pinned_.dp == dp)) replicas_.push_back(dp);
-    }
+    micro_batches_ = Degrees(spec.train.micro_batch, PowersOfTwo(kMaxAutoMicroBatch));
+    replicas_ = Degrees(pinned_.dp, UpTo(std::min(spec.train.global_batch, max_ranks_)));
   }
 
   std::vector<Candidate> All() {
@@ -76,10 +73,18 @@ class Space {
       if (ranks < spec_.resources.min_ranks) continue;
       layout.dp = dp;
       for (int32_t size : micro_batches_) {
-        if (spec_.train.global_batch % (int64_t{dp} * size) != 0) continue;
-        AddModes({layout, size, spec_.train.global_batch / (dp * size)});
+        const BatchSplit split{spec_.train.global_batch, dp, size};
+        if (!Allows(split, target_, even_batches_) || (!split.Even() && FewerDo(split, replica))) continue;
+        AddModes({layout, size, split.microbatches()});
       }
     }
+  }
+
+  // True if one replica less would have as many microbatches, and the job may have so few ranks.
+  bool FewerDo(BatchSplit split, int32_t ranks_of_replica) const {
+    const int32_t microbatches = split.microbatches();
+    if (pinned_.dp > 0 || int64_t{ranks_of_replica} * --split.replicas < spec_.resources.min_ranks) return false;
+    return split.replicas > 0 && split.microbatches() == microbatches;
   }
 
   std::vector<bool> SequenceParallel(const ParallelLayout& layout) const {
@@ -144,7 +149,8 @@ class Space {
   const ModelSpec& model_;
   const ParallelSpec& pinned_;
   const ParallelLayout fixed_;
-  const bool any_;
+  const PlanTarget target_;
+  const bool any_, even_batches_;
   const int32_t least_devices_;
   const int32_t max_ranks_;
   std::vector<int32_t> micro_batches_, replicas_;
@@ -153,20 +159,21 @@ class Space {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target) {
+absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target,
+                                                  bool even_batches) {
   const int64_t devices = cluster.devices();
   if (spec.resources.min_ranks > devices) {
     return absl::InvalidArgumentError(absl::StrCat("the job asks for at least ", spec.resources.min_ranks,
                                                    " ranks, but the cluster has ", devices, " devices (", NodesText(cluster),
                                                    "): lower resources.ranks or add nodes"));
   }
-  std::vector<Candidate> candidates = SearchSpace(spec, cluster, target);
-  if (candidates.empty()) return ExplainNoLayout(spec, cluster, target);
+  std::vector<Candidate> candidates = SearchSpace(spec, cluster, target, even_batches);
+  if (candidates.empty()) return ExplainNoLayout(spec, cluster, target, even_batches);
   return candidates;
 }
 
-std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target) {
-  std::vector<Candidate> candidates = Space(spec, cluster, target).All();
+std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target, bool even_batches) {
+  std::vector<Candidate> candidates = Space(spec, cluster, target, even_batches).All();
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     const auto key = [](const Candidate& c) {
       const ParallelLayout& l = c.layout;

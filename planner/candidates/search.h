@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "planner/plan/plan.h"
+#include "planner/problem/batch_split.h"
 
 namespace lynx {
 
@@ -18,6 +19,11 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
+// True if a space has candidates with this split of the batch.
+inline bool Allows(const BatchSplit& split, PlanTarget target, bool even_batches) {
+  return split.Possible() && (split.Even() || (target == PlanTarget::kLynxEngine && !even_batches));
+}
+
 // If the user leaves the micro-batch size open, it is a power of two up to this value.
 inline constexpr int32_t kMaxAutoMicroBatch = 8;
 
@@ -25,15 +31,23 @@ inline constexpr int32_t kMaxAutoMicroBatch = 8;
 // and modes; default values come first. All candidates obey these rules. The number of ranks is within the spec's range and the
 // cluster's devices. tp is at most the number of devices of the smallest node and the vocabulary size, and divides heads, key
 // heads and ffn. The schedule divides the model into at most as many parts as there are layers (pp * virtual stages, or pp * 2
-// with zero-bubble-v). dp * micro_batch divides the global batch. If cp > 1, 2 * cp divides the sequence. Pinned values are
+// with zero-bubble-v). If cp > 1, 2 * cp divides the sequence.
+//
+// The batch: with kAnyFramework, and with `even_batches`, dp * micro_batch divides the global batch. Otherwise the last
+// microbatch of a replica may have empty places (planner/problem/batch_split.h). Of the numbers of replicas that leave places
+// empty and give the same number of microbatches, only the least one is a candidate: more replicas would not be faster.
+//
+// Pinned values are
 // kept. Values that are left open are chosen as follows. A micro-batch is a power of two up to 8. Virtual stages are 1 to 8. A
 // schedule is 1F1B, zero-bubble or, with virtual stages, interleaved. (GPipe is never faster than 1F1B, and Chimera holds every
 // weight twice, so both are used only if the job asks for them.) Replicas shard nothing or the optimizer states; with
 // PlanTarget::kAnyFramework, also gradients and weights. cp is 1, or with kAnyFramework a power of two up to 8. Returns
 // InvalidArgument with the rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
-absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
+absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target,
+                                                  bool even_batches = false);
 // Returns the same list as Candidates. If there is no candidate, it returns an empty list and no error.
-std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
+std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target,
+                                   bool even_batches = false);
 
 // True if the planner decides whether passes run side by side: the job leaves it open, and Lynx itself runs the plan. (Other
 // frameworks have no option for this.)

@@ -51,7 +51,8 @@ void EraseUnsupported(const ModelSpec& model, std::vector<Candidate>& candidates
 }
 
 absl::StatusOr<std::vector<Candidate>> SupportedCandidates(const PlanRequest& request) {
-  LYNX_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Candidates(request.spec, request.cluster, request.target));
+  LYNX_ASSIGN_OR_RETURN(std::vector<Candidate> candidates,
+                        Candidates(request.spec, request.cluster, request.target, request.even_batches));
   const absl::Status refusal = CheckSupported(request.spec.model, candidates.front().layout);
   EraseUnsupported(request.spec.model, candidates);
   if (candidates.empty()) return refusal;

@@ -31,6 +31,9 @@ struct PlanRequest {
   JobSpec spec;  // normalized and valid
   ClusterTopology cluster;
   PlanTarget target = PlanTarget::kLynxEngine;
+  // True: only layouts whose microbatches have no empty places (planner/problem/batch_split.h), because other frameworks cannot
+  // be told any others.
+  bool even_batches = false;
   // For callers that need no programs of the whole step: if the programs of all stages together would have more actions than
   // this, the plan has the programs of a shorter step (Plan::program_microbatches). 0: the programs are always whole.
   int64_t most_program_actions = 0;
@@ -77,6 +80,8 @@ struct Plan {
   ParallelLayout layout;
   int32_t micro_batch = 1;
   int32_t microbatches = 1;  // per replica and step
+  // Places of the microbatches of all replicas that have no sample (planner/problem/batch_split.h).
+  int32_t empty_places = 0;
   // 0: the programs are those of the step. Otherwise the programs have this smaller number of microbatches, and the step's
   // times follow from them (planner/problem/shorter_steps.h). Such a plan cannot run.
   int32_t program_microbatches = 0;
@@ -90,6 +95,8 @@ struct Plan {
   std::vector<NodeRun> nodes;
   std::string digest;  // SHA-256 of PlanText, which does not contain the digest
 
+  // The samples of a step, over all replicas: the job's global batch.
+  int32_t samples() const { return micro_batch * microbatches * layout.dp - empty_places; }
   // The context of the rank's program.
   StageContext ContextOf(int32_t pipeline_rank) const;
 };

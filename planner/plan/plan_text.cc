@@ -1,5 +1,6 @@
 // The canonical text of a plan, and the checks of a plan from another process.
 #include <bit>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "common/digest.h"
 #include "common/status.h"
 #include "planner/plan/plan.h"
+#include "planner/problem/batch_split.h"
 #include "planner/program/validate.h"
 
 namespace lynx {
@@ -94,6 +96,13 @@ absl::Status CheckShape(const Plan& plan) {
                      plan.micro_batch >= 1 && plan.microbatches >= 1;
   if (!sizes || m.head_dim < 0 || (m.head_dim == 0 && m.hidden % m.heads != 0) || m.heads % l.tp != 0 || m.ffn % l.tp != 0) {
     return absl::FailedPreconditionError(absl::StrCat("plan: the model does not divide into ", LayoutText(l)));
+  }
+  const int64_t places = int64_t{plan.micro_batch} * plan.microbatches * l.dp, samples = places - plan.empty_places;
+  const bool some = samples >= 1 && samples <= std::numeric_limits<int32_t>::max() && plan.empty_places >= 0;
+  if (!some || BatchSplit{plan.samples(), l.dp, plan.micro_batch}.microbatches() != plan.microbatches) {
+    return absl::FailedPreconditionError(absl::StrCat("plan: ", samples, " samples do not make up ", plan.microbatches,
+                                                      " microbatches of ", plan.micro_batch, " on each of ", l.dp,
+                                                      " replicas"));
   }
   if (static_cast<int64_t>(plan.stages.size()) != l.pp) {
     return absl::FailedPreconditionError(absl::StrCat("plan: ", plan.stages.size(), " stages in a layout with pp ", l.pp));
@@ -202,6 +211,7 @@ std::string PlanText(const Plan& plan) {
   absl::StrAppend(&text, "recompute ", EnumName(plan.mode), " activation_limit ", plan.activation_limit.value, "\n");
   absl::StrAppend(&text, "step ", plan.step.value, " nanos, profile ", plan.measured_profile ? "measured" : "not measured",
                   "\n");
+  if (plan.empty_places > 0) absl::StrAppend(&text, "empty places ", plan.empty_places, "\n");
   if (plan.program_microbatches > 0) absl::StrAppend(&text, "programs of ", plan.program_microbatches, " microbatches\n");
   if (!plan.nodes.empty()) absl::StrAppend(&text, "nodes ", NodeRunsText(plan.nodes), "\n");
   for (size_t i = 0; i < plan.stages.size(); ++i) {

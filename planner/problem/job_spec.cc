@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "planner/problem/batch_split.h"
 #include "planner/schedule/custom_schedule.h"
 
 namespace lynx {
@@ -190,9 +191,6 @@ absl::Status ValidateTrain(const TrainSpec& train) {
   LYNX_RETURN_IF_ERROR(InRange("train.steps", train.steps, 1, kMaxSteps));
   LYNX_RETURN_IF_ERROR(InRange("train.globalBatch", train.global_batch, 1, kMaxBatch));
   LYNX_RETURN_IF_ERROR(InRange("train.microBatch", train.micro_batch, 0, train.global_batch));
-  if (train.micro_batch > 0) {
-    LYNX_RETURN_IF_ERROR(Divides("train.globalBatch", train.global_batch, "train.microBatch", train.micro_batch));
-  }
   LYNX_RETURN_IF_ERROR(ValidateOptimizer(train.optimizer));
   LYNX_RETURN_IF_ERROR(InRange("train.warmupSteps", train.warmup_steps, 0, train.steps));
   return InRealRange("train.minLr", train.min_lr, 0, train.optimizer.lr, "must be from 0 to train.optimizer.lr");
@@ -265,6 +263,19 @@ absl::Status ValidateModes(const JobSpec& spec) {
   return InRange("recomputeOptions.offloadShare (thousandths)", options.offload_permille, 0, 1000);
 }
 
+// Checks the batch against the number of replicas. It need not be a multiple of it (planner/problem/batch_split.h).
+absl::Status ValidateBatch(const TrainSpec& train, int32_t replicas) {
+  if (replicas > train.global_batch) {
+    return Bad("train.globalBatch", train.global_batch,
+               absl::StrCat("must be at least parallel.dp, which is ", replicas, ", for every replica needs a sample"));
+  }
+  const BatchSplit split{train.global_batch, replicas, std::max(train.micro_batch, 1)};
+  if (split.Possible()) return absl::OkStatus();
+  return Bad("train.microBatch", train.micro_batch,
+             absl::StrCat("must be at most ", split.MostSamples(), ", the samples of a replica: train.globalBatch ",
+                          train.global_batch, " / parallel.dp ", replicas));
+}
+
 // Checks the model, the batch and the ranks against the pinned degrees of parallelism.
 absl::Status ValidateParallel(const JobSpec& spec) {
   const ParallelSpec& p = spec.parallel;
@@ -284,13 +295,7 @@ absl::Status ValidateParallel(const JobSpec& spec) {
     return Bad("parallel.pp", p.pp,
                absl::StrCat("every stage needs a layer, so it must be at most model.layers, which is ", spec.model.layers));
   }
-  if (p.dp > 0) {
-    LYNX_RETURN_IF_ERROR(Divides("train.globalBatch", spec.train.global_batch, "parallel.dp", p.dp));
-    if (spec.train.micro_batch > 0) {
-      const int64_t samples = int64_t{spec.train.micro_batch} * p.dp;
-      LYNX_RETURN_IF_ERROR(Divides("train.globalBatch", spec.train.global_batch, "train.microBatch * parallel.dp", samples));
-    }
-  }
+  if (p.dp > 0) LYNX_RETURN_IF_ERROR(ValidateBatch(spec.train, p.dp));
   const auto at_least_one = [](int32_t n) { return int64_t{n == 0 ? 1 : n}; };
   const int64_t product = at_least_one(p.tp) * at_least_one(p.cp) * at_least_one(p.pp) * at_least_one(p.dp);
   const std::string rule = absl::StrCat("parallel.tp * ", p.cp > 1 ? "parallel.cp * " : "",

@@ -266,6 +266,7 @@ absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request)
   // No other framework can be told to run passes side by side.
   const bool other_framework = request.target == PlanTarget::kAnyFramework;
   if (other_framework && request.spec.parallel.weave == WeaveMode::kAuto) request.spec.parallel.weave = WeaveMode::kOff;
+  request.even_batches = true;  // nor may it have microbatches with empty places
   if (request.target == PlanTarget::kLynxEngine || request.spec.parallel.schedule != ScheduleKind::kAuto) {
     return MakePlan(request);
   }

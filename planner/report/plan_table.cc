@@ -121,6 +121,11 @@ std::string ModelNotes(const ModelSpec& model) {
   return text;
 }
 
+std::string EmptyPlacesText(const Plan& plan) {
+  return absl::StrCat(plan.empty_places, " of the ", plan.samples() + plan.empty_places,
+                      " places of the microbatches are empty: the batch has ", plan.samples(), " samples");
+}
+
 }  // namespace
 
 std::string LayersText(const Plan& plan, size_t stage) {
@@ -201,7 +206,7 @@ PlanFigures FiguresOf(const Plan& plan) {
     figures.exposed += stage.recompute_exposed;
     figures.stall += stage.stall;
   }
-  figures.tokens = int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq;
+  figures.tokens = int64_t{plan.samples()} * plan.model.seq;
   figures.tokens_per_second =
       static_cast<int64_t>(static_cast<__int128>(figures.tokens) * 1'000'000'000 / std::max<int64_t>(1, plan.step.value));
   return figures;
@@ -217,6 +222,7 @@ std::string PlanTable(const Plan& plan) {
   std::string text = absl::StrCat(
       LayoutText(plan.layout), " (", ranks, ranks == 1 ? " rank" : " ranks", "), micro-batch ", plan.micro_batch, " x ",
       plan.microbatches, plan.microbatches == 1 ? " microbatch" : " microbatches", ", recompute ", EnumName(plan.mode), "\n");
+  if (plan.empty_places > 0) absl::StrAppend(&text, EmptyPlacesText(plan), "\n");
   if (!plan.nodes.empty()) absl::StrAppend(&text, "nodes, in the order of the ranks: ", NodeRunsText(plan.nodes), "\n");
   absl::StrAppend(&text, "\n");
   absl::StrAppend(&text, TextOf(StageTable(plan)), "\n", PolicyLines(plan), "\n");

@@ -102,7 +102,7 @@ void ForEachCandidate(const Family& family, absl::FunctionRef<void(const Candida
 std::vector<Family> FamiliesBeside(const PlanRequest& request, const Plan& plan, PlanCaches& caches) {
   std::map<std::pair<int32_t, int32_t>, size_t> places;
   std::vector<Family> families;
-  for (const Candidate& candidate : SearchSpace(request.spec, request.cluster, request.target)) {
+  for (const Candidate& candidate : SearchSpace(request.spec, request.cluster, request.target, request.even_batches)) {
     const std::pair sizes(candidate.layout.tp, candidate.layout.pp);
     if (sizes == std::pair(plan.layout.tp, plan.layout.pp)) continue;
     const auto [it, first] = places.emplace(sizes, families.size());
@@ -359,9 +359,10 @@ ComparedPolicy PlanPolicy(const PlanRequest& pinned, RecomputeMode mode) {
 // Lower bound for all plans of the request's space. Most candidates are left out by their quick bounds.
 Nanos BoundOfSpace(const PlanRequest& request) {
   PlanCaches caches(request);
-  std::vector<Candidate> candidates = SearchSpace(request.spec, request.cluster, request.target);
+  std::vector<Candidate> candidates = SearchSpace(request.spec, request.cluster, request.target, request.even_batches);
   if (request.spec.parallel.weave == WeaveMode::kAuto) {
-    const std::vector<Candidate> plain = SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine);
+    const std::vector<Candidate> plain =
+        SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine, request.even_batches);
     for (const WeaveMode weave : {WeaveMode::kPairs, WeaveMode::kQuads, WeaveMode::kNeighbours}) {
       const std::vector<Candidate> woven = WovenCandidates(plain, weave);
       candidates.insert(candidates.end(), woven.begin(), woven.end());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "planner/problem/batch_split.h"
 #include "planner/program/memory_model.h"
 #include "planner/stages/layout_planner.h"
 
@@ -65,10 +66,12 @@ const StagePlan* LayoutPlanner::FindRefused(int32_t stage, const Program& progra
 std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
   const bool shortened = draft.microbatches != candidate_.microbatches && MayShorten(draft);
   if (draft.microbatches != candidate_.microbatches && !shortened) Run(draft, candidate_.microbatches);
+  const BatchSplit split{request_.spec.train.global_batch, candidate_.layout.dp, candidate_.micro_batch};
   Plan plan{.model = request_.spec.model,
             .layout = candidate_.layout,
             .micro_batch = candidate_.micro_batch,
             .microbatches = candidate_.microbatches,
+            .empty_places = static_cast<int32_t>(split.EmptyPlaces()),
             .program_microbatches = shortened ? draft.microbatches : 0,
             .mode = draft.mode,
             .activation_limit = request_.spec.resources.activation_memory_per_rank,

@@ -63,13 +63,16 @@ class SearchTest(unittest.TestCase):
             f"train: {{steps: 10, globalBatch: {batch}}}\nresources: {{ranks: {ranks}}}\n")
         (self.folder / "cluster.yaml").write_text(cluster_text)
 
-    def plan(self, *options, limit=None):
+    def lynxctl(self, command, *options, limit=None):
         def within_limit():
             if limit:
                 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        result = subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(self.folder / "job.yaml"), "--cluster",
-                                 str(self.folder / "cluster.yaml"), *options],
-                                capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, preexec_fn=within_limit)
+        return subprocess.run([str(BIN / "lynxctl"), command, "-f", str(self.folder / "job.yaml"), "--cluster",
+                               str(self.folder / "cluster.yaml"), *options],
+                              capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, preexec_fn=within_limit)
+
+    def plan(self, *options, limit=None):
+        result = self.lynxctl("plan", *options, limit=limit)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 
@@ -116,6 +119,20 @@ class SearchTest(unittest.TestCase):
         with_range = self.step("resources.ranks=16..32")
         self.assertLessEqual(with_range, ROUNDED * self.step_in(best))
         self.assertLessEqual(with_range, ROUNDED * self.step("resources.ranks=16"))
+
+    def test_replicas_need_not_divide_the_batch(self):
+        self.write("{preset: llama-7b}", 2048, 80, re.sub("nodes: [0-9]+", "nodes: 10", PCIE, count=1))
+        best = self.plan()
+        self.assertIn(" dp20 ", best.splitlines()[0])
+        self.assertIn("\n32 of the 2080 places of the microbatches are empty: the batch has 2048 samples\n", best)
+        self.assertLess(self.step_in(best), 0.95 * self.step("parallel.dp=16"))
+        # Other frameworks refuse such a batch.
+        exported = self.lynxctl("export", "--format", "megatron")
+        self.assertIn("--global-batch-size 2048\n", exported.stdout)
+        self.assertIn(" dp16 ", exported.stdout)
+        refused = self.lynxctl("export", "--format", "megatron", "--set", "parallel.dp=20")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("train.globalBatch is 2048, which is not a multiple of parallel.dp = 20", refused.stderr)
 
     def test_very_many_microbatches_take_little_memory(self):
         h100 = (ROOT / "examples" / "clusters" / "h100.yaml").read_text()

@@ -22,7 +22,7 @@ const Plan& SomePlan() {
     request.spec.model = {.layers = 4, .hidden = 64, .heads = 4, .seq = 32};
     request.spec.data.path = "/data/text";
     request.spec.train.steps = 10;
-    request.spec.train.global_batch = 8;
+    request.spec.train.global_batch = 7;  // one place of the four microbatches is empty
     request.spec.train.micro_batch = 2;
     request.spec.resources = {.min_ranks = 4, .max_ranks = 4};
     request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
@@ -198,6 +198,11 @@ TEST(ConvertPlanTest, BadPlansNameTheField) {
       {[](P& p) { p.clear_layout(); }, "plan.layout.tp is 0"},
       {[](P& p) { p.set_micro_batch(0); }, "plan.micro_batch is 0"},
       {[](P& p) { p.set_microbatches(-1); }, "plan.microbatches is -1"},
+      {[](P& p) { p.set_empty_places(-1); }, "plan.empty_places is -1"},
+      {[](P& p) { p.set_empty_places(p.micro_batch() * p.microbatches() * p.layout().dp()); }, "plan.empty_places is "},
+      {[](P& p) { p.set_empty_places(p.micro_batch() * p.layout().dp()); }, "plan.empty_places is "},
+      {[](P& p) { p.set_micro_batch(1 << 20), p.set_microbatches(1 << 20); },
+       "plan.microbatches is 1048576: with micro_batch 1048576 and dp "},
       {[](P& p) { p.add_nodes()->set_group("a100"); }, "plan.nodes[0].nodes is 0"},
       {[](P& p) { p.set_mode(static_cast<v1::RecomputeMode>(77)); }, "plan.mode is 77"},
       {[](P& p) { p.set_activation_limit_bytes(-1); }, "plan.activation_limit_bytes is -1"},

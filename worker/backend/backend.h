@@ -48,6 +48,9 @@ struct DropoutKey {
                              // above 0 if sequence parallelism gives this rank a later part of the sequence
 };
 
+// The target of a token that counts in no loss and in no gradient.
+inline constexpr int32_t kNoTarget = -1;
+
 // On the CPU, attention computes this number of rows of scores at a time. The planner uses it for the size of the workspaces.
 inline constexpr int64_t kAttentionRows = 64;
 
@@ -197,8 +200,8 @@ class LayerBackend {
   // dbias += column sums of dy   dy (n, h)
   virtual void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) = 0;
 
-  // dlogits (n, v) = scale * (softmax - onehot(target)). stats (t, n, 3): those of all t vocabulary shards (LossStats). Columns
-  // from `valid` on become 0. dlogits may begin at the same address as logits.
+  // dlogits (n, v) = scale * (softmax - onehot(target)), or 0 where the target is kNoTarget. stats (t, n, 3): those of all t
+  // vocabulary shards (LossStats). Columns from `valid` on become 0. dlogits may begin at the same address as logits.
   virtual void LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
                             int64_t valid, double scale, const float* logits, T* dlogits) = 0;
 };
@@ -209,10 +212,12 @@ class Backend : public LayerBackend<float> {
   virtual LayerBackend<Bfloat16>& bfloat16() = 0;
 
   // The part of the loss that one vocabulary shard computes. logits (n, v), of which the first `valid` columns exist. stats (n,
-  // 3) = max, sum exp(logit - max), and the target's logit, or 0 if the target is not in [first_row, first_row + valid).
+  // 3) = max, sum exp(logit - max), and the target's logit, or 0 if the target is not in [first_row, first_row + valid). The
+  // sum is 0 where the target is kNoTarget.
   virtual void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
                          float* stats) = 0;
-  // *sum += the cross-entropy, summed over all tokens, from the stats (t, n, 3) of all shards. `sum` points to device memory.
+  // *sum += the cross-entropy, summed over all tokens that have a target, from the stats (t, n, 3) of all shards. `sum` points
+  // to device memory.
   virtual void LossForward(const float* stats, int64_t t, int64_t n, double* sum) = 0;
 
   // *sum += the sum of the squares of all tensors, in double. The order of the additions depends only on the tensors' sizes.

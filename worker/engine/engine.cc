@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
+#include "planner/problem/batch_split.h"
 #include "planner/program/hidden_time.h"
 #include "planner/program/validate.h"
 #include "worker/engine/core_wait.h"
@@ -22,11 +23,12 @@ double TokensOf(const TrainSpec& train, const StageContext& context) {
 
 absl::Status CheckBatch(const EngineConfig& config) {
   const StageContext& c = config.context;
-  const int64_t samples = int64_t{c.layout.dp} * c.microbatches * c.micro_batch;
-  if (samples == config.train.global_batch) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the plan trains ", samples, " samples a step (dp ", c.layout.dp, " x ", c.microbatches, " microbatches x ",
-                   c.micro_batch, "), but the job's global batch is ", config.train.global_batch, "; plan the job again"));
+  const BatchSplit split{config.train.global_batch, c.layout.dp, c.micro_batch};
+  if (split.Possible() && split.microbatches() == c.microbatches) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the plan trains ", int64_t{c.layout.dp} * c.microbatches * c.micro_batch,
+                                                    " samples a step (dp ", c.layout.dp, " x ", c.microbatches,
+                                                    " microbatches x ", c.micro_batch, "), but the job's global batch is ",
+                                                    config.train.global_batch, "; plan the job again"));
 }
 
 // True if the tensor-parallel ranks add up their gradients of the slot at the end of the step. This is necessary if each rank
@@ -57,8 +59,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
   const Bytes with_guard = memory.arena + ArenaWatch::kGuard;
   LYNX_ASSIGN_OR_RETURN(const std::span<float> arena, backend.Allocate(with_guard, "activation arena"));
   LYNX_CHECK(static_cast<int64_t>(arena.size_bytes()) == with_guard.value);
-  LYNX_ASSIGN_OR_RETURN(StepBatch batch,
-                        StepBatch::Create(config.context, CoordinatesOf(config.context.layout, config.rank).dp, backend));
+  LYNX_ASSIGN_OR_RETURN(StepBatch batch, StepBatch::Create(config.context, config.train.global_batch,
+                                                           CoordinatesOf(config.context.layout, config.rank).dp, backend));
   LYNX_ASSIGN_OR_RETURN(const DeviceSums sums, DeviceSums::Create(backend));
   LYNX_ASSIGN_OR_RETURN(const std::span<float> replicated,
                         backend.Allocate(ReplicatedBytes(config.context, state), "replicated gradients"));

@@ -1,6 +1,6 @@
-// StepBatch holds the tokens of one step on which a rank's replica trains. Replica d takes the samples [d * global_batch / dp,
-// (d + 1) * global_batch / dp) of the step's global batch. Its first microbatch has the first of these samples, and so on. So
-// a step has the same data in every layout.
+// StepBatch holds the tokens of one step on which a rank's replica trains: the replica's samples of the step's global batch
+// (planner/problem/batch_split.h). Its first microbatch has the first of these samples, and so on. So a step has the same data
+// in every layout. In the places of the last microbatch that have no sample, every target is kNoTarget.
 //
 // Allocates memory only at construction. Not thread-safe.
 #ifndef LYNX_WORKER_ENGINE_STEP_BATCH_H_
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "planner/problem/batch_split.h"
 #include "planner/problem/stage_context.h"
 #include "worker/backend/backend.h"
 #include "worker/data/dataset.h"
@@ -21,7 +22,8 @@ class StepBatch {
  public:
   // Allocates memory of the backend if the device cannot read host memory. A stage without embedding and head needs no tokens
   // and stores none. `backend` must live longer than the result.
-  static absl::StatusOr<StepBatch> Create(const StageContext& context, int32_t dp_rank, Backend& backend);
+  // BatchSplit of `global_batch` must need the context's number of microbatches.
+  static absl::StatusOr<StepBatch> Create(const StageContext& context, int32_t global_batch, int32_t dp_rank, Backend& backend);
 
   // Reads the tokens of a step from the data set.
   absl::Status Load(const Dataset& dataset, int64_t step);
@@ -35,16 +37,17 @@ class StepBatch {
     int32_t* device = nullptr;
   };
 
-  StepBatch(const StageContext& context, int32_t dp_rank, Backend& backend);
+  StepBatch(const StageContext& context, const BatchSplit& split, int32_t dp_rank, Backend& backend);
   absl::Status Place(Tokens& tokens, const char* what);
 
   Backend& backend_;
   const bool needs_tokens_;
   const int32_t micro_batch_;
   const int64_t seq_;
-  const int64_t samples_;  // number of samples of this replica in a step
   const int64_t global_batch_;
   const int64_t first_sample_;  // the first sample of this replica, within the global batch
+  const int64_t samples_;       // number of samples of this replica in a step
+  const int64_t places_;        // number of samples for which its microbatches have room
   Tokens inputs_, targets_;
 };
 

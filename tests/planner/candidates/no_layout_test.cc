@@ -43,6 +43,7 @@ struct Case {
   const char* name;
   std::function<void(JobSpec&)> change;
   const char* expected;
+  PlanTarget target = PlanTarget::kLynxEngine;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -52,7 +53,7 @@ class NoLayout : public testing::TestWithParam<Case> {};
 TEST_P(NoLayout, NamesTheReason) {
   JobSpec spec = Spec();
   GetParam().change(spec);
-  EXPECT_EQ(ErrorOf(spec), absl::StrCat("no parallel layout is possible: ", GetParam().expected));
+  EXPECT_EQ(ErrorOf(spec, GetParam().target), absl::StrCat("no parallel layout is possible: ", GetParam().expected));
 }
 
 using enum ScheduleKind;
@@ -130,22 +131,41 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"replicas",
              [](JobSpec& s) {
                s.parallel = {.tp = 1, .pp = 1};
+               s.train.global_batch = 5;
+             },
+             "train.globalBatch is 5, which is less than parallel.dp = 8: every replica needs a sample: resources.ranks is 8 "
+             "and "
+             "parallel.tp * parallel.pp = 1 * 1 = 1 leave 8 replicas (parallel.dp); change train.globalBatch, "
+             "resources.ranks or a degree"},
+        Case{"samples",
+             [](JobSpec& s) {
+               s.parallel = {.tp = 2, .pp = 1};
+               s.train.micro_batch = 8;
+             },
+             "train.globalBatch is 16, which does not fill a microbatch of train.microBatch = 8 on any of parallel.dp = 4: "
+             "resources.ranks is 8 and parallel.tp * parallel.pp = 2 * 1 = 2 leave 4 replicas (parallel.dp); change "
+             "train.globalBatch, resources.ranks or a degree"},
+        Case{"replicas_of_other_frameworks",
+             [](JobSpec& s) {
+               s.parallel = {.tp = 1, .pp = 1, .cp = 1};
                s.train.global_batch = 15;
              },
              "train.globalBatch is 15, which is not a multiple of parallel.dp = 8: resources.ranks is 8 and "
              "parallel.tp * "
              "parallel.pp = 1 * 1 = 1 leave 8 replicas (parallel.dp); change train.globalBatch, resources.ranks or a "
-             "degree"},
-        Case{"samples",
+             "degree",
+             PlanTarget::kAnyFramework},
+        Case{"samples_of_other_frameworks",
              [](JobSpec& s) {
-               s.parallel = {.tp = 2, .pp = 1};
+               s.parallel = {.tp = 2, .pp = 1, .cp = 1};
                s.train.micro_batch = 8;
              },
              "train.globalBatch is 16, which is not a multiple of train.microBatch * parallel.dp = 32: "
              "resources.ranks is 8 and "
              "parallel.tp * parallel.pp = 2 * 1 = 2 leave 4 replicas (parallel.dp); change train.globalBatch, "
              "resources.ranks or "
-             "a degree"},
+             "a degree",
+             PlanTarget::kAnyFramework},
         Case{"interleaved_microbatches",
              [](JobSpec& s) {
                s.parallel = {.tp = 1, .pp = 3, .virtual_stages = 2};
@@ -159,6 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
              [](JobSpec& s) {
                s.parallel = {.tp = 4, .pp = 2, .schedule = kChimera};
                s.train.global_batch = 15;
+               s.train.micro_batch = 1;
              },
              "parallel.schedule chimera needs an even number of microbatches (train.globalBatch / (parallel.dp * "
              "train.microBatch)), here of 15: change train.globalBatch or train.microBatch, or use another schedule"},
@@ -190,18 +211,23 @@ TEST(NoLayout, NamesWhatWouldDo) {
   JobSpec spec = Spec();
   spec.model.layers = 6;
   spec.resources = {.min_ranks = 7, .max_ranks = 7};
-  EXPECT_EQ(ErrorOf(spec),
+  EXPECT_EQ(ErrorOf(spec, PlanTarget::kAnyFramework),
             "no parallel layout of 7 to 7 ranks is possible: parallel.tp must divide model.heads 4 and model.ffn 512 "
             "and be at most "
             "4 (devices of a node), parallel.pp be at most model.layers 6, parallel.dp * train.microBatch divide "
             "train.globalBatch "
             "16; there are layouts with resources.ranks 6 or 8");
+  spec.resources = {.min_ranks = 7, .max_ranks = 7};
+  spec.train.global_batch = 6;
+  EXPECT_THAT(ErrorOf(spec),
+              HasSubstr("parallel.dp be at most train.globalBatch 6; there are layouts with resources.ranks 6 or 8"));
+  spec.train.global_batch = 16;
   spec.resources = {.min_ranks = 5, .max_ranks = 5};
   spec.parallel.dp = 1;
   spec.model.layers = 4;
   const std::string error = ErrorOf(spec);
   EXPECT_THAT(error, HasSubstr("(the job fixes parallel.dp 1)"));
-  EXPECT_THAT(error, HasSubstr("there are layouts with resources.ranks 4 or 6"));
+  EXPECT_THAT(error, HasSubstr("or with resources.ranks 4 or 6"));
   spec = Spec();
   spec.resources = {.min_ranks = 16, .max_ranks = 16};
   spec.model.layers = 1;
@@ -238,8 +264,8 @@ TEST(NoLayout, DegreesThatDoNotDivideTheModelAreNotValid) {
                 s.resources.max_ranks = 31;
               }),
               HasSubstr("every stage needs a layer"));
-  EXPECT_THAT(error([](JobSpec& s) { s.parallel.dp = 3; }),
-              StartsWith("train.globalBatch is 16: must be a multiple of parallel.dp, which is 3"));
+  EXPECT_THAT(error([](JobSpec& s) { s.parallel.dp = 17; }),
+              StartsWith("train.globalBatch is 16: must be at least parallel.dp, which is 17"));
 }
 
 }  // namespace

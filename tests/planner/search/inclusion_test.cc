@@ -63,14 +63,18 @@ struct Relation {
   }
 };
 
+constexpr auto kAsItIs = [](std::mt19937_64&, PlanRequest&) {};
+
 // Compares random requests with what `change` makes of them. If the changed request is the smaller one, `to_smaller` is true.
-template <class Change>
-Relation Compare(int usual, bool to_smaller, const Change& change) {
+// `prepare` changes both.
+template <class Change, class Prepare = decltype(kAsItIs)>
+Relation Compare(int usual, bool to_smaller, const Change& change, const Prepare& prepare = kAsItIs) {
   Relation relation;
   for (int i = 1; i <= Requests(usual); ++i) {
     SCOPED_TRACE(testing::Message() << "seed " << i);
     std::mt19937_64 rng(static_cast<uint64_t>(i));
-    const PlanRequest open = OpenRequest(rng);
+    PlanRequest open = OpenRequest(rng);
+    prepare(rng, open);
     PlanRequest changed = open;
     change(rng, changed);
     std::optional<Nanos> smaller = StepOf(open), larger = StepOf(changed);
@@ -82,6 +86,13 @@ Relation Compare(int usual, bool to_smaller, const Change& change) {
 
 TEST(Inclusion, AnyFrameworkContainsTheEngine) {
   Compare(10, false, [](auto&, PlanRequest& request) { request.target = PlanTarget::kAnyFramework; }).ExpectAtMost(0, 0);
+}
+
+TEST(Inclusion, UnevenBatchesContainTheEvenOnes) {
+  const auto odd_batch = [](auto& rng, PlanRequest& request) { request.spec.train.global_batch = Draw(rng, 8, 100); };
+  Compare(
+      20, true, [](auto&, PlanRequest& request) { request.even_batches = true; }, odd_batch)
+      .ExpectAtMost(0.05, 1);
 }
 
 TEST(Inclusion, AutoContainsEachPolicy) {

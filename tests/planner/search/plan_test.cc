@@ -400,6 +400,7 @@ TEST(Plan, RequestsThatNoLayoutSatisfiesAreErrors) {
   request = SmallRequest();
   request.spec.train.global_batch = 15;
   request.spec.train.micro_batch = 2;
+  request.even_batches = true;
   EXPECT_THAT(ErrorOf(request), HasSubstr("train.globalBatch is 15, which is not a multiple of train.microBatch = 2"));
   request = SmallRequest();
   ProfileOf(request) = {};

@@ -24,7 +24,7 @@ class Loss : public testing::TestWithParam<Shape> {
   const int64_t t = GetParam().t, vocab = GetParam().vocab, n = 6, columns = (vocab + t - 1) / t;
   std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
-  const int32_t* targets = memory.Tokens(n, static_cast<int32_t>(vocab), 1);
+  int32_t* targets = memory.Tokens(n, static_cast<int32_t>(vocab), 1);
   const Vector all_logits = ToDouble(memory.Random(n * vocab, 2, 6), n* vocab);
   float* stats = memory.Output(t * n * 3);
   std::vector<float*> shards;
@@ -33,6 +33,7 @@ class Loss : public testing::TestWithParam<Shape> {
   int32_t FirstRow(int64_t shard) const { return static_cast<int32_t>(shard * columns); }
 
   void SetUp() override {
+    targets[n / 2] = targets[n - 1] = kNoTarget;
     for (int64_t shard = 0; shard < t; ++shard) {
       // The padding columns get large logits, which must have no effect.
       std::vector<float> logits(n * columns, 50.0f);
@@ -82,6 +83,20 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Loss, testing::Values(Shape{1, 1}, Shape{1, 37}
                          [](const auto& info) {
                            return "t" + std::to_string(info.param.t) + "vocab" + std::to_string(info.param.vocab);
                          });
+
+// A loss that is not a number must be seen, also beside tokens without a target.
+TEST(LossRange, NotANumberStaysInTheSum) {
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  TestMemory memory;
+  float* logits = memory.Copy({1, std::nanf(""), 1, 2});
+  int32_t* targets = memory.Tokens(2, 1, 1);
+  targets[1] = kNoTarget;
+  float* stats = memory.Output(6);
+  backend->LossStats(logits, targets, 0, 2, 2, 2, stats);
+  double* const sum = memory.Double(0);
+  backend->LossForward(stats, 1, 2, sum);
+  EXPECT_TRUE(std::isnan(*sum));
+}
 
 TEST(LossRange, LargeLogitsNeitherOverflowNorVanish) {
   std::unique_ptr<Backend> backend = MakeTestBackend();

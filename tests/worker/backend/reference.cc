@@ -208,6 +208,7 @@ Vector BiasDropoutAdd(const Vector& y, const Vector& residual, const Vector& bia
 double CrossEntropy(const Vector& logits, const int32_t* targets, int64_t n, int64_t v) {
   double loss = 0;
   for (int64_t token = 0; token < n; ++token) {
+    if (targets[token] < 0) continue;
     double sum = 0;
     for (int64_t i = 0; i < v; ++i) sum += std::exp(logits[token * v + i]);
     loss += std::log(sum) - logits[token * v + targets[token]];

@@ -44,6 +44,41 @@ TEST_P(Layouts, LossesAgreeWithASingleRank) {
   EXPECT_LT(expected.back(), 0.95 * expected.front());  // the model must learn something
 }
 
+// The batch of 8 samples is divided over microbatches that it does not fill: the empty places must count in nothing.
+TEST(UnevenBatches, TrainTheModelOfASingleRank) {
+  struct Case {
+    ParallelLayout layout;
+    int32_t micro_batch;
+  };
+  const Case cases[] = {
+      {ParallelLayout{.dp = 1}, 3},
+      {ParallelLayout{.dp = 3}, 1},
+      {ParallelLayout{.dp = 3}, 2},
+      {ParallelLayout{.dp = 5, .zero = ZeroStage::kOptimizer}, 2},
+      {ParallelLayout{.dp = 7}, 1},
+      {ParallelLayout{.tp = 2, .dp = 3, .sequence_parallel = true, .zero = ZeroStage::kOptimizer}, 1},
+      {ParallelLayout{.tp = 2, .pp = 2}, 5},
+      {ParallelLayout{.pp = 2, .dp = 3, .schedule = ScheduleKind::kZeroBubble}, 2},
+      {ParallelLayout{.pp = 2, .dp = 3, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}, 2},
+      {ParallelLayout{.tp = 2, .dp = 3, .weave = WeaveMode::kPairs}, 1},
+  };
+  for (const TinyModel model : {TinyModel::kGpt, TinyModel::kTiedLlama}) {
+    TinyJob single{.model = SpecOf(model)};
+    single.Lower({1, 1, 1}, RecomputeMode::kNone);
+    const std::vector<double> expected = Train(single, 20).losses();
+    for (const Case& uneven : cases) {
+      TinyJob job{.model = SpecOf(model)};
+      job.train.micro_batch = uneven.micro_batch;
+      job.Lower(uneven.layout, RecomputeMode::kSelective);
+      const std::vector<double> losses = Train(job, 20).losses();
+      for (size_t step = 0; step < losses.size(); ++step) {
+        ASSERT_NEAR(losses[step], expected[step], kTolerance * expected[step])
+            << TestName({model, uneven.layout}) << " micro-batch " << uneven.micro_batch << " step " << step;
+      }
+    }
+  }
+}
+
 std::string NameOf(const testing::TestParamInfo<TinySetting>& info) { return TestName(info.param); }
 
 const std::vector<ParallelLayout>& AllLayouts() {

@@ -16,6 +16,7 @@
 #include "planner/cost/cost_model.h"
 #include "planner/lower/lower.h"
 #include "planner/lower/weave.h"
+#include "planner/problem/batch_split.h"
 #include "planner/stages/partition.h"
 #include "worker/backend/host_view.h"
 #include "worker/collectives/peer_proof.h"
@@ -164,9 +165,9 @@ void TinyJob::Lower(const ParallelLayout& new_layout,
                     const std::function<StagePolicy(const StageContext&, const StageSlice&)>& policy_of) {
   layout = new_layout;
   stages.clear();
-  for (const StageContext& context :
-       PipelineContexts(model, layout, train.micro_batch, train.global_batch / layout.dp / train.micro_batch,
-                        EvenPartition(PipelineOf(layout).pieces(), model.layers))) {
+  for (const StageContext& context : PipelineContexts(
+           model, layout, train.micro_batch, BatchSplit{train.global_batch, layout.dp, train.micro_batch}.microbatches(),
+           EvenPartition(PipelineOf(layout).pieces(), model.layers))) {
     std::vector<StagePolicy> policies;
     for (const StageSlice& slice : context.slices) policies.push_back(policy_of(context, slice));
     Program program = LowerStage(context, policies);

@@ -81,7 +81,7 @@ void CpuBackend::LossStats(const float* logits, const int32_t* targets, int32_t 
   for (int64_t token = 0; token < n; ++token, logits += v, stats += kStats) {
     const int64_t target = int64_t{targets[token]} - first_row;
     stats[0] = Max(logits, valid);
-    stats[1] = SumExp(logits, valid, stats[0]);
+    stats[1] = targets[token] == kNoTarget ? 0.0f : SumExp(logits, valid, stats[0]);
     stats[2] = target >= 0 && target < valid ? logits[target] : 0.0f;
   }
 }
@@ -90,6 +90,7 @@ void CpuBackend::LossForward(const float* stats, int64_t t, int64_t n, double* s
   double loss = 0;
   for (int64_t token = 0; token < n; ++token, stats += kStats) {
     const Denominator all = Combine(stats, t, n);
+    if (all.sum == 0) continue;  // the token has no target
     double target_logit = 0;
     for (int64_t shard = 0; shard < t; ++shard) target_logit += stats[shard * n * kStats + 2];
     loss += std::log(all.sum) + all.max - target_logit;
@@ -104,7 +105,7 @@ void CpuOps<T>::LossBackward(const float* stats, const int32_t* targets, int32_t
     const Denominator all = Combine(stats, t, n);
     const int64_t target = int64_t{targets[token]} - first_row;
     const RowGradient gradient{.max = static_cast<float>(all.max),
-                               .factor = static_cast<float>(scale / all.sum),
+                               .factor = targets[token] == kNoTarget ? 0.0f : static_cast<float>(scale / all.sum),
                                .scale = static_cast<float>(scale),
                                .target = target >= 0 && target < valid ? target : -1};
     gradient.Write(logits, valid, dlogits);

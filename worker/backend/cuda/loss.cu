@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x != 0) return;
   const int64_t target = int64_t{targets[token]} - first_row;
   stats[token * kStats] = max;
-  stats[token * kStats + 1] = sum;
+  stats[token * kStats + 1] = targets[token] == kNoTarget ? 0.0f : sum;
   stats[token * kStats + 2] = target >= 0 && target < valid ? logits[target] : 0.0f;
 }
 
@@ -51,6 +51,7 @@ __global__ void __launch_bounds__(kBlock) Loss(const float* stats, int64_t t, in
   for (int64_t token = threadIdx.x; token < n; token += kBlock) {
     const float* const entry = stats + token * kStats;
     const Denominator all = Combine(entry, t, n);
+    if (all.sum == 0) continue;  // the token has no target
     double target_logit = 0;
     for (int64_t shard = 0; shard < t; ++shard) target_logit += entry[shard * n * kStats + 2];
     sum += log(all.sum) + all.max - target_logit;
@@ -74,7 +75,8 @@ template <class T>
 __global__ void __launch_bounds__(kBlock) Backward(GradientOf of, int64_t first, const float* logits, T* dlogits) {
   const int64_t token = first + blockIdx.x;
   const Denominator all = Combine(of.stats + token * kStats, of.t, of.n);
-  const auto max = static_cast<float>(all.max), factor = static_cast<float>(of.scale / all.sum);
+  const auto max = static_cast<float>(all.max);
+  const float factor = of.targets[token] == kNoTarget ? 0.0f : static_cast<float>(of.scale / all.sum);
   const int64_t target = int64_t{of.targets[token]} - of.first_row;
   logits += token * of.v;
   dlogits += token * of.v;

@@ -1,0 +1,127 @@
+// Batches that replicas and microbatches do not divide (planner/problem/batch_split.h).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/candidates/search.h"
+#include "planner/candidates/supported.h"
+#include "planner/report/plan_table.h"
+#include "planner/search/make_plan.h"
+#include "tests/planner/search/search_requests.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+PlanRequest OddRequest(int32_t batch, int32_t ranks) {
+  std::mt19937_64 rng(1);
+  PlanRequest request = RandomRequest(rng);
+  request.cluster = UniformCluster(ranks, 1, StatedCpuProfile());
+  request.spec.train.global_batch = batch;
+  request.spec.train.micro_batch = 0;
+  request.spec.parallel = {};
+  request.spec.recompute = RecomputeMode::kAuto;
+  request.spec.resources = {.min_ranks = ranks, .max_ranks = ranks};
+  request.target = PlanTarget::kLynxEngine;
+  return request;
+}
+
+Plan PlanOf(const PlanRequest& request) {
+  const absl::StatusOr<PlanResult> result = MakePlan(request);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return std::get<Plan>(*result);
+}
+
+TEST(UnevenBatch, ReplicasNeedNotDivideIt) {
+  PlanRequest request = OddRequest(32, 7);
+  request.spec.parallel.dp = 7;
+  request.spec.train.micro_batch = 1;
+  const Plan plan = PlanOf(request);
+  EXPECT_EQ(plan.microbatches, 5);
+  EXPECT_EQ(plan.empty_places, 3);
+  EXPECT_EQ(plan.samples(), 32);
+  EXPECT_EQ(FiguresOf(plan).tokens, 32 * plan.model.seq);
+  EXPECT_THAT(PlanTable(plan), HasSubstr("\n3 of the 35 places of the microbatches are empty: the batch has 32 samples\n"));
+  EXPECT_EQ(CheckPlan(plan), absl::OkStatus());
+  EXPECT_THAT(PlanText(plan), HasSubstr("\nempty places 3\n"));
+}
+
+// The digests of plans without empty places are those of before.
+TEST(UnevenBatch, AnEvenPlanDoesNotSpeakOfIt) {
+  PlanRequest request = OddRequest(28, 7);
+  request.spec.parallel.dp = 7;
+  const Plan plan = PlanOf(request);
+  EXPECT_EQ(plan.empty_places, 0);
+  EXPECT_THAT(PlanText(plan), Not(HasSubstr("empty places")));
+  EXPECT_THAT(PlanTable(plan), Not(HasSubstr("empty")));
+}
+
+// With seven ranks and a batch of 32 only pipelines are even. The best of both kinds is never slower.
+TEST(UnevenBatch, IsChosenWhereItIsFaster) {
+  PlanRequest request = OddRequest(32, 7);
+  request.spec.model.layers = 8;
+  request.cluster.groups[0].profile.inter_node = {.latency = Nanos(1000), .bytes_per_second = 100'000'000'000};
+  const Plan plan = PlanOf(request);
+  request.even_batches = true;
+  const Plan even = PlanOf(request);
+  EXPECT_EQ(even.empty_places, 0);
+  EXPECT_EQ(even.layout.pp, 7);
+  EXPECT_LT(plan.step, even.step) << LayoutText(plan.layout);
+}
+
+// Other frameworks cannot be told to leave places empty.
+TEST(UnevenBatch, OnlyTheEngineTrainsIt) {
+  PlanRequest request = OddRequest(32, 7);
+  const auto uneven = [](const std::vector<Candidate>& candidates) {
+    return std::any_of(candidates.begin(), candidates.end(),
+                       [](const Candidate& c) { return c.layout.dp * c.micro_batch * c.microbatches != 32; });
+  };
+  EXPECT_TRUE(uneven(SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine)));
+  EXPECT_FALSE(uneven(SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine, /*even_batches=*/true)));
+  EXPECT_FALSE(uneven(SearchSpace(request.spec, request.cluster, PlanTarget::kAnyFramework)));
+}
+
+// If the job pins what only the engine can train, the plan for any framework is the engine's.
+TEST(UnevenBatch, AnyFrameworkIncludesTheEngine) {
+  PlanRequest request = OddRequest(32, 7);
+  request.spec.parallel.dp = 7;
+  const Plan engines = PlanOf(request);
+  request.target = PlanTarget::kAnyFramework;
+  EXPECT_EQ(PlanOf(request).digest, engines.digest);
+  request.even_batches = true;
+  EXPECT_THAT(std::string(MakePlan(request).status().message()),
+              HasSubstr("train.globalBatch is 32, which is not a multiple of parallel.dp = 7"));
+}
+
+// More replicas with as many microbatches would only use more ranks.
+TEST(UnevenBatch, RangesHaveFewCandidates) {
+  PlanRequest request = OddRequest(32, 32);
+  request.spec.resources.min_ranks = 1;
+  request.spec.train.micro_batch = 1;
+  request.spec.parallel = {.tp = 1, .pp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
+  request.spec.parallel.zero = ZeroStage::kNone;
+  std::vector<int32_t> replicas;
+  for (const Candidate& c : SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine))
+    replicas.push_back(c.layout.dp);
+  EXPECT_EQ(replicas, (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 32}));
+  request.spec.resources.min_ranks = 20;
+  replicas.clear();
+  for (const Candidate& c : SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine))
+    replicas.push_back(c.layout.dp);
+  EXPECT_EQ(replicas, (std::vector<int32_t>{20, 32}));
+}
+
+TEST(UnevenBatch, CheckPlanFindsAWrongNumber) {
+  PlanRequest request = OddRequest(32, 7);
+  request.spec.parallel.dp = 7;
+  request.spec.train.micro_batch = 1;
+  for (const int32_t wrong : {-1, 7, 35, 1 << 30}) {
+    Plan plan = PlanOf(request);
+    plan.empty_places = wrong;
+    EXPECT_EQ(CheckPlan(plan).code(), absl::StatusCode::kFailedPrecondition) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace lynx
