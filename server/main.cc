@@ -120,6 +120,7 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   controller.kept_jobs = static_cast<size_t>(flags.keep_jobs);
   controller.leases = !flags.no_leases;
   controller.wanted_shapes = WantedShapes;
+  controller.wanted_shape_of = WantedShapeOf;
   options.core.planner = PlanWithSolver;
   return options;
 }

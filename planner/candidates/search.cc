@@ -157,6 +157,13 @@ class Space {
   std::vector<Candidate> candidates_;
 };
 
+// One shape is enough with and without sequence parallelism: the cost model derives the times of each from those of the other.
+LayerShape MeasuredShape(const JobSpec& spec, const ParallelLayout& layout, int32_t micro_batch) {
+  LayerShape shape = ShapeOf(spec.model, layout, micro_batch);
+  if (spec.parallel.sequence_parallel == Choice::kAuto) shape.sequence_parallel = false;
+  return shape;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target,
@@ -201,16 +208,13 @@ std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates,
   return woven;
 }
 
+LayerShape WantedShapeOf(const JobSpec& spec, const Plan& plan) { return MeasuredShape(spec, plan.layout, plan.micro_batch); }
+
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster) {
   const auto candidates = Candidates(spec, cluster, PlanTarget::kLynxEngine);
   std::vector<LayerShape> shapes;
   if (!candidates.ok()) return shapes;
-  for (const Candidate& c : *candidates) {
-    LayerShape& shape = shapes.emplace_back(ShapeOf(spec.model, c.layout, c.micro_batch));
-    // One of the two shapes is enough: the cost model derives times with sequence parallelism from times without it, and times
-    // without it from times with it.
-    if (spec.parallel.sequence_parallel == Choice::kAuto) shape.sequence_parallel = false;
-  }
+  for (const Candidate& c : *candidates) shapes.push_back(MeasuredShape(spec, c.layout, c.micro_batch));
   // LayerShape orders by micro-batch first. So shapes with a small micro-batch come first, which nearly every layout can use.
   std::sort(shapes.begin(), shapes.end());
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());

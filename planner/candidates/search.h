@@ -64,6 +64,8 @@ inline constexpr WeaveMode kGroupedWeaves[] = {WeaveMode::kPairs, WeaveMode::kQu
 // Shapes whose op times MakePlan would like to have measured: one per (tp, micro_batch), at most kMaxWantedShapes. CostModel
 // derives the times with sequence parallelism from them.
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
+// The shape of these on which the plan's predicted times rest. WantedShapes may have left it out.
+LayerShape WantedShapeOf(const JobSpec& spec, const Plan& plan);
 
 // True if the planner may choose tensors to offload. False if no host is known to have memory for them, if the job's recompute
 // mode does not let the planner choose them, or if the job forbids offloading.

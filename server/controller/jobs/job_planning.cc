@@ -27,6 +27,18 @@ void JobPlanning::Prepare(LiveJob& job, Reservation reservation) {
   Advance(job);
 }
 
+bool JobPlanning::MeasureFor(LiveJob& job, const Plan& plan) {
+  if (!measurements_.BeginFor(job, plan)) return false;
+  step_.AddEvent(
+      job, EventKind::kMeasured,
+      absl::StrCat("the best plan, ", SummaryOf(plan), ", rests on op times that were not measured: measures them for tp ",
+                   plan.layout.tp, " and micro-batch ", plan.micro_batch, ", and plans again"));
+  job.planning.asked = false;
+  ++job.planning.attempt;
+  Advance(job);
+  return true;
+}
+
 void JobPlanning::AdvanceJobsOn(const NodeId& node) {
   for (const JobId& id : measurements_.TakeWaiters(node)) {
     if (LiveJob* job = jobs_.Find(id); job != nullptr) Advance(*job);

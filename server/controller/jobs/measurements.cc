@@ -10,6 +10,7 @@ namespace lynx::server {
 namespace {
 
 constexpr size_t kMaxShapes = 64;             // largest number of shapes in one AgentDesired
+constexpr int32_t kMaxMoreRounds = 3;         // largest number of plans whose own shapes are measured before a job begins
 constexpr Nanos kNoticedWait{1'000'000'000};  // the shortest wait that a person who watches the job would notice
 
 }  // namespace
@@ -17,6 +18,27 @@ constexpr Nanos kNoticedWait{1'000'000'000};  // the shortest wait that a person
 void Measurements::Begin(LiveJob& job) {
   job.planning.wanted = options_.wanted_shapes(*job.record.spec, job.planning.reservation.topology);
   if (job.planning.wanted.size() > kMaxShapes) job.planning.wanted.resize(kMaxShapes);
+  job.planning.more_rounds = 0;
+  Ask(job);
+}
+
+bool Measurements::BeginFor(LiveJob& job, const Plan& plan) {
+  PlanningState& planning = job.planning;
+  if (!options_.wanted_shape_of || planning.more_rounds >= kMaxMoreRounds || planning.wanted.size() >= kMaxShapes) return false;
+  const LayerShape shape = options_.wanted_shape_of(*job.record.spec, plan);
+  const std::vector<DeviceRef>& devices = planning.reservation.devices;
+  // If the time limit has ended an earlier wait, another wait would hardly help.
+  if (std::any_of(devices.begin(), devices.end(), [&](const DeviceRef& device) { return Awaits(job, device); })) return false;
+  if (std::none_of(devices.begin(), devices.end(), [&](const DeviceRef& device) { return Lacks(job, device, shape); })) {
+    return false;
+  }
+  planning.wanted.push_back(shape);
+  ++planning.more_rounds;
+  Ask(job);
+  return true;
+}
+
+void Measurements::Ask(LiveJob& job) {
   job.planning.awaited = 0;
   job.planning.measured_since = step_.now();
   job.planning.measure_deadline = step_.now() + options_.measure_timeout;
@@ -51,17 +73,21 @@ void Measurements::End(LiveJob& job) {
   job.planning.measure_deadline = Nanos(0);
 }
 
-// True if the device's node has not measured all shapes that the job needs, and is able to measure.
-bool Measurements::Awaits(const LiveJob& job, const DeviceRef& device) const {
+// True if the device's node has not measured the shape, and is able to measure it for the job.
+bool Measurements::Lacks(const LiveJob& job, const DeviceRef& device, const LayerShape& shape) const {
   const LiveNode* found = nodes_.Find(device.node);
   if (found == nullptr || !found->agent_attached() || !MayMeasure(*found, job)) return false;
   const AgentState& agent = found->agent;
-  return std::any_of(job.planning.wanted.begin(), job.planning.wanted.end(), [&](const LayerShape& shape) {
-    const auto has = [&](const ShapeTimes& times) { return times.shape == shape; };
-    const bool measured =
-        agent.profile != nullptr && std::any_of(agent.profile->measured.begin(), agent.profile->measured.end(), has);
-    return !measured && std::find(agent.failed_shapes.begin(), agent.failed_shapes.end(), shape) == agent.failed_shapes.end();
-  });
+  const auto has = [&](const ShapeTimes& times) { return times.shape == shape; };
+  const bool measured =
+      agent.profile != nullptr && std::any_of(agent.profile->measured.begin(), agent.profile->measured.end(), has);
+  return !measured && std::find(agent.failed_shapes.begin(), agent.failed_shapes.end(), shape) == agent.failed_shapes.end();
+}
+
+// True if the device's node lacks any of the shapes that the job needs.
+bool Measurements::Awaits(const LiveJob& job, const DeviceRef& device) const {
+  const std::vector<LayerShape>& wanted = job.planning.wanted;
+  return std::any_of(wanted.begin(), wanted.end(), [&](const LayerShape& shape) { return Lacks(job, device, shape); });
 }
 
 // False if the job trains while it is planned and ranks run on the node. Measuring would disturb these ranks, and the result

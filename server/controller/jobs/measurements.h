@@ -23,6 +23,9 @@ class Measurements {
 
   // Has the agents of the job's reserved devices measure what the planner needs, within the time limit.
   void Begin(LiveJob& job);
+  // Called for a plan that the planner has made. True: nobody has measured the shape that it rests on, and the agents of the
+  // reserved devices measure it now, within the time limit. False: nothing is left to measure, or it cannot be measured.
+  bool BeginFor(LiveJob& job, const Plan& plan);
   // True if the job must still wait. The job is then registered with the first node that it waits for (TakeWaiters).
   bool Waits(LiveJob& job);
   // Returns the jobs that are registered with this node, and forgets them. Call Waits again for each of them.
@@ -38,6 +41,8 @@ class Measurements {
   AgentDesired ShapesFor(const LiveNode& node) const;
 
  private:
+  void Ask(LiveJob& job);
+  bool Lacks(const LiveJob& job, const DeviceRef& device, const LayerShape& shape) const;
   bool Awaits(const LiveJob& job, const DeviceRef& device) const;
   static bool MayMeasure(const LiveNode& node, const LiveJob& job);
 

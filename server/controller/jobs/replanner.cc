@@ -43,6 +43,8 @@ void Replanner::OnPlanReady(const PlanReady& event) {
   LiveJob* job = jobs_.Find(event.job);
   const bool awaited = job != nullptr && IsPlanned(*job) && job->planning.asked && job->planning.attempt == event.attempt;
   if (!awaited || job->replanning.plan != nullptr) return;
+  const auto* made = std::get_if<std::shared_ptr<const Plan>>(&event.result);
+  if (made != nullptr && !IsBreaking(*job) && planning_.MeasureFor(*job, **made)) return;
   if (job->record.state != JobState::kPlanning) return ConsiderPlan(*job, event);
   if (const auto* status = std::get_if<absl::Status>(&event.result)) {
     PlanRefused(*job, std::string(status->message()));

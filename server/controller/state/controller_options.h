@@ -10,6 +10,7 @@
 #include "common/units.h"
 #include "planner/cost/cluster_topology.h"
 #include "planner/cost/hardware_profile.h"
+#include "planner/plan/plan.h"
 #include "planner/problem/job_spec.h"
 #include "server/controller/state/seeded_mistake.h"
 
@@ -66,6 +67,8 @@ struct ControllerOptions {
   Bytes most_program_text = kMaxProgramText;
   // Returns the layer shapes whose op times the planner needs (planner/candidates/search.h WantedShapes). Required.
   std::function<std::vector<LayerShape>(const JobSpec&, const ClusterTopology&)> wanted_shapes;
+  // Returns the layer shape whose op times a plan rests on (WantedShapeOf). Null: no plan is measured for.
+  std::function<LayerShape(const JobSpec&, const Plan&)> wanted_shape_of;
   Mistake mistake = Mistake::kNone;  // for tests only
 
   bool Makes(Mistake m) const { return mistake == m; }

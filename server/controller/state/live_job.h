@@ -92,6 +92,7 @@ struct PlanningState {
   // own devices and free ones.
   Reservation reservation;
   std::vector<LayerShape> wanted;
+  int32_t more_rounds = 0;   // number of times that a plan's own shape was measured after the others
   size_t awaited = 0;        // index of the reserved device that the last search found to be still unmeasured
   bool asked = false;        // true once the plan has been requested
   int64_t attempt = 0;       // number of the newest planning attempt

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "planner/candidates/search.h"
 #include "tests/server/controller/controller_steps.h"
 
 namespace lynx::server {
@@ -345,6 +348,45 @@ TEST(ControllerReplan, OnlyIdleNodesAreAskedToMeasure) {
   cluster.Measure("n1");
   ASSERT_EQ(cluster.plans().size(), 1u);
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
+}
+
+// The layout that is planned first may have a shape that was not among those that were measured.
+TEST(ControllerReplan, APlanThatRestsOnNoMeasurementIsMeasuredForAndMadeAgain) {
+  ControllerOptions options;
+  options.wanted_shape_of = WantedShapeOf;
+  Cluster cluster(options);
+  cluster.AddNode("n0");
+  const JobId job = cluster.Submit(MakeSpec("a", 2, 2));
+  cluster.MeasureAll();
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  cluster.AnswerPlans({.tp = 2});
+  EXPECT_EQ(cluster.State(job), JobState::kPlanning);
+  EXPECT_TRUE(cluster.plans().empty()) << "it waits for the measurement";
+  EXPECT_EQ(cluster.Node("n0").wanted.shapes.size(), 2u);
+  EXPECT_THAT(cluster.Events(job).back().reason,
+              HasSubstr("rests on op times that were not measured: measures them for tp 2 and micro-batch 1, and plans again"));
+  cluster.MeasureAll();
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  const auto& measured = cluster.plans().front().request.cluster.groups.front().profile.measured;
+  EXPECT_TRUE(std::any_of(measured.begin(), measured.end(), [](const ShapeTimes& times) { return times.shape.tp == 2; }));
+  cluster.AnswerPlans({.tp = 2});
+  EXPECT_EQ(cluster.State(job), JobState::kStarting);
+  EXPECT_TRUE(cluster.Node("n0").wanted.shapes.empty());
+}
+
+// Nothing waits for ever: an agent that does not answer within the time limit leaves the plan as it is made the next time.
+TEST(ControllerReplan, AnAgentThatDoesNotMeasureForAPlanDoesNotHoldItUp) {
+  ControllerOptions options;
+  options.wanted_shape_of = WantedShapeOf;
+  Cluster cluster(options);
+  cluster.AddNode("n0");
+  const JobId job = cluster.Submit(MakeSpec("a", 2, 2));
+  cluster.MeasureAll();
+  cluster.AnswerPlans({.tp = 2});
+  cluster.Advance(Seconds(options.measure_timeout) + 1);
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  cluster.AnswerPlans({.tp = 2});
+  EXPECT_EQ(cluster.State(job), JobState::kStarting);
 }
 
 TEST(ControllerReplan, AJobShrinksWhenANodeIsLost) {

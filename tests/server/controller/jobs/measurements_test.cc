@@ -79,5 +79,60 @@ TEST_F(MeasurementsTest, ANodeThatTrainsDoesNotMeasureForAJobThatTrains) {
   EXPECT_THAT(measurements_.ShapesFor(parts_.nodes.At(NodeId("n2"))).shapes, SizeIs(1));
 }
 
+// A plan whose shape is `micro_batch`.
+Plan PlanWith(int32_t micro_batch) {
+  Plan plan;
+  plan.micro_batch = micro_batch;
+  return plan;
+}
+
+class MeasurementsOfPlansTest : public MeasurementsTest {
+ protected:
+  MeasurementsOfPlansTest() {
+    parts_.options.wanted_shape_of = [](const JobSpec&, const Plan& plan) {
+      return LayerShape{.micro_batch = plan.micro_batch};
+    };
+    job_.record.spec = std::make_shared<const JobSpec>();
+    Measured("n1");
+    Measured("n2");
+    measurements_.End(job_);
+    parts_.step.TakeAgents();
+  }
+};
+
+TEST_F(MeasurementsOfPlansTest, APlansOwnShapeIsMeasuredOnce) {
+  EXPECT_FALSE(measurements_.BeginFor(job_, PlanWith(LayerShape().micro_batch))) << "its shape has been measured";
+  EXPECT_TRUE(measurements_.BeginFor(job_, PlanWith(4)));
+  EXPECT_THAT(parts_.step.TakeAgents(), ElementsAre(NodeId("n1"), NodeId("n2")));
+  EXPECT_THAT(measurements_.ShapesFor(parts_.nodes.At(NodeId("n1"))).shapes, SizeIs(2));
+  EXPECT_TRUE(measurements_.Waits(job_));
+  for (const char* node : {"n1", "n2"}) parts_.nodes.At(NodeId(node)).agent.failed_shapes = {LayerShape{.micro_batch = 4}};
+  EXPECT_FALSE(measurements_.Waits(job_));
+  EXPECT_FALSE(measurements_.BeginFor(job_, PlanWith(4))) << "it cannot be measured";
+}
+
+// Every answer of the planner may rest on another shape, but the job must begin some time.
+TEST_F(MeasurementsOfPlansTest, AJobIsMeasuredForAFewPlansOnly) {
+  int rounds = 0;
+  for (int32_t size = 2; measurements_.BeginFor(job_, PlanWith(size)); ++size, ++rounds) {
+    for (const char* node : {"n1", "n2"}) {
+      parts_.nodes.At(NodeId(node)).agent.failed_shapes.push_back(LayerShape{.micro_batch = size});
+    }
+  }
+  EXPECT_EQ(rounds, 3);
+  measurements_.Begin(job_);
+  EXPECT_TRUE(measurements_.BeginFor(job_, PlanWith(100))) << "the next time that it is planned it may be measured again";
+}
+
+TEST_F(MeasurementsOfPlansTest, ANodeThatWasTooLateIsNotAskedForMore) {
+  parts_.nodes.At(NodeId("n2")).agent.profile = nullptr;
+  EXPECT_FALSE(measurements_.BeginFor(job_, PlanWith(4)));
+}
+
+TEST_F(MeasurementsOfPlansTest, WithoutAFunctionEveryPlanStands) {
+  parts_.options.wanted_shape_of = nullptr;
+  EXPECT_FALSE(measurements_.BeginFor(job_, PlanWith(4)));
+}
+
 }  // namespace
 }  // namespace lynx::server
