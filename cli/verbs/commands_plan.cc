@@ -13,6 +13,7 @@
 #include "planner/report/chrome_trace.h"
 #include "planner/report/html_page.h"
 #include "planner/report/plan_table.h"
+#include "planner/search/faster_model.h"
 #include "planner/search/make_plan.h"
 #include "proto/convert.h"
 
@@ -73,6 +74,7 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
                                                     : "stated figures for one CPU core";
     std::printf("times come from %s; on a cluster the agents measure them\n", source);
   }
+  if (table) std::fputs(FasterModelText(FindFasterModel(*request, plan), plan).c_str(), stdout);
   return code;
 }
 

@@ -134,6 +134,18 @@ class SearchTest(unittest.TestCase):
         self.assertEqual(refused.returncode, 2)
         self.assertIn("train.globalBatch is 2048, which is not a multiple of parallel.dp = 20", refused.stderr)
 
+    def test_a_note_says_what_float32_costs_on_tensor_cores(self):
+        h100 = (ROOT / "examples" / "clusters" / "h100.yaml").read_text()
+        self.write("{layers: 24, hidden: 2048, heads: 16, seq: 2048, vocab: 51200}", 64, 8, h100)
+        table = self.plan()
+        note = re.search(r"^note: with model.dtype: bfloat16, model.attention: fused a step would take (.*), ([0-9.]+) times as fast$",
+                         table, re.MULTILINE)
+        self.assertIsNotNone(note, table)
+        changed = self.plan("--set", "model.dtype=bfloat16", "--set", "model.attention=fused")
+        self.assertEqual(seconds(note[1]), self.step_in(changed))
+        self.assertAlmostEqual(float(note[2]), self.step_in(table) / self.step_in(changed), delta=0.1)
+        self.assertNotIn("note:", changed)
+
     def test_very_many_microbatches_take_little_memory(self):
         h100 = (ROOT / "examples" / "clusters" / "h100.yaml").read_text()
         for model, batch, ranks, pinned in (("{preset: gpt-1.3b}", 1 << 20, 8, ("parallel.pp=8", "train.microBatch=1")),

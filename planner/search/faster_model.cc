@@ -1,0 +1,45 @@
+#include "planner/search/faster_model.h"
+
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "planner/search/make_plan.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kTensorCores = 4;          // at least this many times the rate of float32
+constexpr int64_t kLeastGainPermille = 100;  // a smaller gain may be an error of the prediction
+
+}  // namespace
+
+std::optional<FasterModel> FindFasterModel(const PlanRequest& request, const Plan& plan) {
+  const HardwareProfile profile = SlowestProfile(request.cluster);
+  if (profile.bfloat16_flops_per_second < kTensorCores * profile.flops_per_second) return std::nullopt;
+  if (request.spec.model.dtype == DataType::kBfloat16) return std::nullopt;
+  PlanRequest faster = request;
+  faster.spec.model.dtype = DataType::kBfloat16;
+  std::vector<std::string> changes = {"model.dtype: bfloat16"};
+  if (faster.spec.model.attention == AttentionKernel::kUnfused) {
+    faster.spec.model.attention = AttentionKernel::kFused;
+    changes.push_back("model.attention: fused");
+  }
+  if (!ValidateJobSpec(faster.spec).ok()) return std::nullopt;
+  faster.most_program_actions = 1;  // nobody sees these programs
+  const absl::StatusOr<PlanResult> result = MakePlan(faster);
+  const Plan* found = result.ok() ? std::get_if<Plan>(&*result) : nullptr;
+  if (found == nullptr || found->step.value > plan.step.value / 1000 * (1000 - kLeastGainPermille)) return std::nullopt;
+  return FasterModel{absl::StrJoin(changes, ", "), found->step};
+}
+
+std::string FasterModelText(const std::optional<FasterModel>& faster, const Plan& plan) {
+  if (!faster) return "";
+  const double times = static_cast<double>(plan.step.value) / static_cast<double>(faster->step.value);
+  return absl::StrCat("note: with ", faster->changes, " a step would take ", FormatDuration(faster->step), ", ",
+                      absl::StrFormat("%.1f", times), " times as fast\n");
+}
+
+}  // namespace lynx
