@@ -182,6 +182,7 @@ std::string LinkSection(const LinkReport& report, int64_t tokens_per_step) {
       "| policy | fits | peak, planned (MiB) | measured | step (ms) | predicted | error | tokens/s | hidden (ms) | exposed | "
       "waiting | communication CPU |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
   for (const PolicyResult& policy : report.policies) text += Row(policy, tokens_per_step);
+  for (const std::string& policy : report.left_out) absl::StrAppend(&text, "\nNo plan fits the limit for ", policy, ".\n");
   return text + PartsTable(report) + Ratios(report) + "\n";
 }
 

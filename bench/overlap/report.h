@@ -43,7 +43,8 @@ struct LinkReport {
   int32_t communication_compute_permille = 0;  // share of a core that a transfer takes, in thousandths
   Bytes limit;                                 // for activations
   std::vector<PolicyResult> policies;
-  double foreign_share = 0;  // other processes' share of the machine, the largest of all measurements and runs
+  std::vector<std::string> left_out;  // woven policies without a plan within the limit, with the planner's reasons
+  double foreign_share = 0;           // other processes' share of the machine, the largest of all measurements and runs
 };
 
 // If other processes use a larger share of the machine's processor time, the figures mean nothing.
