@@ -31,7 +31,12 @@ absl::Status CompleteContext(RankConfig& config, const std::string& path) {
   context.model = config.spec.model;
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "rank"), config.rank, 0, context.layout.ranks() - 1));
   const BatchSplit split{config.spec.train.global_batch, context.layout.dp, context.micro_batch};
-  if (!split.Possible() || split.microbatches() != context.microbatches) {
+  if (!split.Possible()) {
+    return BadField(FieldPath(path, "micro_batch"), absl::StrCat(context.micro_batch),
+                    absl::StrCat("a global batch of ", split.global_batch, " gives dp ", split.replicas,
+                                 " replicas fewer samples than one microbatch"));
+  }
+  if (split.microbatches() != context.microbatches) {
     return BadField(FieldPath(path, "microbatches"), absl::StrCat(context.microbatches),
                     absl::StrCat("must be ", split.microbatches(), ", which a global batch of ", split.global_batch,
                                  " needs with dp ", split.replicas, " and microbatches of ", split.micro_batch));

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <optional>
 
 #include "cli/output/exit_code.h"
 #include "cli/output/output_file.h"
@@ -58,9 +59,13 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   const bool table = global.output == kTable || global.output == kWide;
   const bool shows_programs = !table || !options.html.empty() || !options.trace.empty() || options.actions_rank >= 0;
   if (shows_programs) request->most_program_actions = 0;
+  std::optional<FasterModel> faster;
   const auto result = WithWaitingLine("planning", [&](const auto&) {
     ArrangeNodes(options, *request);
-    return MakePlan(*request);
+    absl::StatusOr<PlanResult> made = MakePlan(*request);
+    const Plan* plan = made.ok() ? std::get_if<Plan>(&*made) : nullptr;
+    if (table && plan != nullptr && options.actions_rank < 0) faster = FindFasterModel(*request, *plan);
+    return made;
   });
   if (!result.ok()) return Fail(result.status());
   if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
@@ -74,7 +79,7 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
                                                     : "stated figures for one CPU core";
     std::printf("times come from %s; on a cluster the agents measure them\n", source);
   }
-  if (table) std::fputs(FasterModelText(FindFasterModel(*request, plan), plan).c_str(), stdout);
+  if (table) std::fputs(FasterModelText(faster, plan).c_str(), stdout);
   return code;
 }
 

@@ -34,8 +34,8 @@ std::string Listed(const std::set<int64_t>& values) {
 class Rules {
  public:
   Rules(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target, bool even_batches)
-      : spec_(spec), cluster_(cluster), p_(spec.parallel), target_(target), even_batches_(even_batches),
-        layers_(spec.model.layers), batch_(spec.train.global_batch), least_ranks_(spec.resources.min_ranks),
+      : spec_(spec), cluster_(cluster), p_(spec.parallel), even_batches_(even_batches), layers_(spec.model.layers),
+        batch_(spec.train.global_batch), least_ranks_(spec.resources.min_ranks),
         most_ranks_(std::min<int64_t>(spec.resources.max_ranks, cluster.devices())) {
     const auto pin = [&](const char* field, int64_t value) {
       if (value == 0) return;
@@ -165,15 +165,16 @@ class Rules {
   }
 
   bool AllowsBatch(int64_t replicas, int32_t size) const {
-    return Allows({batch_, static_cast<int32_t>(replicas), size}, target_, even_batches_);
+    return Allows({batch_, static_cast<int32_t>(replicas), size}, even_batches_);
   }
 
   Reason BadBatch(const std::set<int64_t>& by, const std::string& replicas) const {
     const int32_t size = spec_.train.micro_batch;
-    if (target_ == PlanTarget::kLynxEngine && !even_batches_) {
+    if (!even_batches_) {
       const std::string batch = absl::StrCat("train.globalBatch is ", batch_);
-      if (size == 0) return absl::StrCat(batch, ", which is less than ", replicas, ": every replica needs a sample");
-      return absl::StrCat(batch, ", which does not fill a microbatch of train.microBatch = ", size, " on any of ", replicas);
+      if (size == 0) return absl::StrCat(batch, ", which is less than ", replicas, ", and every replica needs a sample");
+      return absl::StrCat(batch, ", and with ", replicas,
+                          " no replica gets the samples of one microbatch, train.microBatch = ", size);
     }
     std::string what = replicas;
     if (size > 0)
@@ -242,7 +243,6 @@ class Rules {
   const JobSpec& spec_;
   const ClusterTopology& cluster_;
   const ParallelSpec& p_;
-  const PlanTarget target_;
   const bool even_batches_;
   const int32_t layers_, batch_;
   const int64_t least_ranks_, most_ranks_;
@@ -319,7 +319,6 @@ absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster
   std::vector<std::string> pinned;
   for (const Pin& pin : PinsOf(spec)) pinned.push_back(pin.text);
   const ModelSpec& model = spec.model;
-  const bool even = even_batches || target != PlanTarget::kLynxEngine;
   return absl::InvalidArgumentError(absl::StrCat(
       "no parallel layout of ", spec.resources.min_ranks, " to ",
       std::min<int64_t>(spec.resources.max_ranks, cluster.devices()),
@@ -327,7 +326,8 @@ absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster
       model.key_heads() != model.heads ? absl::StrCat(", model.kvHeads ", model.key_heads()) : "", " and model.ffn ", model.ffn,
       " and be at most ", cluster.least_devices_per_node(), " (devices of a node), parallel.pp be at most model.layers ",
       model.layers,
-      even ? ", parallel.dp * train.microBatch divide train.globalBatch " : ", parallel.dp be at most train.globalBatch ",
+      even_batches ? ", parallel.dp * train.microBatch divide train.globalBatch "
+                   : ", parallel.dp be at most train.globalBatch ",
       spec.train.global_batch, pinned.empty() ? "" : absl::StrCat(" (the job fixes ", absl::StrJoin(pinned, ", "), ")"),
       WhatWouldDo(spec, cluster, target, even_batches)));
 }

@@ -37,7 +37,7 @@ std::vector<int32_t> UpTo(int32_t largest) {
 class Space {
  public:
   Space(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target, bool even_batches)
-      : spec_(spec), model_(spec.model), pinned_(spec.parallel), fixed_(PinnedLayout(spec.parallel)), target_(target),
+      : spec_(spec), model_(spec.model), pinned_(spec.parallel), fixed_(PinnedLayout(spec.parallel)),
         any_(target == PlanTarget::kAnyFramework), even_batches_(even_batches),
         least_devices_(cluster.least_devices_per_node()),
         max_ranks_(static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, cluster.devices()))) {
@@ -74,17 +74,21 @@ class Space {
       layout.dp = dp;
       for (int32_t size : micro_batches_) {
         const BatchSplit split{spec_.train.global_batch, dp, size};
-        if (!Allows(split, target_, even_batches_) || (!split.Even() && FewerDo(split, replica))) continue;
+        if (!Allows(split, even_batches_) || (!split.Even() && IsBetween(split, replica))) continue;
         AddModes({layout, size, split.microbatches()});
       }
     }
   }
 
-  // True if one replica less would have as many microbatches, and the job may have so few ranks.
-  bool FewerDo(BatchSplit split, int32_t ranks_of_replica) const {
-    const int32_t microbatches = split.microbatches();
-    if (pinned_.dp > 0 || int64_t{ranks_of_replica} * --split.replicas < spec_.resources.min_ranks) return false;
-    return split.replicas > 0 && split.microbatches() == microbatches;
+  // True if one replica less and one more both need as many microbatches, and the job may have both numbers of ranks.
+  bool IsBetween(const BatchSplit& split, int64_t ranks_of_replica) const {
+    if (pinned_.dp > 0) return false;
+    BatchSplit fewer = split, more = split;
+    --fewer.replicas;
+    ++more.replicas;
+    return ranks_of_replica * fewer.replicas >= std::max(spec_.resources.min_ranks, 1) &&
+           ranks_of_replica * more.replicas <= max_ranks_ && more.Possible() && fewer.microbatches() == split.microbatches() &&
+           more.microbatches() == split.microbatches();
   }
 
   std::vector<bool> SequenceParallel(const ParallelLayout& layout) const {
@@ -149,7 +153,6 @@ class Space {
   const ModelSpec& model_;
   const ParallelSpec& pinned_;
   const ParallelLayout fixed_;
-  const PlanTarget target_;
   const bool any_, even_batches_;
   const int32_t least_devices_;
   const int32_t max_ranks_;

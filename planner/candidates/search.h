@@ -19,10 +19,8 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-// True if a space has candidates with this split of the batch.
-inline bool Allows(const BatchSplit& split, PlanTarget target, bool even_batches) {
-  return split.Possible() && (split.Even() || (target == PlanTarget::kLynxEngine && !even_batches));
-}
+// True if a space has candidates with this split of the batch. `even_batches`: see PlanRequest.
+inline bool Allows(const BatchSplit& split, bool even_batches) { return split.Possible() && (split.Even() || !even_batches); }
 
 // If the user leaves the micro-batch size open, it is a power of two up to this value.
 inline constexpr int32_t kMaxAutoMicroBatch = 8;
@@ -33,16 +31,16 @@ inline constexpr int32_t kMaxAutoMicroBatch = 8;
 // heads and ffn. The schedule divides the model into at most as many parts as there are layers (pp * virtual stages, or pp * 2
 // with zero-bubble-v). If cp > 1, 2 * cp divides the sequence.
 //
-// The batch: with kAnyFramework, and with `even_batches`, dp * micro_batch divides the global batch. Otherwise the last
-// microbatch of a replica may have empty places (planner/problem/batch_split.h). Of the numbers of replicas that leave places
-// empty and give the same number of microbatches, only the least one is a candidate: more replicas would not be faster.
+// The batch: with `even_batches`, dp * micro_batch divides the global batch. Otherwise the last microbatch of a replica may
+// have empty places (planner/problem/batch_split.h). If several numbers of replicas leave places empty and need the same number
+// of microbatches, only the least and the greatest are candidates: the least uses the fewest ranks, and with the greatest each
+// rank holds the smallest share of the optimizer's states.
 //
-// Pinned values are
-// kept. Values that are left open are chosen as follows. A micro-batch is a power of two up to 8. Virtual stages are 1 to 8. A
-// schedule is 1F1B, zero-bubble or, with virtual stages, interleaved. (GPipe is never faster than 1F1B, and Chimera holds every
-// weight twice, so both are used only if the job asks for them.) Replicas shard nothing or the optimizer states; with
-// PlanTarget::kAnyFramework, also gradients and weights. cp is 1, or with kAnyFramework a power of two up to 8. Returns
-// InvalidArgument with the rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
+// Pinned values are kept. Values that are left open are chosen as follows. A micro-batch is a power of two up to 8. Virtual
+// stages are 1 to 8. A schedule is 1F1B, zero-bubble or, with virtual stages, interleaved. (GPipe is never faster than 1F1B,
+// and Chimera holds every weight twice, so both are used only if the job asks for them.) Replicas shard nothing or the
+// optimizer states; with PlanTarget::kAnyFramework, also gradients and weights. cp is 1, or with kAnyFramework a power of two
+// up to 8. Returns InvalidArgument with the rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target,
                                                   bool even_batches = false);
 // Returns the same list as Candidates. If there is no candidate, it returns an empty list and no error.
@@ -64,7 +62,7 @@ inline constexpr WeaveMode kGroupedWeaves[] = {WeaveMode::kPairs, WeaveMode::kQu
 // Shapes whose op times MakePlan would like to have measured: one per (tp, micro_batch), at most kMaxWantedShapes. CostModel
 // derives the times with sequence parallelism from them.
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
-// The shape of these on which the plan's predicted times rest. WantedShapes may have left it out.
+// The shape from whose op times the plan's times were predicted. WantedShapes may have left it out, because it has a limit.
 LayerShape WantedShapeOf(const JobSpec& spec, const Plan& plan);
 
 // True if the planner may choose tensors to offload. False if no host is known to have memory for them, if the job's recompute

@@ -31,8 +31,8 @@ struct PlanRequest {
   JobSpec spec;  // normalized and valid
   ClusterTopology cluster;
   PlanTarget target = PlanTarget::kLynxEngine;
-  // True: only layouts whose microbatches have no empty places (planner/problem/batch_split.h), because other frameworks cannot
-  // be told any others.
+  // True: only layouts whose microbatches have no empty places (planner/problem/batch_split.h). Plans that are exported need
+  // this, because other frameworks refuse other batches.
   bool even_batches = false;
   // For callers that need no programs of the whole step: if the programs of all stages together would have more actions than
   // this, the plan has the programs of a shorter step (Plan::program_microbatches). 0: the programs are always whole.
@@ -96,7 +96,7 @@ struct Plan {
   std::string digest;  // SHA-256 of PlanText, which does not contain the digest
 
   // The samples of a step, over all replicas: the job's global batch.
-  int32_t samples() const { return micro_batch * microbatches * layout.dp - empty_places; }
+  int32_t samples() const { return static_cast<int32_t>(int64_t{micro_batch} * microbatches * layout.dp - empty_places); }
   // The context of the rank's program.
   StageContext ContextOf(int32_t pipeline_rank) const;
 };

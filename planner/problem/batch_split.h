@@ -17,16 +17,16 @@ struct BatchSplit {
   int32_t micro_batch = 1;   // samples of a microbatch
 
   // The samples of the replica that has the most.
-  int32_t MostSamples() const { return (global_batch + replicas - 1) / replicas; }
+  int32_t MaxSamples() const { return (global_batch + replicas - 1) / replicas; }
   // The first sample of a replica, within the batch. With `replicas` as the argument: the end of the batch.
   int64_t FirstSample(int32_t replica) const { return int64_t{global_batch} * replica / replicas; }
   // The number of microbatches of each replica.
-  int32_t microbatches() const { return (MostSamples() + micro_batch - 1) / micro_batch; }
+  int32_t microbatches() const { return (MaxSamples() + micro_batch - 1) / micro_batch; }
   // The places of all microbatches of all replicas that have no sample.
   int64_t EmptyPlaces() const { return int64_t{microbatches()} * micro_batch * replicas - global_batch; }
 
   // True if every replica has a sample, and one replica fills a microbatch.
-  bool Possible() const { return replicas <= global_batch && micro_batch <= MostSamples(); }
+  bool Possible() const { return replicas <= global_batch && micro_batch <= MaxSamples(); }
   // True if no place is empty. Other frameworks can be told only this.
   bool Even() const { return EmptyPlaces() == 0; }
 };

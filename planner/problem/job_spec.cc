@@ -263,16 +263,17 @@ absl::Status ValidateModes(const JobSpec& spec) {
   return InRange("recomputeOptions.offloadShare (thousandths)", options.offload_permille, 0, 1000);
 }
 
-// Checks the batch against the number of replicas. It need not be a multiple of it (planner/problem/batch_split.h).
+// Checks the batch against the number of replicas. The batch need not be a multiple of that number
+// (planner/problem/batch_split.h).
 absl::Status ValidateBatch(const TrainSpec& train, int32_t replicas) {
   if (replicas > train.global_batch) {
     return Bad("train.globalBatch", train.global_batch,
-               absl::StrCat("must be at least parallel.dp, which is ", replicas, ", for every replica needs a sample"));
+               absl::StrCat("must be at least parallel.dp, which is ", replicas, ", because every replica needs a sample"));
   }
   const BatchSplit split{train.global_batch, replicas, std::max(train.micro_batch, 1)};
   if (split.Possible()) return absl::OkStatus();
   return Bad("train.microBatch", train.micro_batch,
-             absl::StrCat("must be at most ", split.MostSamples(), ", the samples of a replica: train.globalBatch ",
+             absl::StrCat("must be at most ", split.MaxSamples(), ", the samples of a replica: train.globalBatch ",
                           train.global_batch, " / parallel.dp ", replicas));
 }
 

@@ -266,7 +266,7 @@ absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request)
   // No other framework can be told to run passes side by side.
   const bool other_framework = request.target == PlanTarget::kAnyFramework;
   if (other_framework && request.spec.parallel.weave == WeaveMode::kAuto) request.spec.parallel.weave = WeaveMode::kOff;
-  request.even_batches = true;  // nor may it have microbatches with empty places
+  request.even_batches = true;  // other frameworks refuse microbatches with empty places
   if (request.target == PlanTarget::kLynxEngine || request.spec.parallel.schedule != ScheduleKind::kAuto) {
     return MakePlan(request);
   }
@@ -288,6 +288,7 @@ absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request)
 }
 
 absl::StatusOr<ExportedPlan> ExportPlan(const ExportTarget& target, const PlanRequest& request, const Plan& plan) {
+  LYNX_CHECK(plan.empty_places == 0);
   const ExportFormat format = target.format;
   const RecomputeSummary summary = SummaryOf(plan);
   std::optional<Plan> instead;

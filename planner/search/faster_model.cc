@@ -28,7 +28,10 @@ std::optional<FasterModel> FindFasterModel(const PlanRequest& request, const Pla
     changes.push_back("model.attention: fused");
   }
   if (!ValidateJobSpec(faster.spec).ok()) return std::nullopt;
-  faster.most_program_actions = 1;  // nobody sees these programs
+  // Only the step's time is needed: the heuristic suffices, and the programs may be short.
+  if (faster.spec.recompute == RecomputeMode::kOpt) faster.spec.recompute = RecomputeMode::kHeu;
+  faster.exact = nullptr;
+  faster.most_program_actions = 1;
   const absl::StatusOr<PlanResult> result = MakePlan(faster);
   const Plan* found = result.ok() ? std::get_if<Plan>(&*result) : nullptr;
   if (found == nullptr || found->step.value > plan.step.value / 1000 * (1000 - kLeastGainPermille)) return std::nullopt;

@@ -15,7 +15,8 @@ struct FasterModel {
   Nanos step;           // predicted time of one step of the best plan with them
 };
 
-// Plans a request in float32 again, in bfloat16 and with fused attention. nullopt: the request is in bfloat16 already, its
+// Plans a request in float32 again, in bfloat16 and with fused attention, on nodes in the request's order and, with
+// recomputation mode opt, by HEU. nullopt: the request is in bfloat16 already, its
 // slowest devices compute bfloat16 less than four times as fast as float32, nothing fits, or the step would not become a tenth
 // shorter.
 std::optional<FasterModel> FindFasterModel(const PlanRequest& request, const Plan& plan);

@@ -23,25 +23,19 @@ absl::StatusOr<std::optional<Plan>> PlanForEngine(PlanRequest request) {
   return PlanAmong(request, *candidates, caches);
 }
 
-absl::StatusOr<std::vector<Candidate>> CandidatesFor(const PlanRequest& request) {
-  LYNX_RETURN_IF_ERROR(Candidates(request.spec, request.cluster, request.target, request.even_batches).status());
-  LYNX_RETURN_IF_ERROR(CheckSupported(request));
-  return SupportedCandidates(request);
-}
-
 }  // namespace
 
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
   LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
+  LYNX_RETURN_IF_ERROR(Candidates(request.spec, request.cluster, request.target, request.even_batches).status());
+  LYNX_RETURN_IF_ERROR(CheckSupported(request));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, SupportedCandidates(request));
   // The search is not exact. In a larger space it may miss a plan that it finds in a smaller one, so the smaller one comes
   // first.
   std::optional<Plan> best;
   if (request.target == PlanTarget::kAnyFramework) {
     LYNX_ASSIGN_OR_RETURN(best, PlanForEngine(request));
   }
-  const absl::StatusOr<std::vector<Candidate>> all = CandidatesFor(request);
-  if (!all.ok() && best) return PlanResult(*std::move(best));  // only the engine can run what the job pins
-  LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, all);
   PlanAmongOptions options;
   if (best) options.to_beat = best->step;
   PlanCaches caches(request);

@@ -93,7 +93,7 @@ Suggestion AutoRecompute(PlanRequest request) {
 
 Suggestion SmallerMicroBatch(PlanRequest request) {
   for (int32_t size = request.spec.train.micro_batch - 1; size >= 1; --size) {
-    if (request.spec.train.global_batch % size != 0) continue;  // others would leave places empty
+    if (request.spec.train.global_batch % size != 0) continue;  // another size would leave places empty
     request.spec.train.micro_batch = size;
     if (Fits(request)) return absl::StrCat("train.microBatch: ", size);
   }

@@ -10,8 +10,8 @@
 
 namespace lynx::server {
 
-// Of two kinds of nodes that are equally close, the faster one comes first if its devices compute at more than this many
-// percent of the other's rate. Measurements of equal nodes differ by less (node_groups.h).
+// A kind of nodes counts as clearly faster than another if its devices compute at more than this many percent of the other's
+// rate. The limit is far from 100, because measurements of equal nodes differ by up to 25% (node_groups.h).
 inline constexpr int kFasterPercent = 150;
 
 // Sorts into locality order: by domain, then slow nodes last, then clearly faster kinds of nodes first, then by name. Nodes in

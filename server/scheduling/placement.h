@@ -20,7 +20,7 @@ struct NodeDevices {
   Bytes memory_per_device;       // memory of the smallest device; 0: unknown
   std::string domain;            // place in the network (common/network_domain.h); empty: unknown
   bool slow = false;             // slower than its agent measured; used only after other nodes that are equally close
-  int64_t flops_per_second = 0;  // of each device, as its agent measured; 0: unknown
+  int64_t flops_per_second = 0;  // of each device, as its agent measured: float32 of CPUs, bfloat16 of GPUs; 0: unknown
 };
 
 // Devices that are reserved for a job while it is planned, and what the planner may assume about them.

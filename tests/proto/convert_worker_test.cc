@@ -240,6 +240,8 @@ TEST(ConvertWorkerTest, BadAssignmentsNameTheField) {
       {[](A& a) { a.mutable_spec()->mutable_train()->set_steps(0); }, "assignment.spec: train.steps is 0"},
       {[](A& a) { a.mutable_layout()->set_dp(0); }, "assignment.layout.dp is 0"},
       {[](A& a) { a.set_rank(4); }, "assignment.rank is 4: must be from 0 to 3"},
+      {[](A& a) { a.set_micro_batch(17); },
+       "assignment.micro_batch is 17: a global batch of 16 gives dp 1 replicas fewer samples"},
       {[](A& a) { a.set_microbatches(5); },
        "assignment.microbatches is 5: must be 4, which a global batch of 16 needs with dp "},
       {[](A& a) { a.set_micro_batch(-1); }, "assignment.micro_batch is -1"},

@@ -1,6 +1,7 @@
 // The server of a simulation, its store, and the network between it and the nodes.
 #include <utility>
 
+#include "planner/candidates/search.h"
 #include "planner/search/make_plan.h"
 #include "tests/sim/world.h"
 
@@ -42,6 +43,7 @@ World::World(const Options& options) : common_{.options = options, .random = Ran
   controller_options_.wanted_shapes = [](const JobSpec& spec, const ClusterTopology& cluster) {
     return std::vector<LayerShape>{ShapeOf(spec.model, ParallelLayout{cluster.devices() > 2 ? 2 : 1}, 1)};
   };
+  controller_options_.wanted_shape_of = WantedShapeOf;
 }
 
 void World::StartServer() {

@@ -36,7 +36,11 @@ bool DevicePool::TakesRanks(const LiveNode& node, Cordoned cordoned) const {
 // The node's devices of this kind that `wanted` accepts.
 NodeDevices DevicePool::DevicesOf(const LiveNode& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted) {
   NodeDevices devices{.node = node.name, .domain = node.agent.network_domain, .slow = IsSlow(node.slowness)};
-  if (node.agent.profile != nullptr) devices.flops_per_second = node.agent.profile->flops_per_second;
+  if (node.agent.profile != nullptr) {
+    // GPUs are compared by their tensor cores, which jobs on GPUs use. In float32 an A40 is faster than an A100.
+    const DataType type = kind == DeviceKind::kCuda ? DataType::kBfloat16 : DataType::kFloat32;
+    devices.flops_per_second = node.agent.profile->FlopsPerSecond(type);
+  }
   for (const Device& device : node.agent.devices) {
     if (device.kind != kind || !wanted(DeviceRef{node.name, device.index})) continue;
     devices.free.push_back(device.index);

@@ -31,8 +31,8 @@ bool JobPlanning::MeasureFor(LiveJob& job, const Plan& plan) {
   if (!measurements_.BeginFor(job, plan)) return false;
   step_.AddEvent(
       job, EventKind::kMeasured,
-      absl::StrCat("the best plan, ", SummaryOf(plan), ", rests on op times that were not measured: measures them for tp ",
-                   plan.layout.tp, " and micro-batch ", plan.micro_batch, ", and plans again"));
+      absl::StrCat("the best plan, ", SummaryOf(plan), ", uses op times that were not measured; the nodes measure them for tp ",
+                   plan.layout.tp, " and micro-batch ", plan.micro_batch, ", and the job is planned again"));
   job.planning.asked = false;
   ++job.planning.attempt;
   Advance(job);
@@ -152,7 +152,8 @@ void JobPlanning::SetPlan(LiveJob& job, std::shared_ptr<const Plan> plan, const 
   step_.AddEvent(
       job, EventKind::kPlanned,
       absl::StrCat(LayoutText(job.plan->layout), ", micro-batch ", job.plan->micro_batch, ", ", job.plan->microbatches,
-                   " microbatches, ", EnumName(job.plan->mode), "; predicted step ", FormatDuration(job.plan->step),
+                   " microbatches, ", job.plan->empty_places > 0 ? absl::StrCat(job.plan->empty_places, " empty places, ") : "",
+                   EnumName(job.plan->mode), "; predicted step ", FormatDuration(job.plan->step),
                    job.plan->measured_profile ? "" : " (from stated speeds: nothing was measured)"));
 }
 

@@ -36,8 +36,8 @@ class JobPlanning {
   bool ReplanForLess(LiveJob& job, const std::vector<NodeDevices>& free, const std::string& reason);
   // Requests the plan if nothing is left to measure or the time limit for measuring is over.
   void Advance(LiveJob& job);
-  // Called for a plan that the planner has made for the job. True: it rests on a layer shape that nobody has measured, so its
-  // devices' agents measure it now, and the job is planned again. False: the plan stands.
+  // Called for a plan that the planner has made for the job. True: the plan uses op times that a node of the job has not
+  // measured; the node's agent measures them now, and then the job is planned again. False: the plan can be used.
   bool MeasureFor(LiveJob& job, const Plan& plan);
   // Calls Advance for the jobs that are known to wait for measurements of this node.
   void AdvanceJobsOn(const NodeId& node);

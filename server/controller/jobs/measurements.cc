@@ -9,8 +9,8 @@
 namespace lynx::server {
 namespace {
 
-constexpr size_t kMaxShapes = 64;             // largest number of shapes in one AgentDesired
-constexpr int32_t kMaxMoreRounds = 3;         // largest number of plans whose own shapes are measured before a job begins
+constexpr size_t kMaxShapes = 64;      // largest number of shapes in one AgentDesired
+constexpr int32_t kMaxMoreRounds = 3;  // largest number of plans whose own shapes are measured, each time a job is planned
 constexpr Nanos kNoticedWait{1'000'000'000};  // the shortest wait that a person who watches the job would notice
 
 }  // namespace
@@ -19,19 +19,21 @@ void Measurements::Begin(LiveJob& job) {
   job.planning.wanted = options_.wanted_shapes(*job.record.spec, job.planning.reservation.topology);
   if (job.planning.wanted.size() > kMaxShapes) job.planning.wanted.resize(kMaxShapes);
   job.planning.more_rounds = 0;
+  job.planning.asked_before = 0;
+  job.planning.measure_end = step_.now() + options_.measure_timeout;
   Ask(job);
 }
 
 bool Measurements::BeginFor(LiveJob& job, const Plan& plan) {
   PlanningState& planning = job.planning;
-  if (!options_.wanted_shape_of || planning.more_rounds >= kMaxMoreRounds || planning.wanted.size() >= kMaxShapes) return false;
+  if (!options_.wanted_shape_of || step_.now() >= planning.measure_end) return false;
+  if (planning.more_rounds >= kMaxMoreRounds || planning.wanted.size() >= kMaxShapes) return false;
   const LayerShape shape = options_.wanted_shape_of(*job.record.spec, plan);
   const std::vector<DeviceRef>& devices = planning.reservation.devices;
-  // If the time limit has ended an earlier wait, another wait would hardly help.
-  if (std::any_of(devices.begin(), devices.end(), [&](const DeviceRef& device) { return Awaits(job, device); })) return false;
   if (std::none_of(devices.begin(), devices.end(), [&](const DeviceRef& device) { return Lacks(job, device, shape); })) {
     return false;
   }
+  planning.asked_before = planning.wanted.size();
   planning.wanted.push_back(shape);
   ++planning.more_rounds;
   Ask(job);
@@ -41,7 +43,7 @@ bool Measurements::BeginFor(LiveJob& job, const Plan& plan) {
 void Measurements::Ask(LiveJob& job) {
   job.planning.awaited = 0;
   job.planning.measured_since = step_.now();
-  job.planning.measure_deadline = step_.now() + options_.measure_timeout;
+  job.planning.measure_deadline = job.planning.measure_end;
   measuring_.insert(job.record.id);
   for (const DeviceRef& device : job.planning.reservation.devices) step_.TellAgent(device.node);
 }
@@ -126,10 +128,10 @@ void Measurements::TellDuration(LiveJob& job) const {
                    absl::StrCat("not all has been measured within ", took, ", on ", NodeNames(late),
                                 "; plans with what other nodes have measured, or with stated speeds"));
   } else if (step_.now() - job.planning.measured_since >= kNoticedWait) {
+    const size_t shapes = job.planning.wanted.size() - job.planning.asked_before;
     step_.AddEvent(
         job, EventKind::kMeasured,
-        absl::StrCat("op times of ", job.planning.wanted.size(),
-                     job.planning.wanted.size() == 1 ? " layer shape" : " layer shapes", " were measured in ", took));
+        absl::StrCat("op times of ", shapes, shapes == 1 ? " layer shape" : " layer shapes", " were measured in ", took));
   }
 }
 

@@ -23,8 +23,9 @@ class Measurements {
 
   // Has the agents of the job's reserved devices measure what the planner needs, within the time limit.
   void Begin(LiveJob& job);
-  // Called for a plan that the planner has made. True: nobody has measured the shape that it rests on, and the agents of the
-  // reserved devices measure it now, within the time limit. False: nothing is left to measure, or it cannot be measured.
+  // Called for a plan that the planner has made. True: a node of the reserved devices has not measured the shape from whose op
+  // times the plan was made, and its agent measures it now, within what is left of the time limit. False: all of them have
+  // measured it, or cannot.
   bool BeginFor(LiveJob& job, const Plan& plan);
   // True if the job must still wait. The job is then registered with the first node that it waits for (TakeWaiters).
   bool Waits(LiveJob& job);

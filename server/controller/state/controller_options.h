@@ -67,7 +67,8 @@ struct ControllerOptions {
   Bytes most_program_text = kMaxProgramText;
   // Returns the layer shapes whose op times the planner needs (planner/candidates/search.h WantedShapes). Required.
   std::function<std::vector<LayerShape>(const JobSpec&, const ClusterTopology&)> wanted_shapes;
-  // Returns the layer shape whose op times a plan rests on (WantedShapeOf). Null: no plan is measured for.
+  // Returns the layer shape from whose op times a plan was made (planner/candidates/search.h WantedShapeOf). Null: the op times
+  // of a plan's own shape are never asked for.
   std::function<LayerShape(const JobSpec&, const Plan&)> wanted_shape_of;
   Mistake mistake = Mistake::kNone;  // for tests only
 

@@ -93,10 +93,12 @@ struct PlanningState {
   Reservation reservation;
   std::vector<LayerShape> wanted;
   int32_t more_rounds = 0;   // number of times that a plan's own shape was measured after the others
+  size_t asked_before = 0;   // number of the wanted shapes that an earlier round asked for
   size_t awaited = 0;        // index of the reserved device that the last search found to be still unmeasured
   bool asked = false;        // true once the plan has been requested
   int64_t attempt = 0;       // number of the newest planning attempt
-  Nanos measure_deadline;    // monotonic; 0: there is no deadline
+  Nanos measure_deadline;    // monotonic; 0: the job's nodes do not measure now
+  Nanos measure_end;         // monotonic: the time limit of all rounds together
   Nanos measured_since;      // monotonic: when the job's nodes were asked to measure
   bool speculative = false;  // the job is planned to find out whether it would end before the first job in line begins
   int32_t min_devices = 0;   // the next plan needs at least this many devices, because there was no plan for fewer

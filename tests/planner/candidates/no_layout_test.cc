@@ -31,10 +31,10 @@ JobSpec Spec() {
 
 ClusterTopology Cluster() { return UniformCluster(4, 4, StatedCpuProfile()); }
 
-std::string ErrorOf(JobSpec spec, PlanTarget target = PlanTarget::kLynxEngine) {
+std::string ErrorOf(JobSpec spec, bool even_batches = false) {
   Normalize(spec);
   EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus()) << "the job is valid, it only has no layout";
-  const auto candidates = Candidates(spec, Cluster(), target);
+  const auto candidates = Candidates(spec, Cluster(), PlanTarget::kLynxEngine, even_batches);
   EXPECT_EQ(candidates.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(candidates.status().message());
 }
@@ -43,7 +43,7 @@ struct Case {
   const char* name;
   std::function<void(JobSpec&)> change;
   const char* expected;
-  PlanTarget target = PlanTarget::kLynxEngine;
+  bool even_batches = false;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -53,7 +53,7 @@ class NoLayout : public testing::TestWithParam<Case> {};
 TEST_P(NoLayout, NamesTheReason) {
   JobSpec spec = Spec();
   GetParam().change(spec);
-  EXPECT_EQ(ErrorOf(spec, GetParam().target), absl::StrCat("no parallel layout is possible: ", GetParam().expected));
+  EXPECT_EQ(ErrorOf(spec, GetParam().even_batches), absl::StrCat("no parallel layout is possible: ", GetParam().expected));
 }
 
 using enum ScheduleKind;
@@ -133,31 +133,31 @@ INSTANTIATE_TEST_SUITE_P(
                s.parallel = {.tp = 1, .pp = 1};
                s.train.global_batch = 5;
              },
-             "train.globalBatch is 5, which is less than parallel.dp = 8: every replica needs a sample: resources.ranks is 8 "
-             "and "
-             "parallel.tp * parallel.pp = 1 * 1 = 1 leave 8 replicas (parallel.dp); change train.globalBatch, "
+             "train.globalBatch is 5, which is less than parallel.dp = 8, and every replica needs a sample: resources.ranks is "
+             "8 and parallel.tp * parallel.pp = 1 * 1 = 1 leave 8 replicas (parallel.dp); change train.globalBatch, "
              "resources.ranks or a degree"},
         Case{"samples",
              [](JobSpec& s) {
                s.parallel = {.tp = 2, .pp = 1};
                s.train.micro_batch = 8;
              },
-             "train.globalBatch is 16, which does not fill a microbatch of train.microBatch = 8 on any of parallel.dp = 4: "
+             "train.globalBatch is 16, and with parallel.dp = 4 no replica gets the samples of one microbatch, "
+             "train.microBatch = 8: "
              "resources.ranks is 8 and parallel.tp * parallel.pp = 2 * 1 = 2 leave 4 replicas (parallel.dp); change "
              "train.globalBatch, resources.ranks or a degree"},
-        Case{"replicas_of_other_frameworks",
+        Case{"replicas_of_even_batches",
              [](JobSpec& s) {
-               s.parallel = {.tp = 1, .pp = 1, .cp = 1};
+               s.parallel = {.tp = 1, .pp = 1};
                s.train.global_batch = 15;
              },
              "train.globalBatch is 15, which is not a multiple of parallel.dp = 8: resources.ranks is 8 and "
              "parallel.tp * "
              "parallel.pp = 1 * 1 = 1 leave 8 replicas (parallel.dp); change train.globalBatch, resources.ranks or a "
              "degree",
-             PlanTarget::kAnyFramework},
-        Case{"samples_of_other_frameworks",
+             /*even_batches=*/true},
+        Case{"samples_of_even_batches",
              [](JobSpec& s) {
-               s.parallel = {.tp = 2, .pp = 1, .cp = 1};
+               s.parallel = {.tp = 2, .pp = 1};
                s.train.micro_batch = 8;
              },
              "train.globalBatch is 16, which is not a multiple of train.microBatch * parallel.dp = 32: "
@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
              "parallel.tp * parallel.pp = 2 * 1 = 2 leave 4 replicas (parallel.dp); change train.globalBatch, "
              "resources.ranks or "
              "a degree",
-             PlanTarget::kAnyFramework},
+             /*even_batches=*/true},
         Case{"interleaved_microbatches",
              [](JobSpec& s) {
                s.parallel = {.tp = 1, .pp = 3, .virtual_stages = 2};
@@ -211,7 +211,7 @@ TEST(NoLayout, NamesWhatWouldDo) {
   JobSpec spec = Spec();
   spec.model.layers = 6;
   spec.resources = {.min_ranks = 7, .max_ranks = 7};
-  EXPECT_EQ(ErrorOf(spec, PlanTarget::kAnyFramework),
+  EXPECT_EQ(ErrorOf(spec, /*even_batches=*/true),
             "no parallel layout of 7 to 7 ranks is possible: parallel.tp must divide model.heads 4 and model.ffn 512 "
             "and be at most "
             "4 (devices of a node), parallel.pp be at most model.layers 6, parallel.dp * train.microBatch divide "

@@ -26,7 +26,7 @@ TEST(BatchSplit, DividesEverySampleOnce) {
         }
         EXPECT_EQ(split.FirstSample(0), 0);
         EXPECT_EQ(split.FirstSample(replicas), batch);
-        EXPECT_EQ(split.MostSamples(), most);
+        EXPECT_EQ(split.MaxSamples(), most);
         EXPECT_GT(most, places - size);
         EXPECT_EQ(split.EmptyPlaces(), empty);
         EXPECT_EQ(split.Even(), batch % (replicas * size) == 0);

@@ -70,46 +70,64 @@ TEST(UnevenBatch, IsChosenWhereItIsFaster) {
   EXPECT_LT(plan.step, even.step) << LayoutText(plan.layout);
 }
 
-// Other frameworks cannot be told to leave places empty.
-TEST(UnevenBatch, OnlyTheEngineTrainsIt) {
-  PlanRequest request = OddRequest(32, 7);
+// Plans that are exported must be even, because other frameworks refuse other batches.
+TEST(UnevenBatch, EverySpaceHasThemUnlessItMustBeEven) {
+  const PlanRequest request = OddRequest(32, 7);
   const auto uneven = [](const std::vector<Candidate>& candidates) {
     return std::any_of(candidates.begin(), candidates.end(),
                        [](const Candidate& c) { return c.layout.dp * c.micro_batch * c.microbatches != 32; });
   };
-  EXPECT_TRUE(uneven(SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine)));
-  EXPECT_FALSE(uneven(SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine, /*even_batches=*/true)));
-  EXPECT_FALSE(uneven(SearchSpace(request.spec, request.cluster, PlanTarget::kAnyFramework)));
+  for (const PlanTarget target : {PlanTarget::kLynxEngine, PlanTarget::kAnyFramework}) {
+    EXPECT_TRUE(uneven(SearchSpace(request.spec, request.cluster, target)));
+    EXPECT_FALSE(uneven(SearchSpace(request.spec, request.cluster, target, /*even_batches=*/true)));
+  }
 }
 
-// If the job pins what only the engine can train, the plan for any framework is the engine's.
-TEST(UnevenBatch, AnyFrameworkIncludesTheEngine) {
+TEST(UnevenBatch, AnEvenPlanIsRefusedByTheRuleOfTheBatch) {
   PlanRequest request = OddRequest(32, 7);
   request.spec.parallel.dp = 7;
-  const Plan engines = PlanOf(request);
-  request.target = PlanTarget::kAnyFramework;
-  EXPECT_EQ(PlanOf(request).digest, engines.digest);
   request.even_batches = true;
-  EXPECT_THAT(std::string(MakePlan(request).status().message()),
-              HasSubstr("train.globalBatch is 32, which is not a multiple of parallel.dp = 7"));
+  for (const PlanTarget target : {PlanTarget::kLynxEngine, PlanTarget::kAnyFramework}) {
+    request.target = target;
+    EXPECT_THAT(std::string(MakePlan(request).status().message()),
+                HasSubstr("train.globalBatch is 32, which is not a multiple of parallel.dp = 7"));
+  }
 }
 
-// More replicas with as many microbatches would only use more ranks.
+std::vector<int32_t> ReplicasOf(const PlanRequest& request) {
+  std::vector<int32_t> replicas;
+  for (const Candidate& c : SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine)) {
+    replicas.push_back(c.layout.dp);
+  }
+  return replicas;
+}
+
+// 17 to 31 replicas have two microbatches each. A range of ranks tries the least and the greatest of such numbers.
 TEST(UnevenBatch, RangesHaveFewCandidates) {
   PlanRequest request = OddRequest(32, 32);
   request.spec.resources.min_ranks = 1;
   request.spec.train.micro_batch = 1;
-  request.spec.parallel = {.tp = 1, .pp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
-  request.spec.parallel.zero = ZeroStage::kNone;
-  std::vector<int32_t> replicas;
-  for (const Candidate& c : SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine))
-    replicas.push_back(c.layout.dp);
-  EXPECT_EQ(replicas, (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 32}));
+  request.spec.parallel = {.tp = 1, .pp = 1, .schedule = ScheduleKind::kOneForwardOneBackward, .zero = ZeroStage::kNone};
+  EXPECT_EQ(ReplicasOf(request), (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 15, 16, 31, 32}));
   request.spec.resources.min_ranks = 20;
-  replicas.clear();
-  for (const Candidate& c : SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine))
-    replicas.push_back(c.layout.dp);
-  EXPECT_EQ(replicas, (std::vector<int32_t>{20, 32}));
+  EXPECT_EQ(ReplicasOf(request), (std::vector<int32_t>{20, 31, 32}));
+  request.spec.resources.max_ranks = 30;
+  EXPECT_EQ(ReplicasOf(request), (std::vector<int32_t>{20, 30}));
+}
+
+// With ZeRO-1, more replicas have no fewer microbatches, but each rank holds less.
+TEST(UnevenBatch, ARangeFitsIfItsLargestNumberOfRanksFits) {
+  PlanRequest request = OddRequest(32, 31);
+  request.spec.train.micro_batch = 1;
+  request.spec.recompute = RecomputeMode::kFull;
+  request.spec.parallel = {.tp = 1, .pp = 1, .zero = ZeroStage::kOptimizer};
+  const Plan large = PlanOf(request);
+  NodeGroup& group = request.cluster.groups[0];
+  group.memory_per_device = large.stages[0].states.total() + large.stages[0].arena;
+  request.spec.resources.min_ranks = 16;
+  EXPECT_EQ(PlanOf(request).layout.dp, 31);
+  request.spec.resources.max_ranks = 16;
+  EXPECT_TRUE(std::holds_alternative<Infeasible>(MakePlan(request).value()));
 }
 
 TEST(UnevenBatch, CheckPlanFindsAWrongNumber) {

@@ -196,6 +196,23 @@ TEST_F(ControllerDevicesTest, EveryGroupOfNodesHasItsOwnShare) {
   EXPECT_EQ(groups[1].host_memory, kGiB * 100);
 }
 
+// The GPUs of g0 compute float32 faster, and those of g1 bfloat16, which jobs on GPUs use.
+TEST_F(ControllerDevicesTest, GpusAreComparedByTheirTensorCores) {
+  cluster_.AddNode("g1", 2, DeviceKind::kCuda);
+  for (const auto& [name, float32, bfloat16] : {std::tuple("g0", 37, 150), std::tuple("g1", 19, 312)}) {
+    HardwareProfile profile = StatedCpuProfile();
+    profile.flops_per_second = float32 * int64_t{1'000'000'000'000};
+    profile.bfloat16_flops_per_second = bfloat16 * int64_t{1'000'000'000'000};
+    cluster_.Node(name).agent.profile = std::make_shared<const HardwareProfile>(profile);
+    cluster_.AttachAgent(name);
+  }
+  cluster_.Submit(SpecFor(DeviceKind::kCuda));
+  cluster_.Advance(1000);  // no further measurement arrives in this time
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  const HardwareProfile& profile = cluster_.plans().front().request.cluster.groups.front().profile;
+  EXPECT_EQ(profile.bfloat16_flops_per_second, 312'000'000'000'000);
+}
+
 // When the server restarts, a job's ranks are about to start on the GPUs of g0. The agent of g0 does not come back.
 class GpuRestartTest : public ControllerDevicesTest {
  protected:

@@ -350,43 +350,47 @@ TEST(ControllerReplan, OnlyIdleNodesAreAskedToMeasure) {
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
 }
 
-// The layout that is planned first may have a shape that was not among those that were measured.
-TEST(ControllerReplan, APlanThatRestsOnNoMeasurementIsMeasuredForAndMadeAgain) {
-  ControllerOptions options;
-  options.wanted_shape_of = WantedShapeOf;
-  Cluster cluster(options);
-  cluster.AddNode("n0");
-  const JobId job = cluster.Submit(MakeSpec("a", 2, 2));
-  cluster.MeasureAll();
-  ASSERT_EQ(cluster.plans().size(), 1u);
-  cluster.AnswerPlans({.tp = 2});
-  EXPECT_EQ(cluster.State(job), JobState::kPlanning);
-  EXPECT_TRUE(cluster.plans().empty()) << "it waits for the measurement";
-  EXPECT_EQ(cluster.Node("n0").wanted.shapes.size(), 2u);
-  EXPECT_THAT(cluster.Events(job).back().reason,
-              HasSubstr("rests on op times that were not measured: measures them for tp 2 and micro-batch 1, and plans again"));
-  cluster.MeasureAll();
-  ASSERT_EQ(cluster.plans().size(), 1u);
-  const auto& measured = cluster.plans().front().request.cluster.groups.front().profile.measured;
+// The op times that the first plan uses were not among those that the node was asked for. The node measures them, and the job
+// is planned again.
+class ControllerMeasuresForAPlan : public ::testing::Test {
+ protected:
+  static ControllerOptions Options() {
+    ControllerOptions options;
+    options.wanted_shape_of = WantedShapeOf;
+    return options;
+  }
+  void SetUp() override {
+    cluster_.AddNode("n0");
+    job_ = cluster_.Submit(MakeSpec("a", 2, 2));
+    cluster_.MeasureAll();
+    cluster_.AnswerPlans({.tp = 2});
+  }
+  Cluster cluster_{Options()};
+  JobId job_;
+};
+
+TEST_F(ControllerMeasuresForAPlan, ThenTheJobIsPlannedAgain) {
+  EXPECT_EQ(cluster_.State(job_), JobState::kPlanning);
+  EXPECT_TRUE(cluster_.plans().empty()) << "it waits for the measurement";
+  EXPECT_EQ(cluster_.Node("n0").wanted.shapes.size(), 2u);
+  EXPECT_THAT(cluster_.Events(job_).back().reason,
+              HasSubstr("uses op times that were not measured; the nodes measure them for tp 2 and micro-batch 1, and the job "
+                        "is planned again"));
+  cluster_.MeasureAll();
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  const auto& measured = cluster_.plans().front().request.cluster.groups.front().profile.measured;
   EXPECT_TRUE(std::any_of(measured.begin(), measured.end(), [](const ShapeTimes& times) { return times.shape.tp == 2; }));
-  cluster.AnswerPlans({.tp = 2});
-  EXPECT_EQ(cluster.State(job), JobState::kStarting);
-  EXPECT_TRUE(cluster.Node("n0").wanted.shapes.empty());
+  cluster_.AnswerPlans({.tp = 2});
+  EXPECT_EQ(cluster_.State(job_), JobState::kStarting);
+  EXPECT_TRUE(cluster_.Node("n0").wanted.shapes.empty());
 }
 
-// Nothing waits for ever: an agent that does not answer within the time limit leaves the plan as it is made the next time.
-TEST(ControllerReplan, AnAgentThatDoesNotMeasureForAPlanDoesNotHoldItUp) {
-  ControllerOptions options;
-  options.wanted_shape_of = WantedShapeOf;
-  Cluster cluster(options);
-  cluster.AddNode("n0");
-  const JobId job = cluster.Submit(MakeSpec("a", 2, 2));
-  cluster.MeasureAll();
-  cluster.AnswerPlans({.tp = 2});
-  cluster.Advance(Seconds(options.measure_timeout) + 1);
-  ASSERT_EQ(cluster.plans().size(), 1u);
-  cluster.AnswerPlans({.tp = 2});
-  EXPECT_EQ(cluster.State(job), JobState::kStarting);
+// The agent does not answer. When the time limit is over, the job is planned again without the missing op times, and begins.
+TEST_F(ControllerMeasuresForAPlan, AnAgentThatDoesNotAnswerDelaysTheJobByTheTimeLimitAtMost) {
+  cluster_.Advance(Seconds(Options().measure_timeout) + 1);
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  cluster_.AnswerPlans({.tp = 2});
+  EXPECT_EQ(cluster_.State(job_), JobState::kStarting);
 }
 
 TEST(ControllerReplan, AJobShrinksWhenANodeIsLost) {

@@ -124,9 +124,30 @@ TEST_F(MeasurementsOfPlansTest, AJobIsMeasuredForAFewPlansOnly) {
   EXPECT_TRUE(measurements_.BeginFor(job_, PlanWith(100))) << "the next time that it is planned it may be measured again";
 }
 
-TEST_F(MeasurementsOfPlansTest, ANodeThatWasTooLateIsNotAskedForMore) {
-  parts_.nodes.At(NodeId("n2")).agent.profile = nullptr;
-  EXPECT_FALSE(measurements_.BeginFor(job_, PlanWith(4)));
+// The time limit is 60 s for all rounds together, and began at second 1.
+TEST_F(MeasurementsOfPlansTest, AllRoundsShareOneTimeLimit) {
+  parts_.At(40);
+  EXPECT_TRUE(measurements_.BeginFor(job_, PlanWith(4)));
+  parts_.At(60);
+  EXPECT_TRUE(measurements_.Waits(job_));
+  parts_.At(61);
+  EXPECT_FALSE(measurements_.Waits(job_));
+  EXPECT_FALSE(measurements_.BeginFor(job_, PlanWith(8)));
+}
+
+// While nothing is asked of an agent, it forgets which shapes it could not measure.
+TEST_F(MeasurementsOfPlansTest, AShapeThatFailedBeforeDoesNotMatter) {
+  parts_.nodes.At(NodeId("n2")).agent.profile = std::make_shared<const HardwareProfile>();
+  EXPECT_TRUE(measurements_.BeginFor(job_, PlanWith(4)));
+}
+
+TEST_F(MeasurementsOfPlansTest, TheEventCountsTheShapesOfItsRound) {
+  EXPECT_TRUE(measurements_.BeginFor(job_, PlanWith(4)));
+  parts_.At(11);
+  measurements_.TellDuration(job_);
+  const std::vector<InsertEvent> events = parts_.Take<InsertEvent>();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_THAT(events[0].event.reason, ::testing::HasSubstr("op times of 1 layer shape were measured in 10"));
 }
 
 TEST_F(MeasurementsOfPlansTest, WithoutAFunctionEveryPlanStands) {
