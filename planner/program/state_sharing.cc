@@ -31,7 +31,8 @@ int32_t OptimizerShares(const StageContext& context) {
 
 int64_t Shareable(const StageContext& context, int64_t parameters) {
   const int64_t shares = OptimizerShares(context);
-  return (parameters + shares - 1) / shares * shares;
+  const int64_t multiple = shares > 1 ? shares * kShareAlignment : 1;
+  return (parameters + multiple - 1) / multiple * multiple;
 }
 
 bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShape& shape) {

@@ -26,7 +26,11 @@ bool GathersUpdatedWeights(const StageContext& context);  // true with ZeRO-1 an
 
 // Number of ranks among which each layer's optimizer states are sharded. 1: the states are not sharded.
 int32_t OptimizerShares(const StageContext& context);
-// A layer's parameters, padded to a multiple of the number of shares, so that all shares have the same size.
+// The elements of a share are padded to a multiple of this number. In 32 bits these are 256 bytes, the alignment of memory that
+// a device allocates.
+inline constexpr int64_t kShareAlignment = 64;
+// A layer's parameters, padded so that all shares have the same size, a multiple of kShareAlignment. So the next layer begins
+// aligned, too: matrix products on GPUs are slow with matrices that are not. Without shares, nothing is padded.
 int64_t Shareable(const StageContext& context, int64_t parameters);
 
 // True if a compute action reads weights of its layer. Forward ops with parameters read weights. So do the input-gradient

@@ -199,15 +199,26 @@ TEST(Zero, StatesAreDividedAsTheStageSays) {
   model.dtype = DataType::kBfloat16;
   const int64_t parameters = ModelParameters(model);
   const auto states = [&](const ParallelLayout& layout) { return StatesOf(ContextsOf(model, layout, 1).front()); };
-  const auto share = [&](int64_t bytes) { return Bytes((parameters + 3) / 4 * bytes); };
+  const int64_t multiple = 4 * kShareAlignment;
+  const auto share = [&](int64_t bytes) {
+    int64_t elements = 0;
+    for (const auto [type, count] :
+         {std::pair(LayerType::kEmbedding, 1), {LayerType::kTransformer, 4}, {LayerType::kHead, 1}}) {
+      const int64_t of_layer = LayerParameters(type, ShapeOf(model, {}, 1));
+      elements += (of_layer + multiple - 1) / multiple * kShareAlignment * count;
+    }
+    return Bytes(elements * bytes);
+  };
   const ParallelLayout layout{.dp = 2, .cp = 2};
   for (const ZeroStage zero : {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights}) {
     ParallelLayout with = layout;
     with.zero = zero;
     const StateBytes bytes = states(with);
-    EXPECT_EQ(bytes.weights, zero == ZeroStage::kWeights ? share(2) : Bytes(parameters * 2));
-    EXPECT_EQ(bytes.gradients, zero >= ZeroStage::kGradients ? share(4) : Bytes(parameters * 4));
-    EXPECT_EQ(bytes.optimizer, zero >= ZeroStage::kOptimizer ? share(12) : Bytes(parameters * 12));
+    // With shares, whole arrays have the padding of the shares.
+    const auto whole = [&](int64_t each) { return zero == ZeroStage::kNone ? Bytes(parameters * each) : share(each) * 4; };
+    EXPECT_EQ(bytes.weights, zero == ZeroStage::kWeights ? share(2) : whole(2));
+    EXPECT_EQ(bytes.gradients, zero >= ZeroStage::kGradients ? share(4) : whole(4));
+    EXPECT_EQ(bytes.optimizer, zero >= ZeroStage::kOptimizer ? share(12) : whole(12));
   }
 }
 
