@@ -87,6 +87,8 @@ def text_of(plan):
             words.append(layout[field].replace("_STAGE_", "-").replace("_MODE_", "-").lower())
     if layout["schedule"] not in ("SCHEDULE_KIND_ONE_FORWARD_ONE_BACKWARD", "SCHEDULE_KIND_INTERLEAVED"):
         words.append(layout["schedule"].removeprefix("SCHEDULE_KIND_").lower())
+    if layout.get("rankOrder") == "RANK_ORDER_TP_DP_PP":
+        words.append("order-tp-dp-pp")
     return " ".join([*sizes, *words, plan["mode"].removeprefix("RECOMPUTE_MODE_").lower()])
 
 

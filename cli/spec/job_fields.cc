@@ -486,6 +486,10 @@ const std::vector<JobField>& JobFields() {
             "passes of microbatches that run side by side, so that one computes while another's collective is under way: 2 or "
             "4 microbatches, or neighbouring passes of the schedule",
             "off, auto, pairs, quads or neighbours", [](JobSpec& s) -> WeaveMode& { return s.parallel.weave; }),
+        EnumField("parallel.rankOrder",
+                  "how ranks are numbered, and so which of them share a node: the stages of a replica (tp-pp-dp) or the "
+                  "replicas of a stage (tp-dp-pp)",
+                  "auto, tp-pp-dp or tp-dp-pp", [](JobSpec& s) -> RankOrder& { return s.parallel.rank_order; }),
         EnumField(
             "parallel.partition",
             "how layers are spread over the stages: for the shortest step, or, to compare with, as many each, by forward and "

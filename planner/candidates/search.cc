@@ -38,7 +38,7 @@ class Space {
  public:
   Space(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target, bool even_batches)
       : spec_(spec), model_(spec.model), pinned_(spec.parallel), fixed_(PinnedLayout(spec.parallel)),
-        any_(target == PlanTarget::kAnyFramework), even_batches_(even_batches),
+        any_(target == PlanTarget::kAnyFramework), even_batches_(even_batches), same_links_(SameLinks(cluster)),
         least_devices_(cluster.least_devices_per_node()),
         max_ranks_(static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, cluster.devices()))) {
     micro_batches_ = Degrees(spec.train.micro_batch, PowersOfTwo(kMaxAutoMicroBatch));
@@ -60,6 +60,27 @@ class Space {
   }
 
  private:
+  // The number of ranks up to which any two ranks have the same link and run on devices of one kind that share no cores with
+  // only some of the others. So a layout of so few ranks has the same step in every order of ranks.
+  static int32_t SameLinks(const ClusterTopology& cluster) {
+    const NodeGroup& first = cluster.groups.front();
+    const std::vector<LinkLevel>& inner = first.profile.inner_links;
+    int32_t ranks = inner.empty() ? first.devices_per_node : inner.front().devices;
+    for (const SharedCores& shared : cluster.shared_cores) {
+      const auto in_node = std::count_if(shared.devices.begin(), shared.devices.end(), [&](int32_t d) { return d < ranks; });
+      if (in_node > 0 && in_node < ranks) ranks = 1;
+    }
+    return ranks;
+  }
+
+  std::vector<RankOrder> RankOrders(const ParallelLayout& layout) const {
+    using enum RankOrder;
+    if (layout.pp == 1 || layout.dp == 1) return {kTpPpDp};
+    if (pinned_.rank_order != kAuto) return {pinned_.rank_order};
+    if (layout.ranks() <= same_links_) return {kTpPpDp};
+    return {kTpPpDp, kTpDpPp};
+  }
+
   bool TensorParallelFits(int32_t tp) const {
     return tp <= least_devices_ && model_.heads % tp == 0 && model_.key_heads() % tp == 0 && model_.ffn % tp == 0 &&
            tp <= model_.vocab;
@@ -75,7 +96,11 @@ class Space {
       for (int32_t size : micro_batches_) {
         const BatchSplit split{spec_.train.global_batch, dp, size};
         if (!Allows(split, even_batches_) || (!split.Even() && IsBetween(split, replica))) continue;
-        AddModes({layout, size, split.microbatches()});
+        for (const RankOrder order : RankOrders(layout)) {
+          ParallelLayout numbered = layout;
+          numbered.rank_order = order;
+          AddModes({numbered, size, split.microbatches()});
+        }
       }
     }
   }
@@ -154,6 +179,7 @@ class Space {
   const ParallelSpec& pinned_;
   const ParallelLayout fixed_;
   const bool any_, even_batches_;
+  const int32_t same_links_;  // see SameLinks
   const int32_t least_devices_;
   const int32_t max_ranks_;
   std::vector<int32_t> micro_batches_, replicas_;
@@ -188,7 +214,7 @@ std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& c
     const auto key = [](const Candidate& c) {
       const ParallelLayout& l = c.layout;
       return std::make_tuple(l.ranks(), l.tp, l.pp, c.micro_batch, l.cp, l.virtual_stages, l.schedule, l.sequence_parallel,
-                             l.zero, l.dp);
+                             l.zero, l.dp, l.rank_order);
     };
     return key(a) < key(b);
   });

@@ -40,7 +40,8 @@ inline constexpr int32_t kMaxAutoMicroBatch = 8;
 // stages are 1 to 8. A schedule is 1F1B, zero-bubble or, with virtual stages, interleaved. (GPipe is never faster than 1F1B,
 // and Chimera holds every weight twice, so both are used only if the job asks for them.) Replicas shard nothing or the
 // optimizer states; with PlanTarget::kAnyFramework, also gradients and weights. cp is 1, or with kAnyFramework a power of two
-// up to 8. Returns InvalidArgument with the rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
+// up to 8. Ranks are numbered in both orders, if the order decides which link two ranks have. Returns InvalidArgument with the
+// rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target,
                                                   bool even_batches = false);
 // Returns the same list as Candidates. If there is no candidate, it returns an empty list and no error.

@@ -121,9 +121,9 @@ void TakeFrom(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps
 }  // namespace
 
 CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
-                     int32_t ranks_per_node, RankOrder order)
+                     int32_t ranks_per_node)
     : profile_(profile), layout_(layout), shape_(ShapeOf(model, layout, micro_batch)), graph_(LayerGraph::Of(shape_)),
-      ranks_per_node_(ranks_per_node), order_(order) {
+      ranks_per_node_(ranks_per_node) {
   LYNX_CHECK(ranks_per_node >= 1);
   LYNX_CHECK(profile.overlap_slowdown_permille >= 1000 && profile.communication_compute_permille >= 0);
   const ShapeTimes* measured = FindTimes(profile.measured, shape_);
@@ -178,19 +178,14 @@ const LinkCost& CostModel::LinkAt(size_t level) const {
   return level == profile_.inner_links.size() ? profile_.intra_node : profile_.inter_node;
 }
 
-int32_t CostModel::RankAt(const RankCoordinates& at) const {
-  if (order_ == RankOrder::kStagesInside) return RankOf(layout_, at);
-  return ((at.stage * layout_.dp + at.dp) * layout_.cp + at.cp) * layout_.tp + at.tp;
-}
-
 std::vector<int32_t> CostModel::MembersOf(const RankCoordinates& first, RingKind kind) const {
   std::vector<int32_t> members;
   const int32_t twin = PipelineOf(layout_).bidirectional() ? layout_.pp - 1 - first.stage : first.stage;
   for (int32_t t = first.tp; t < (kind == RingKind::kTensor ? layout_.tp : first.tp + 1); ++t) {
     for (int32_t d = first.dp; d < (kind == RingKind::kGradient ? layout_.dp : first.dp + 1); ++d) {
       for (int32_t c = first.cp; c < (kind == RingKind::kTensor ? first.cp + 1 : layout_.cp); ++c) {
-        members.push_back(RankAt({t, first.stage, d, c}));
-        if (kind == RingKind::kGradient && twin != first.stage) members.push_back(RankAt({t, twin, d, c}));
+        members.push_back(RankOf(layout_, {t, first.stage, d, c}));
+        if (kind == RingKind::kGradient && twin != first.stage) members.push_back(RankOf(layout_, {t, twin, d, c}));
       }
     }
   }
@@ -241,15 +236,15 @@ void CostModel::ChooseLinks() {
   std::vector<size_t> boundary(static_cast<size_t>(pp), 0);
   for (int32_t stage = 0; stage < pp; ++stage) {
     for (int32_t d = 0; d < dp; ++d) {
-      const int32_t first = RankAt({0, stage, d, 0}), last = RankAt({tp - 1, stage, d, cp - 1});
+      const int32_t first = RankOf(layout_, {0, stage, d, 0}), last = RankOf(layout_, {tp - 1, stage, d, cp - 1});
       context = std::max(context, LinkLevelOf(first, last));
       for (int32_t c = 0; c < cp; ++c) {
-        tensor = std::max(tensor, LinkLevelOf(RankAt({0, stage, d, c}), RankAt({tp - 1, stage, d, c})));
+        tensor = std::max(tensor, LinkLevelOf(RankOf(layout_, {0, stage, d, c}), RankOf(layout_, {tp - 1, stage, d, c})));
       }
       // A block is a set of consecutive ranks that a faster link joins. If a block ends anywhere between the first rank of a
       // stage and the last rank of its neighbour, the transfer of some rank leaves this block.
       const int32_t next = (stage + 1) % pp;
-      const auto [low, high] = std::minmax({RankAt({0, stage, d, 0}), RankAt({0, next, d, 0})});
+      const auto [low, high] = std::minmax({RankOf(layout_, {0, stage, d, 0}), RankOf(layout_, {0, next, d, 0})});
       size_t& level = boundary[static_cast<size_t>(stage)];
       level = std::max(level, LinkLevelOf(low, high + tp * cp - 1));
     }
@@ -257,7 +252,7 @@ void CostModel::ChooseLinks() {
     const int32_t twin = PipelineOf(layout_).bidirectional() ? pp - 1 - stage : stage;
     for (int32_t t = 0; t < tp; ++t) {
       const auto [low, high] = std::minmax({stage, twin});
-      data = std::max(data, LinkLevelOf(RankAt({t, low, 0, 0}), RankAt({t, high, dp - 1, cp - 1})));
+      data = std::max(data, LinkLevelOf(RankOf(layout_, {t, low, 0, 0}), RankOf(layout_, {t, high, dp - 1, cp - 1})));
     }
   }
   tensor_link_ = RingLink(tensor, RingKind::kTensor);

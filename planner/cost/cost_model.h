@@ -29,17 +29,12 @@
 
 namespace lynx {
 
-// The order in which ranks are numbered; the first number changes fastest. kStagesInside is Lynx's order
-// (planner/problem/layout.h): tensor, context, stage, data. kReplicasInside is Megatron-LM's order: tensor, context, data,
-// stage; the replicas of a stage are then neighbours.
-enum class RankOrder : uint8_t { kStagesInside, kReplicasInside };
-
 class CostModel {
  public:
   // `ranks_per_node` is the number of consecutive ranks that share a node (at least 1). A group inside one node uses the link
   // inside the node, or the inner link that joins the whole group.
   CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
-            int32_t ranks_per_node, RankOrder order = RankOrder::kStagesInside);
+            int32_t ranks_per_node);
 
   Nanos OpTime(Op op, Pass pass) const;
   Nanos OpSetTime(OpSet ops) const;  // sum of the times of the ops' forward passes
@@ -129,7 +124,6 @@ class CostModel {
   int64_t RateOfRings(const std::vector<int32_t>& members) const;
   // The link of the slowest group of this kind, if the groups use links up to `level`.
   LinkCost RingLink(size_t level, RingKind kind) const;
-  int32_t RankAt(const RankCoordinates& at) const;
   void ComputeSegmentTimes();
   void AddContextTransfers();
   void ChooseLinks();
@@ -141,7 +135,6 @@ class CostModel {
   LayerShape shape_;
   const LayerGraph& graph_;
   int32_t ranks_per_node_;
-  RankOrder order_;
   bool measured_ = false;
   std::array<OpTimes, kOpCount> times_{};
   Nanos optimizer_per_mega_parameter_;  // measured; used only if measured_ is true; otherwise the time follows from memory

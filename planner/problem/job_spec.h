@@ -218,6 +218,14 @@ constexpr int32_t GroupOf(WeaveMode weave) { return weave == WeaveMode::kQuads ?
 // The number of passes that run side by side.
 constexpr int32_t StrandsOf(WeaveMode weave) { return weave == WeaveMode::kNeighbours ? 2 : GroupOf(weave); }
 
+// How ranks are numbered: the degree whose number changes fastest comes first, as in the names of Megatron-LM. Context-parallel
+// ranks (cp) always come right after tp. Ranks fill the nodes in this order. So with kTpPpDp, the stages of a replica are
+// neighbours and replicas lie far apart; with kTpDpPp, the replicas of a stage are neighbours. kAuto: the planner chooses the
+// order with the shorter step.
+enum class RankOrder : uint8_t { kAuto, kTpPpDp, kTpDpPp };
+template <>
+inline constexpr auto kEnumNames<RankOrder> = EnumTable("auto", "tp-pp-dp", "tp-dp-pp");
+
 // How layers are distributed over the stages. kExact: the longest stage, recomputation included, is as short as possible.
 // The other values are baselines. kEven: the same number of layers each. kCompute: balances forward and backward time
 // only. kGreedy: starts from the even split and moves one layer at a time out of the longest stage, recomputation
@@ -239,6 +247,7 @@ struct ParallelSpec {  // in all numbers, 0 = auto
   std::string schedule_text;  // the schedule as ScheduleText prints it, if the kind is kCustom; otherwise empty
   ZeroStage zero = ZeroStage::kAuto;
   WeaveMode weave = WeaveMode::kAuto;
+  RankOrder rank_order = RankOrder::kAuto;
   PartitionMethod partition = PartitionMethod::kExact;
 
   bool operator==(const ParallelSpec&) const = default;

@@ -116,6 +116,7 @@ void Describe(Fields& fields, ParallelSpec& parallel) {
   fields.Field(LYNX_FIELD(schedule_text), parallel.schedule_text);
   fields.Named(LYNX_FIELD(zero), parallel.zero);
   fields.Named(LYNX_FIELD(weave), parallel.weave);
+  fields.Named(LYNX_FIELD(rank_order), parallel.rank_order);
   fields.Named(LYNX_FIELD(partition), parallel.partition);
 }
 
@@ -188,6 +189,7 @@ void Describe(Fields& fields, ParallelLayout& layout) {
   fields.NamedOrDefault(LYNX_FIELD(schedule), layout.schedule);
   fields.NamedOrDefault(LYNX_FIELD(zero), layout.zero);
   fields.Named(LYNX_FIELD(weave), layout.weave);
+  fields.NamedOrDefault(LYNX_FIELD(rank_order), layout.rank_order);
 }
 
 }  // namespace lynx

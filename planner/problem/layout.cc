@@ -19,6 +19,7 @@ std::string LayoutText(const ParallelLayout& layout) {
     absl::StrAppend(&text, " ", EnumName(layout.schedule));
   }
   if (layout.weave != WeaveMode::kOff) absl::StrAppend(&text, " weave-", EnumName(layout.weave));
+  if (layout.rank_order != RankOrder::kTpPpDp) absl::StrAppend(&text, " order-", EnumName(layout.rank_order));
   return text;
 }
 
@@ -32,6 +33,8 @@ ParallelLayout PinnedLayout(const ParallelSpec& parallel) {
                         .sequence_parallel = parallel.sequence_parallel == Choice::kOn};
   if (parallel.zero != ZeroStage::kAuto) layout.zero = parallel.zero;
   if (parallel.weave != WeaveMode::kAuto) layout.weave = parallel.weave;
+  const bool of_both = layout.pp > 1 && layout.dp > 1;
+  if (parallel.rank_order != RankOrder::kAuto && of_both) layout.rank_order = parallel.rank_order;
   if (parallel.schedule != ScheduleKind::kAuto) layout.schedule = parallel.schedule;
   if (layout.schedule == ScheduleKind::kCustom) {
     LYNX_CHECK(SetCustomSchedule(parallel.schedule_text, layout).ok());
@@ -50,6 +53,7 @@ ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition) {
           .schedule_text = CustomScheduleText(layout),
           .zero = layout.zero,
           .weave = layout.weave,
+          .rank_order = layout.rank_order,
           .partition = partition};
 }
 

@@ -1,7 +1,7 @@
 // ParallelLayout says how a model is divided over ranks, and how the ranks are numbered. Pure values.
 //
-// The order of ranks is tensor, context, pipeline stage, data; the tensor number changes fastest. So the ranks of one
-// tensor-parallel group have consecutive numbers (and run on one node), and neighbours in the pipeline are tp * cp ranks apart.
+// The tensor number changes fastest, and then the context number. So the ranks of one tensor-parallel group have consecutive
+// numbers (and run on one node). RankOrder says which number comes next: that of the stage or that of the replica.
 #ifndef LYNX_PLANNER_PROBLEM_LAYOUT_H_
 #define LYNX_PLANNER_PROBLEM_LAYOUT_H_
 
@@ -24,6 +24,7 @@ struct ParallelLayout {
   ZeroStage zero = ZeroStage::kNone;                             // never kAuto
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;  // never kAuto
   WeaveMode weave = WeaveMode::kOff;                             // never kAuto
+  RankOrder rank_order = RankOrder::kTpPpDp;                     // never kAuto; kTpPpDp if pp or dp is 1
   SharedSchedule custom = {};                                    // null unless the schedule is kCustom
 
   int32_t ranks() const { return tp * cp * pp * dp; }
@@ -39,13 +40,19 @@ struct RankCoordinates {
 };
 
 inline RankCoordinates CoordinatesOf(const ParallelLayout& l, int32_t rank) {
-  return {rank % l.tp, rank / (l.tp * l.cp) % l.pp, rank / (l.tp * l.cp * l.pp), rank / l.tp % l.cp};
+  const int32_t group = rank / (l.tp * l.cp);
+  const bool stages_first = l.rank_order == RankOrder::kTpPpDp;
+  return {.tp = rank % l.tp,
+          .stage = stages_first ? group % l.pp : group / l.dp,
+          .dp = stages_first ? group / l.pp : group % l.dp,
+          .cp = rank / l.tp % l.cp};
 }
 inline int32_t RankOf(const ParallelLayout& l, const RankCoordinates& c) {
-  return ((c.dp * l.pp + c.stage) * l.cp + c.cp) * l.tp + c.tp;
+  const int32_t group = l.rank_order == RankOrder::kTpPpDp ? c.dp * l.pp + c.stage : c.stage * l.dp + c.dp;
+  return (group * l.cp + c.cp) * l.tp + c.tp;
 }
 
-// "tp2 pp2 dp1". Values that are not the default follow: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved"
+// "tp2 pp2 dp1". Values that are not the default follow: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved order-tp-dp-pp"
 std::string LayoutText(const ParallelLayout& layout);
 
 // Returns a layout with the degrees and modes that the job pins. The others have their default values (degrees 1, nothing

@@ -262,10 +262,23 @@ std::string ExportHeader(const std::string& what, const ExportInput& input, cons
   return absl::StrCat(mark, what, " for the job ", input.spec.name, ".\n", mark, ExportComment(input), ".\n");
 }
 
+std::string RankOrderMissing(const ParallelLayout& layout, const char* framework) {
+  if (layout.pp == 1 || layout.dp == 1 || layout.rank_order == RankOrder::kTpDpPp) return "";
+  return absl::StrCat("ranks in the order ", EnumName(layout.rank_order), ": ", framework,
+                      " numbers the replicas of a stage one after another, so other ranks share a node than in the plan; set "
+                      "parallel.rankOrder to ",
+                      EnumName(RankOrder::kTpDpPp), " and export again");
+}
+
 absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request) {
   // No other framework can be told to run passes side by side.
   const bool other_framework = request.target == PlanTarget::kAnyFramework;
   if (other_framework && request.spec.parallel.weave == WeaveMode::kAuto) request.spec.parallel.weave = WeaveMode::kOff;
+  // DeepSpeed and torchtitan have only this order. Megatron-LM has an argument for it.
+  const bool numbers_replicas = format == ExportFormat::kDeepSpeed || format == ExportFormat::kTorchtitan;
+  if (other_framework && numbers_replicas && request.spec.parallel.rank_order == RankOrder::kAuto) {
+    request.spec.parallel.rank_order = RankOrder::kTpDpPp;
+  }
   request.even_batches = true;  // other frameworks refuse microbatches with empty places
   if (request.target == PlanTarget::kLynxEngine || request.spec.parallel.schedule != ScheduleKind::kAuto) {
     return MakePlan(request);
@@ -312,10 +325,12 @@ absl::StatusOr<ExportedPlan> ExportPlan(const ExportTarget& target, const PlanRe
                                                             : TorchtitanFiles(input);
   missing.insert(missing.end(), files.missing.begin(), files.missing.end());
   if (!shown.nodes.empty()) {
-    missing.push_back(absl::StrCat(
-        "the order of the nodes: in the plan, replica after replica and in each replica stage after "
-        "stage, the ranks fill ",
-        NodeRunsText(shown.nodes), "; give ", framework, " its hosts in an order in which each stage gets the same nodes"));
+    missing.push_back(absl::StrCat("the order of the nodes: in the plan, ",
+                                   shown.layout.rank_order == RankOrder::kTpPpDp
+                                       ? "replica after replica and in each replica stage after stage"
+                                       : "stage after stage and in each stage replica after replica",
+                                   ", the ranks fill ", NodeRunsText(shown.nodes), "; give ", framework,
+                                   " its hosts in an order in which each stage gets the same nodes"));
   }
   files.missing = std::move(missing);
   return files;

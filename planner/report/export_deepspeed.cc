@@ -91,6 +91,7 @@ class DeepSpeed {
                         ": the nearest is Ulysses, which the model's code and deepspeed.initialize set up"));
     }
     if (layout_.weave != WeaveMode::kOff) Miss(WeaveMissing(layout_));
+    if (const std::string order = RankOrderMissing(layout_, "DeepSpeed"); !order.empty()) Miss(order);
     if (layout_.pp > 1) Pipeline();
   }
 

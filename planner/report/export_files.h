@@ -31,6 +31,9 @@ bool CanExpress(ExportFormat format, const RecomputeSummary& recompute);
 std::string ScheduleMissing(const ParallelLayout& layout, const std::string& runs);
 // The text for passes that run side by side, if the framework runs the passes of a rank one after another.
 std::string WeaveMissing(const ParallelLayout& layout);
+// The text for the order in which ranks are numbered, if the framework has only RankOrder::kTpDpPp and the layout another
+// order. Empty: both number the ranks alike.
+std::string RankOrderMissing(const ParallelLayout& layout, const char* framework);
 
 // One line with the purpose of a file and its plan.
 std::string ExportComment(const ExportInput& input);

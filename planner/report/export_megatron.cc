@@ -149,7 +149,7 @@ class Megatron {
     args_.Value("--pipeline-model-parallel-size", layout_.pp);
     if (layout_.cp > 1) args_.Value("--context-parallel-size", layout_.cp);
     if (layout_.sequence_parallel) args_.Flag("--sequence-parallel");
-    if (layout_.pp > 1 && layout_.dp > 1) args_.Flag("--use-tp-pp-dp-mapping");
+    if (layout_.pp > 1 && layout_.dp > 1 && layout_.rank_order == RankOrder::kTpPpDp) args_.Flag("--use-tp-pp-dp-mapping");
     if (layout_.weave != WeaveMode::kOff) Miss(WeaveMissing(layout_));
     Stages();
     Replicas();

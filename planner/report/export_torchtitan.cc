@@ -141,6 +141,7 @@ class Chooser {
     const std::vector<const SlicePlan*> slices = SlicesInOrder(plan_);
     choices_.schedule = Schedule(static_cast<int64_t>(slices.size()));
     if (layout_.weave != WeaveMode::kOff) Miss(WeaveMissing(layout_));
+    if (const std::string order = RankOrderMissing(layout_, "torchtitan"); !order.empty()) Miss(order);
     for (size_t i = 0; i < slices.size(); ++i) {
       std::vector<std::string>& modules = choices_.modules.emplace_back();
       if (i == 0) modules.push_back("tok_embeddings");

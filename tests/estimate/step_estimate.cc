@@ -82,13 +82,17 @@ Bytes StoredLayerBytes(const LayerGraph& graph, const LayerShape& shape, Recompu
   return sum;
 }
 
+ParallelLayout Numbered(ParallelLayout layout, RankOrder order) {
+  layout.rank_order = order;
+  return layout;
+}
+
 class Estimator {
  public:
   Estimator(const StepRequest& request, const HardwareProfile& profile)
       : request_(request), profile_(profile), shape_(ShapeOf(request.model, request.layout, request.micro_batch)),
-        graph_(LayerGraph::Of(shape_)),
-        costs_(profile, request.model, request.layout, request.micro_batch, request.ranks_per_node, request.traits.rank_order) {
-  }
+        graph_(LayerGraph::Of(shape_)), costs_(profile, request.model, Numbered(request.layout, request.traits.rank_order),
+                                               request.micro_batch, request.ranks_per_node) {}
 
   absl::StatusOr<StepEstimate> Run();
 

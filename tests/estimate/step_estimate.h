@@ -34,7 +34,7 @@ struct FrameworkTraits {
   bool scattered_transfers = false;
   // Gradients are summed over the replicas while the backward pass of the last microbatch runs.
   bool overlaps_data_reduction = true;
-  RankOrder rank_order = RankOrder::kStagesInside;
+  RankOrder rank_order = RankOrder::kTpPpDp;
 
   bool operator==(const FrameworkTraits&) const = default;
 };
@@ -44,13 +44,13 @@ inline constexpr FrameworkTraits kMegatron2022Traits{.checkpoints_functions = tr
                                                      .blocking_transfers = true,
                                                      .scattered_transfers = true,
                                                      .overlaps_data_reduction = false,
-                                                     .rank_order = RankOrder::kReplicasInside};
+                                                     .rank_order = RankOrder::kTpDpPp};
 // The traits of Megatron-LM in Yuan et al. 2024: transfers between stages overlap with compute.
 inline constexpr FrameworkTraits kMegatron2024Traits{.checkpoints_functions = true,
                                                      .blocking_transfers = false,
                                                      .scattered_transfers = true,
                                                      .overlaps_data_reduction = false,
-                                                     .rank_order = RankOrder::kReplicasInside};
+                                                     .rank_order = RankOrder::kTpDpPp};
 
 struct StepRequest {
   ModelSpec model;        // normalized values

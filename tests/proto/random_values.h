@@ -51,6 +51,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   spec.parallel.sequence_parallel = pick(Choice::kOff);
   spec.parallel.zero = pick(ZeroStage::kWeights);
   spec.parallel.weave = pick(WeaveMode::kNeighbours);
+  spec.parallel.rank_order = pick(RankOrder::kTpDpPp);
   spec.parallel.partition = pick(PartitionMethod::kGreedy);
   spec.parallel.schedule = pick(ScheduleKind::kInterleaved);
   if (spec.parallel.schedule == ScheduleKind::kInterleaved) spec.parallel.virtual_stages = 3;

@@ -87,8 +87,9 @@ json Canonical(const CheckpointIndex& index) {
                     {"data", {{"kind", EnumName(id.data.kind)}, {"bytes", id.data.bytes.value}, {"sha256", id.data.sha256}}},
                     {"files", files}};
   AddFeatures(m, canonical["model"]);
-  // The field is left out if the layout does not weave. Then older releases, which do not know the field, can read the index.
+  // These fields are left out if they have their defaults. Then older releases, which do not know them, can read the index.
   if (id.layout.weave != WeaveMode::kOff) canonical["layout"]["weave"] = EnumName(id.layout.weave);
+  if (id.layout.rank_order != RankOrder::kTpPpDp) canonical["layout"]["rank_order"] = EnumName(id.layout.rank_order);
   return canonical;
 }
 
@@ -223,6 +224,13 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
     std::string weave;
     fields.Text(layout, "weave", weave);
     if (!ParseEnum(weave, out.weave) || out.weave == WeaveMode::kAuto) fields.Fail(absl::StrCat("layout.weave is ", weave));
+  }
+  if (layout.contains("rank_order")) {
+    std::string order;
+    fields.Text(layout, "rank_order", order);
+    if (!ParseEnum(order, out.rank_order) || out.rank_order == RankOrder::kAuto) {
+      fields.Fail(absl::StrCat("layout.rank_order is ", order));
+    }
   }
   std::string text;
   if (out.schedule == ScheduleKind::kCustom) fields.Text(layout, "schedule_text", text);

@@ -65,6 +65,7 @@ std::string EncodeHello(const Hello& hello) {
   Put<uint8_t>(at + 51, hello.layout.sequence_parallel ? 1 : 0);
   Put<uint64_t>(at + 52, hello.schedule_digest);
   Put<uint8_t>(at + 60, static_cast<uint8_t>(hello.layout.weave));
+  Put<uint8_t>(at + 61, static_cast<uint8_t>(hello.layout.rank_order));
   std::memcpy(at + 64, hello.job.value.data(), hello.job.value.size());
   std::memcpy(at + 64 + kMaxJobIdBytes, hello.nonce.data(), hello.nonce.size());
   return bytes;
@@ -101,8 +102,10 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   const uint8_t zero = Get<uint8_t>(at + 50);
   const uint8_t sequence_parallel = Get<uint8_t>(at + 51);
   const uint8_t weave = Get<uint8_t>(at + 60);
+  const uint8_t order = Get<uint8_t>(at + 61);
   if (channel > static_cast<uint8_t>(Channel::kStage) || schedule >= kScheduleKindCount ||
-      zero > static_cast<uint8_t>(ZeroStage::kWeights) || sequence_parallel > 1 || weave >= kEnumNames<WeaveMode>.size()) {
+      zero > static_cast<uint8_t>(ZeroStage::kWeights) || sequence_parallel > 1 || weave >= kEnumNames<WeaveMode>.size() ||
+      order >= kEnumNames<RankOrder>.size()) {
     return std::nullopt;
   }
   hello.channel = static_cast<Channel>(channel);
@@ -111,6 +114,7 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   hello.layout.sequence_parallel = sequence_parallel == 1;
   hello.schedule_digest = Get<uint64_t>(at + 52);
   hello.layout.weave = static_cast<WeaveMode>(weave);
+  hello.layout.rank_order = static_cast<RankOrder>(order);
   hello.job = JobId(std::string(at + 64, strnlen(at + 64, kMaxJobIdBytes)));
   std::memcpy(hello.nonce.data(), at + 64 + kMaxJobIdBytes, hello.nonce.size());
   return hello;

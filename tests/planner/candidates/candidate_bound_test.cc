@@ -74,7 +74,7 @@ TEST(CandidateBound, NoSimulatedStepIsShorter) {
 }
 
 TEST(CandidateBound, NoSimulatedStepIsShorterWhereTensorsGoToTheHost) {
-  const Bounded counts = CheckBounds(RandomOffloadRequest, 8);
+  const Bounded counts = CheckBounds(RandomOffloadRequest, 9);
   EXPECT_GT(counts.planned, 40);
   EXPECT_GT(counts.offloading, 5);
 }

@@ -182,13 +182,14 @@ TEST(CostModel, InnerLinksJoinAlignedBlocks) {
   EXPECT_EQ(crooked.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(1280));
 }
 
-TEST(CostModel, ReplicasInsideKeepsThemOnOneNode) {
+TEST(CostModel, TheOrderOfRanksDecidesWhichGroupsStayInsideANode) {
   const ModelSpec model = TinyModel(4);
   HardwareProfile profile = RoundProfile(model);
   profile.inter_node = {Nanos(0), 500'000'000};
-  const ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2};
+  ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2};
   const CostModel stages(profile, model, layout, 1, 4);
-  const CostModel replicas(profile, model, layout, 1, 4, RankOrder::kReplicasInside);
+  layout.rank_order = RankOrder::kTpDpPp;
+  const CostModel replicas(profile, model, layout, 1, 4);
   EXPECT_EQ(stages.DataReduceTime(1000), Nanos(2 * 4000));
   EXPECT_EQ(replicas.DataReduceTime(1000), Nanos(4000));
   EXPECT_EQ(stages.BoundaryTime(0, Bytes(1000)), Nanos(1000));
@@ -202,17 +203,16 @@ TEST(CostModel, RingsBetweenNodesUseTheAdaptersOfAllTheirMembers) {
   HardwareProfile profile = RoundProfile(model);
   profile.intra_node = {Nanos(0), 10'000'000'000};
   profile.inter_node = {Nanos(0), 1'000'000'000};
-  const auto reduce = [&](const ParallelLayout& layout, int32_t per_node, int32_t adapters,
-                          RankOrder order = RankOrder::kStagesInside) {
+  const auto reduce = [&](const ParallelLayout& layout, int32_t per_node, int32_t adapters) {
     profile.adapters = adapters;
-    return CostModel(profile, model, layout, 1, per_node, order).DataReduceTime(2000);  // 8000 bytes
+    return CostModel(profile, model, layout, 1, per_node).DataReduceTime(2000);  // 8000 bytes
   };
   EXPECT_EQ(reduce({.dp = 8}, 4, 1), Nanos(14 * 1000)) << "of an unknown number, one counts";
   EXPECT_EQ(reduce({.dp = 8}, 4, 4), Nanos(14 * 250));
   EXPECT_EQ(reduce({.dp = 8}, 4, 2), Nanos(14 * 500)) << "a node has no more";
   EXPECT_EQ(reduce({.tp = 2, .dp = 8}, 4, 4), Nanos(14 * 500)) << "two members of each group in a node";
   EXPECT_EQ(reduce({.pp = 4, .dp = 8}, 4, 4), Nanos(14 * 1000)) << "stages inside: one member of each group in a node";
-  EXPECT_EQ(reduce({.pp = 4, .dp = 8}, 4, 4, RankOrder::kReplicasInside), Nanos(14 * 250));
+  EXPECT_EQ(reduce({.pp = 4, .dp = 8, .rank_order = RankOrder::kTpDpPp}, 4, 4), Nanos(14 * 250));
   EXPECT_EQ(reduce({.dp = 4, .cp = 2}, 4, 4), Nanos(14 * 250)) << "context-parallel ranks reduce gradients, too";
   EXPECT_EQ(reduce({.dp = 5}, 4, 4), Nanos(8 * 1600)) << "the last node has one member";
   EXPECT_EQ(reduce({.dp = 4}, 4, 4), Nanos(6 * 200)) << "inside a node";

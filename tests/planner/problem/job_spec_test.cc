@@ -148,7 +148,7 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.parallel.pp = 5; },
        "parallel.pp is 5: every stage needs a layer, so it must be at most model.layers, which is 4"},
       {[](JobSpec& s) { s.parallel.dp = 17; },
-       "train.globalBatch is 16: must be at least parallel.dp, which is 17, for every replica needs a sample"},
+       "train.globalBatch is 16: must be at least parallel.dp, which is 17, because every replica needs a sample"},
       {[](JobSpec& s) { s.parallel.dp = 7, s.train.micro_batch = 4; },
        "train.microBatch is 4: must be at most 3, the samples of a replica: train.globalBatch 16 / parallel.dp 7"},
       {[](JobSpec& s) { s.parallel = {.tp = 4, .pp = 4}; }, "resources.ranks (most) is 8: must be at least 16"},

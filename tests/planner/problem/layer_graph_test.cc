@@ -213,6 +213,26 @@ TEST(LayoutTest, RanksNumberTensorThenStageThenData) {
   for (int32_t rank = 0; rank < layout.ranks(); ++rank) EXPECT_EQ(RankOf(layout, CoordinatesOf(layout, rank)), rank);
 }
 
+TEST(LayoutTest, ReplicasMayBeNumberedBeforeStages) {
+  const ParallelLayout layout{.tp = 2, .pp = 3, .dp = 2, .cp = 2, .rank_order = RankOrder::kTpDpPp};
+  EXPECT_EQ(LayoutText(layout), "tp2 pp3 dp2 cp2 order-tp-dp-pp");
+  EXPECT_EQ(RankOf(layout, {.tp = 1}), 1);
+  EXPECT_EQ(RankOf(layout, {.cp = 1}), 2);
+  EXPECT_EQ(RankOf(layout, {.dp = 1}), 4);
+  EXPECT_EQ(RankOf(layout, {.stage = 1}), 8);
+  for (int32_t rank = 0; rank < layout.ranks(); ++rank) EXPECT_EQ(RankOf(layout, CoordinatesOf(layout, rank)), rank);
+}
+
+TEST(LayoutTest, OneStageOrOneReplicaHasOneOrder) {
+  ParallelSpec spec{.pp = 2, .dp = 2, .rank_order = RankOrder::kTpDpPp};
+  EXPECT_EQ(PinnedLayout(spec).rank_order, RankOrder::kTpDpPp);
+  EXPECT_EQ(SpecOf(PinnedLayout(spec), spec.partition).rank_order, RankOrder::kTpDpPp);
+  spec.pp = 1;
+  EXPECT_EQ(PinnedLayout(spec).rank_order, RankOrder::kTpPpDp);
+  spec = {.pp = 2, .dp = 1, .rank_order = RankOrder::kTpDpPp};
+  EXPECT_EQ(PinnedLayout(spec).rank_order, RankOrder::kTpPpDp);
+}
+
 // Returns the bytes of one layer's stored activations at b = 1 as the papers count them, without padding. They are the stored
 // input, all recomputable tensors, and the tensors that are computed together with these.
 int64_t StoredPerLayer(const LayerShape& shape, const LayerGraph& graph) {

@@ -116,6 +116,12 @@ TEST(Inclusion, AutoContainsEachNumberOfStages) {
   }).ExpectAtMost(0.1, 1);
 }
 
+TEST(Inclusion, AutoContainsEachOrderOfRanks) {
+  Compare(20, true, [](auto& rng, PlanRequest& request) {
+    request.spec.parallel.rank_order = rng() % 2 ? RankOrder::kTpDpPp : RankOrder::kTpPpDp;
+  }).ExpectAtMost(0.1, 1);
+}
+
 TEST(Inclusion, AFasterNetworkIsNeverSlower) {
   Compare(20, false, [](auto&, PlanRequest& request) {
     int64_t& rate = request.cluster.groups[0].profile.inter_node.bytes_per_second;

@@ -238,13 +238,15 @@ TEST(Plan, EqualStagesHaveTheBubbleOfOneForwardOneBackward) {
 
 TEST(Plan, PinnedValuesAreObeyed) {
   PlanRequest request = SmallRequest();
-  for (const ParallelLayout& layout : {ParallelLayout{1, 4, 1}, ParallelLayout{2, 1, 2}, ParallelLayout{1, 2, 2}}) {
+  const ParallelLayout replicas_first{.pp = 2, .dp = 2, .rank_order = RankOrder::kTpDpPp};
+  for (const ParallelLayout& layout : {ParallelLayout{1, 4, 1}, ParallelLayout{2, 1, 2}, replicas_first}) {
     request.spec.parallel = {.tp = layout.tp,
                              .pp = layout.pp,
                              .dp = layout.dp,
                              .schedule = ScheduleKind::kOneForwardOneBackward,
                              .zero = ZeroStage::kNone,
-                             .weave = WeaveMode::kOff};
+                             .weave = WeaveMode::kOff,
+                             .rank_order = layout.rank_order};
     request.spec.train.micro_batch = 2;
     const Plan plan = PlanOf(request);
     EXPECT_EQ(plan.layout, layout);

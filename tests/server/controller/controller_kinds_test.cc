@@ -28,13 +28,14 @@ std::shared_ptr<const HardwareProfile> Profile(int64_t times) {
   return std::make_shared<const HardwareProfile>(profile);
 }
 
-// A job of two stages and two replicas on four nodes, with a tensor-parallel group on each node.
+// A job of two stages and two replicas on four nodes, with a tensor-parallel group on each node. In this order of ranks, a
+// stage has two like nodes only if the nodes are put into another order.
 JobSpec Spec(int32_t min_ranks = 8, int32_t max_ranks = 8) {
   JobSpec spec = MakeSpec("gpt", min_ranks, max_ranks);
   spec.model = {.layers = 8, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
   spec.train.global_batch = 64;
   spec.train.steps = 100'000;
-  spec.parallel.tp = 2;
+  spec.parallel = {.tp = 2, .rank_order = RankOrder::kTpPpDp};
   Normalize(spec);
   return spec;
 }

@@ -33,7 +33,7 @@ PlanJob Ask(ClusterTopology cluster, bool may_arrange) {
   spec.model = {.layers = 8, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
   spec.train.global_batch = 64;
   spec.resources.min_ranks = spec.resources.max_ranks = cluster.devices();
-  spec.parallel.tp = spec.parallel.pp = 2;
+  spec.parallel = {.tp = 2, .pp = 2, .rank_order = RankOrder::kTpPpDp};
   Normalize(spec);
   ask.request.cluster = std::move(cluster);
   return ask;

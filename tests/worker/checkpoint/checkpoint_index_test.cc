@@ -92,6 +92,7 @@ TEST(CheckpointIndex, ReadsEverySortOfLayout) {
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
   index.identity.layout = {
       .pp = 2, .dp = 3, .sequence_parallel = true, .zero = ZeroStage::kOptimizer, .schedule = ScheduleKind::kChimera};
+  index.identity.layout.rank_order = RankOrder::kTpDpPp;
   index.files.clear();
   for (const std::string& file : ShardFiles(index.identity.layout)) {
     index.files.push_back({file, Bytes(10), std::string(64, 'a')});
@@ -192,6 +193,7 @@ TEST(CheckpointIndex, HostileFieldsAreRefusedByName) {
       {"\"schedule\": \"1f1b\"", "\"schedule\": \"2f2b\"", "layout.schedule is 2f2b"},
       {"\"zero\": \"none\"", "\"zero\": \"auto\"", "layout.zero is auto"},
       {"\"zero\": \"none\"", "\"weave\": \"auto\", \"zero\": \"none\"", "layout.weave is auto"},
+      {"\"schedule\": \"1f1b\"", "\"rank_order\": \"auto\", \"schedule\": \"1f1b\"", "layout.rank_order is auto"},
       {"\"virtual_stages\": 1", "\"virtual_stages\": 0", "virtual_stages is 0"},
       {"\"sequence_parallel\": false", "\"sequence_parallel\": 0", "sequence_parallel is neither true nor false"},
       {"\"kv_heads\": 0", "\"kv_heads\": -1", "kv_heads is -1"},

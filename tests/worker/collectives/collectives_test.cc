@@ -160,36 +160,41 @@ TEST(CollectivesTest, BoundariesBetweenTheSameRanksDoNotHoldEachOtherUp) {
 }
 
 TEST(CollectivesTest, EveryGroupReducesOverItsOwnRanks) {
-  const ParallelLayout layout{2, 2, 2};
-  RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
-    for (const Group group : {Group::kTensor, Group::kData, Group::kWorld}) {
-      // Each rank adds its own power of two, so the sum shows which ranks took part.
-      std::vector<float> data(10, static_cast<float>(1 << rank));
-      AllReduceNow(communicator, group, data);
-      const RankCoordinates own = CoordinatesOf(layout, rank);
-      int32_t expected = 0;
-      for (int32_t other = 0; other < layout.ranks(); ++other) {
-        const RankCoordinates at = CoordinatesOf(layout, other);
-        const bool together = group == Group::kWorld || (group == Group::kTensor && at.stage == own.stage && at.dp == own.dp) ||
-                              (group == Group::kData && at.stage == own.stage && at.tp == own.tp);
-        if (together) expected += 1 << other;
+  for (const RankOrder order : {RankOrder::kTpPpDp, RankOrder::kTpDpPp}) {
+    const ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2, .rank_order = order};
+    RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
+      for (const Group group : {Group::kTensor, Group::kData, Group::kWorld}) {
+        // Each rank adds its own power of two, so the sum shows which ranks took part.
+        std::vector<float> data(10, static_cast<float>(1 << rank));
+        AllReduceNow(communicator, group, data);
+        const RankCoordinates own = CoordinatesOf(layout, rank);
+        int32_t expected = 0;
+        for (int32_t other = 0; other < layout.ranks(); ++other) {
+          const RankCoordinates at = CoordinatesOf(layout, other);
+          const bool together = group == Group::kWorld ||
+                                (group == Group::kTensor && at.stage == own.stage && at.dp == own.dp) ||
+                                (group == Group::kData && at.stage == own.stage && at.tp == own.tp);
+          if (together) expected += 1 << other;
+        }
+        EXPECT_EQ(data, std::vector<float>(10, static_cast<float>(expected))) << "rank " << rank;
       }
-      EXPECT_EQ(data, std::vector<float>(10, static_cast<float>(expected))) << "rank " << rank;
-    }
-  });
+    });
+  }
 }
 
 // The ranks with the copies of a tied embedding add them up within a replica. The other ranks do nothing.
 TEST(CollectivesTest, CopiesOfATiedEmbeddingAddUp) {
-  const ParallelLayout layout{2, 3, 2};
-  RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
-    std::vector<float> data(10, static_cast<float>(1 << rank));
-    AllReduceNow(communicator, {Group::kData, kTiedEmbedding}, data);
-    const RankCoordinates own = CoordinatesOf(layout, rank);
-    int32_t expected = 1 << rank;
-    if (own.stage != 1) expected += 1 << RankOf(layout, {own.tp, 2 - own.stage, own.dp});
-    EXPECT_EQ(data, std::vector<float>(10, static_cast<float>(expected))) << "rank " << rank;
-  });
+  for (const RankOrder order : {RankOrder::kTpPpDp, RankOrder::kTpDpPp}) {
+    const ParallelLayout layout{.tp = 2, .pp = 3, .dp = 2, .rank_order = order};
+    RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
+      std::vector<float> data(10, static_cast<float>(1 << rank));
+      AllReduceNow(communicator, {Group::kData, kTiedEmbedding}, data);
+      const RankCoordinates own = CoordinatesOf(layout, rank);
+      int32_t expected = 1 << rank;
+      if (own.stage != 1) expected += 1 << RankOf(layout, {own.tp, 2 - own.stage, own.dp});
+      EXPECT_EQ(data, std::vector<float>(10, static_cast<float>(expected))) << "rank " << rank;
+    });
+  }
 }
 
 // Two ranks share the group of a tied embedding: those with the first and with the last piece. A rank is alone in its group if

@@ -20,7 +20,8 @@ Hello SomeHello() {
                   .sequence_parallel = true,
                   .zero = ZeroStage::kGradients,
                   .schedule = ScheduleKind::kInterleaved,
-                  .weave = WeaveMode::kQuads};
+                  .weave = WeaveMode::kQuads,
+                  .rank_order = RankOrder::kTpDpPp};
   hello.from = 23;
   hello.to = 1;
   hello.channel = Channel::kStage;
@@ -55,7 +56,7 @@ TEST(WireTest, OtherMarksAndChannelsAreNotAHello) {
   EXPECT_TRUE(MayBeHello(bytes.substr(0, 2)));
   EXPECT_TRUE(MayBeHello(""));
   EXPECT_FALSE(MayBeHello("GET / HTTP/1.1"));
-  for (const size_t at : {48, 49, 50, 51, 60}) {  // the offsets of channel, schedule, ZeRO, sequence parallelism, weave
+  for (const size_t at : {48, 49, 50, 51, 60, 61}) {  // channel, schedule, ZeRO, sequence parallelism, weave, order of ranks
     std::string bad = bytes;
     bad[at] = 77;
     EXPECT_FALSE(DecodeHello(bad).has_value()) << at;

@@ -27,7 +27,8 @@ TEST(CopyMapTest, NodesAreHostsAndDirectories) {
 }
 
 TEST(CopyMapTest, EachShardHasTwoPlacesOnDifferentNodes) {
-  const ParallelLayout layouts[] = {{2, 2, 1}, {1, 2, 2}, {4, 2, 2}, {2, 1, 4}, {1, 8, 1}};
+  const ParallelLayout replicas_first{.tp = 2, .pp = 2, .dp = 2, .rank_order = RankOrder::kTpDpPp};
+  const ParallelLayout layouts[] = {{2, 2, 1}, {1, 2, 2}, {4, 2, 2}, {2, 1, 4}, {1, 8, 1}, replicas_first};
   for (ParallelLayout layout : layouts) {
     for (const ZeroStage zero : {ZeroStage::kNone, ZeroStage::kOptimizer}) {
       layout.zero = zero;

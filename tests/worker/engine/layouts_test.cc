@@ -102,6 +102,9 @@ const std::vector<ParallelLayout>& AllLayouts() {
       ParallelLayout{.dp = 4, .zero = ZeroStage::kOptimizer},
       ParallelLayout{.pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer},
       ParallelLayout{.tp = 2, .dp = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer},
+      ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer, .rank_order = RankOrder::kTpDpPp},
+      ParallelLayout{.pp = 2, .dp = 3, .schedule = ScheduleKind::kZeroBubble, .rank_order = RankOrder::kTpDpPp},
+      ParallelLayout{.pp = 4, .dp = 2, .schedule = ScheduleKind::kChimera, .rank_order = RankOrder::kTpDpPp},
       ParallelLayout{.pp = 4, .dp = 2, .zero = ZeroStage::kOptimizer, .schedule = ScheduleKind::kChimera}};
   return layouts;
 }
