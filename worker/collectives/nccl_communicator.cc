@@ -5,17 +5,13 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,6 +20,7 @@
 #include "common/clock.h"
 #include "common/status.h"
 #include "worker/collectives/lanes.h"
+#include "worker/collectives/nccl_line.h"
 
 namespace lynx::worker {
 namespace {
@@ -35,17 +32,8 @@ constexpr auto kPollPeriod = std::chrono::microseconds(100);
 constexpr Nanos kShortWait{100'000};             // NCCL usually issues a transfer in less time than one sleep takes
 constexpr Nanos kFarewellLimit{10'000'000'000};  // the time that the peers have to receive all that was sent
 constexpr size_t kFirstSlots = 256;
-constexpr int kSender = 0, kReceiver = 1;  // the ranks in the NCCL communicator of one direction over a boundary
 
-// `what`: what the caller was doing; `where`: details, such as the route.
-absl::Status StatusOf(ncclResult_t result, const char* what, const std::string& where = "") {
-  if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
-  const std::string text = absl::StrCat("NCCL: ", what, where, ": ", ncclGetErrorString(result));
-  // A remote error comes from the peer; this rank is not at fault.
-  return result == ncclRemoteError ? absl::UnavailableError(text) : absl::InternalError(text);
-}
-
-absl::Status StatusOf(cudaError_t error, const char* what) {
+absl::Status CudaStatus(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error)));
 }
@@ -69,52 +57,6 @@ absl::Status CheckOptions(const NcclOptions& options) {
       absl::StrCat("NCCL cannot use from ", options.min_ctas, " to ", options.max_ctas,
                    " thread blocks for a transfer; give two numbers in order, or 0 where it is to choose"));
 }
-
-using IdWords = std::array<float, sizeof(ncclUniqueId) / sizeof(float)>;
-
-// Returns an ncclUniqueId as the words that are transferred. They are bit patterns and never used as floats.
-IdWords WordsOf(const ncclUniqueId& id) {
-  IdWords words;
-  static_assert(sizeof(words) == sizeof(id));
-  std::memcpy(words.data(), &id, sizeof(id));
-  return words;
-}
-
-// A line carries the transfers of one route: all of them for a ring, and one direction for a boundary between stages. A route
-// without other ranks has no line. Each line has its own NCCL communicator and device queue.
-struct Line {
-  Line(const Route& r, int32_t number, LaneInfo i) : route(r), lane(number), info(std::move(i)) {}
-
-  // Every rank creates its lines in this order. If lines of two ranks have the same order, they are one line or have no rank in
-  // common. So ranks never wait for each other in a circle.
-  auto order() const {
-    const LinkKey& link = info.out ? *info.out : *info.in;
-    const bool backward =
-        info.direction != Direction::kBoth && (route.group == Group::kNextStage) == (info.direction == Direction::kReceiveOnly);
-    return std::tuple(link.channel, link.part, backward);
-  }
-  bool is_ring() const { return info.direction == Direction::kBoth; }
-  int members() const { return is_ring() ? info.members : 2; }
-  int index() const { return is_ring() ? info.index : info.direction == Direction::kSendOnly ? kSender : kReceiver; }
-
-  Route route;
-  int32_t lane;
-  LaneInfo info;
-  std::vector<float> words;  // NCCL ids, encoded as floats: one of each member of a ring, or one of the sender
-  std::unique_ptr<DeviceQueue> queue;
-  cudaStream_t stream() const { return static_cast<cudaStream_t>(queue->native()); }
-
-  // --- Guarded by the mutex.
-  ncclComm_t comm = nullptr;
-  // With these events the watch thread sees whether a transfer is in progress. It cannot use the marks, because they belong to
-  // the backend's thread.
-  struct Transfer {
-    cudaEvent_t begun = nullptr, ended = nullptr;
-    Nanos under_way_since;  // 0: the watch thread has not seen it in progress yet
-  };
-  std::vector<Transfer> issued;  // oldest first; the list is short
-  std::vector<Transfer> spare;
-};
 
 class NcclCommunicator : public Communicator {
  public:
@@ -141,8 +83,6 @@ class NcclCommunicator : public Communicator {
   Nanos ThreadCpuTime() const override { return host_.ThreadCpuTime(); }
 
  private:
-  void AddLine(const Route& route, int32_t lane);
-  absl::Status ExchangeIds();
   absl::Status MakeLine(Line& line);
   absl::Status WarmUp(Line& line);
   absl::Status AwaitReady(const Line& line, Nanos limit);
@@ -173,8 +113,8 @@ class NcclCommunicator : public Communicator {
   std::atomic<int64_t> idle_timeout_ns_;
 
   // --- Used by the backend's thread.
-  std::vector<std::unique_ptr<Line>> lines_;  // made by Connect, in the order of Line::order
-  std::vector<Line*> by_lane_;                // null: no other rank is on the route
+  Lines lines_;                 // made by Connect, in the order of Line::order
+  std::vector<Line*> by_lane_;  // null: no other rank is on the route
   struct Slot {
     int64_t number = 0;  // 0: free
     TransferTimes times;
@@ -218,25 +158,19 @@ NcclCommunicator::~NcclCommunicator() {
 
 absl::Status NcclCommunicator::Connect() {
   ConnectBeforehand();
+  lines_ = LinesOf(options_.layout, options_.rank, lanes_);
+  const Program none;
+  const Program& program = options_.program == nullptr ? none : *options_.program;
+  LYNX_RETURN_IF_ERROR(ShareLines(options_.layout, lanes_, program, host_, lines_));
+  LYNX_RETURN_IF_ERROR(CheckQueues(lines_, getenv("CUDA_DEVICE_MAX_CONNECTIONS")));
   by_lane_.resize(static_cast<size_t>(lanes_.size()));
-  AddLine(Group::kTensor, lanes_.Ring(Group::kTensor));
-  AddLine({Group::kData, kTiedEmbedding}, lanes_.Ring({Group::kData, kTiedEmbedding}));
-  for (const int32_t stage : StagesOfRank(options_.layout, options_.rank)) {
-    AddLine({Group::kData, stage}, lanes_.Ring({Group::kData, stage}));
-    for (const Group group : {Group::kNextStage, Group::kPreviousStage}) {
-      for (const Direction direction : {Direction::kSendOnly, Direction::kReceiveOnly}) {
-        AddLine({group, stage}, lanes_.Neighbour({group, stage}, direction));
-      }
-    }
-  }
-  std::sort(lines_.begin(), lines_.end(), [](const auto& a, const auto& b) { return a->order() < b->order(); });
   for (const auto& line : lines_) {
-    by_lane_[static_cast<size_t>(line->lane)] = line.get();
+    for (const int32_t lane : line->lanes) by_lane_[static_cast<size_t>(lane)] = line.get();
     LYNX_ASSIGN_OR_RETURN(line->queue, backend_.MakeQueue());
   }
   if (lines_.empty()) return absl::OkStatus();
-  LYNX_RETURN_IF_ERROR(ExchangeIds());
-  LYNX_RETURN_IF_ERROR(StatusOf(cudaGetDevice(&device_), "asking for the device"));
+  LYNX_RETURN_IF_ERROR(ExchangeIds(host_, lines_));
+  LYNX_RETURN_IF_ERROR(CudaStatus(cudaGetDevice(&device_), "asking for the device"));
   StartWatch();
   for (const auto& line : lines_) LYNX_RETURN_IF_ERROR(MakeLine(*line));
   for (const auto& line : lines_) LYNX_RETURN_IF_ERROR(WarmUp(*line));
@@ -255,44 +189,7 @@ void NcclCommunicator::StartWatch() {
   pthread_setname_np(watch_.native_handle(), "lynx-nccl");
 }
 
-void NcclCommunicator::AddLine(const Route& route, int32_t lane) {
-  if (lane < 0) return;
-  const LaneInfo& info = lanes_.at(lane);
-  const auto is_it = [&](const auto& line) { return line->lane == lane; };
-  if ((!info.out && !info.in) || std::any_of(lines_.begin(), lines_.end(), is_it)) return;
-  lines_.push_back(std::make_unique<Line>(route, lane, info));
-}
-
-// Starts the exchanges of all NCCL ids before it waits for one. So two ranks never wait for each other on different routes.
-absl::Status NcclCommunicator::ExchangeIds() {
-  std::vector<TransferTicket> tickets;
-  for (const auto& line : lines_) {
-    const auto count = static_cast<int64_t>(IdWords().size());
-    line->words.resize(static_cast<size_t>(count * (line->is_ring() ? line->info.members : 1)));
-    if (line->index() == 0) {
-      ncclUniqueId id;
-      LYNX_RETURN_IF_ERROR(StatusOf(ncclGetUniqueId(&id), "making an id"));
-      std::ranges::copy(WordsOf(id), line->words.begin());
-    }
-    const Elements words(line->words.data());
-    absl::StatusOr<TransferTicket> ticket;
-    if (line->is_ring()) {
-      ticket = host_.StartAllGather(line->route, words, count);
-    } else if (line->index() == kSender) {
-      ticket = host_.StartSend(line->route, words, count);
-    } else {
-      ticket = host_.StartRecv(line->route, words, count);
-    }
-    if (!ticket.ok()) return ticket.status();
-    tickets.push_back(*ticket);
-  }
-  for (const TransferTicket ticket : tickets) LYNX_RETURN_IF_ERROR(host_.Wait(ticket).status());
-  return absl::OkStatus();
-}
-
 absl::Status NcclCommunicator::MakeLine(Line& line) {
-  ncclUniqueId id;
-  std::memcpy(&id, line.words.data(), sizeof(id));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   if (options_.min_ctas > 0) config.minCTAs = options_.min_ctas;
@@ -300,7 +197,7 @@ absl::Status NcclCommunicator::MakeLine(Line& line) {
   {
     const std::lock_guard lock(mutex_);
     if (aborted_) return host_.Failure();
-    LYNX_RETURN_IF_ERROR(StatusOf(ncclCommInitRankConfig(&line.comm, line.members(), id, line.index(), &config),
+    LYNX_RETURN_IF_ERROR(StatusOf(ncclCommInitRankConfig(&line.comm, line.members(), line.id(), line.index(), &config),
                                   "connecting the route ", line.info.name));
   }
   return AwaitReady(line, options_.connect_timeout);
@@ -314,7 +211,7 @@ absl::Status NcclCommunicator::WarmUp(Line& line) {
   absl::StatusOr<TransferTicket> ticket;
   if (line.is_ring()) {
     ticket = StartAllReduce(line.route, memory.data(), line.members());
-  } else if (line.index() == kSender) {
+  } else if (line.index() == Line::kSender) {
     ticket = StartSend(line.route, memory.data(), 1);
   } else {
     ticket = StartRecv(line.route, memory.data(), 1);
@@ -369,15 +266,15 @@ absl::StatusOr<TransferTicket> NcclCommunicator::NewTicket(const TransferTimes& 
 absl::Status NcclCommunicator::BeginLocked(Line& line) {
   Line::Transfer transfer;
   if (line.spare.empty()) {
-    LYNX_RETURN_IF_ERROR(StatusOf(cudaEventCreateWithFlags(&transfer.begun, cudaEventDisableTiming), "creating an event"));
+    LYNX_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&transfer.begun, cudaEventDisableTiming), "creating an event"));
     line.spare.push_back(transfer);  // kept there, so that it is destroyed if the next call fails
     LYNX_RETURN_IF_ERROR(
-        StatusOf(cudaEventCreateWithFlags(&line.spare.back().ended, cudaEventDisableTiming), "creating an event"));
+        CudaStatus(cudaEventCreateWithFlags(&line.spare.back().ended, cudaEventDisableTiming), "creating an event"));
   }
   transfer = line.spare.back();
   line.spare.pop_back();
   line.issued.push_back({transfer.begun, transfer.ended, Nanos(0)});
-  return StatusOf(cudaEventRecord(transfer.begun, line.stream()), "recording an event");
+  return CudaStatus(cudaEventRecord(transfer.begun, line.stream()), "recording an event");
 }
 
 template <class Call>
@@ -408,7 +305,7 @@ absl::StatusOr<TransferTicket> NcclCommunicator::Issue(int32_t lane, int64_t byt
   if (status.ok()) status = IssueOn(*line, call);
   if (status.ok()) {
     const std::lock_guard lock(mutex_);
-    status = StatusOf(cudaEventRecord(line->issued.back().ended, line->stream()), "recording an event");
+    status = CudaStatus(cudaEventRecord(line->issued.back().ended, line->stream()), "recording an event");
   }
   if (!status.ok()) {
     Abort(status);
@@ -455,7 +352,7 @@ absl::StatusOr<TransferTicket> NcclCommunicator::StartSend(const Route& neighbou
   const int32_t lane = NeighbourLane(neighbour, Direction::kSendOnly);
   if (lane < 0) return host_.StartSend(neighbour, data, count);
   return Issue(lane, count * ElementBytes(data.type), [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclSend(data.data, static_cast<size_t>(count), TypeOf(data.type), kReceiver, comm, stream);
+    return ncclSend(data.data, static_cast<size_t>(count), TypeOf(data.type), Line::kReceiver, comm, stream);
   });
 }
 
@@ -463,7 +360,7 @@ absl::StatusOr<TransferTicket> NcclCommunicator::StartRecv(const Route& neighbou
   const int32_t lane = NeighbourLane(neighbour, Direction::kReceiveOnly);
   if (lane < 0) return host_.StartRecv(neighbour, data, count);
   return Issue(lane, 0, [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclRecv(data.data, static_cast<size_t>(count), TypeOf(data.type), kSender, comm, stream);
+    return ncclRecv(data.data, static_cast<size_t>(count), TypeOf(data.type), Line::kSender, comm, stream);
   });
 }
 

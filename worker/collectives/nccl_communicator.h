@@ -2,7 +2,8 @@
 //
 // Each route (group.h) except the world's has its own NCCL communicator and its own device queue, so that routes do not delay
 // each other. (Over TCP, each route has its own connections.) These routes are the tensor group, the data group (or each of its
-// pieces), the tied embedding, and each direction over each boundary between virtual stages. A call that starts a transfer
+// pieces), the tied embedding, and each direction over each boundary between virtual stages. The boundaries between the same
+// two ranks share one, if both ranks start their transfers in the same order (ShareLines). A call that starts a transfer
 // returns when the transfer is issued. The transfer runs after all work that was issued to the backend before. Work that is
 // issued to the backend after Wait runs after the transfer. Neither the start nor Wait waits for the device. Transfers of the
 // whole world are in host memory, so they go through the host's communicator. Barriers go through it too.
@@ -26,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "common/units.h"
 #include "planner/problem/layout.h"
+#include "planner/program/action.h"
 #include "worker/backend/backend.h"
 #include "worker/collectives/communicator.h"
 
@@ -34,6 +36,9 @@ namespace lynx::worker {
 struct NcclOptions {
   ParallelLayout layout;
   int32_t rank = 0;
+  // The rank's program, which tells the order of its transfers. Null: routes of several virtual stages share nothing. It is
+  // read only while the communicator is made.
+  const Program* program = nullptr;
   // The smallest and the largest number of thread blocks of a transfer. While they run, ops have less of the device. 0: NCCL
   // chooses.
   int32_t min_ctas = 0, max_ctas = 0;
@@ -46,7 +51,8 @@ struct NcclOptions {
 std::string NcclName();
 
 // Makes the communicator. All ranks must call it. `host` is the result of ConnectTcp for the same layout and rank. `host` and
-// the backend must live longer than the result. InvalidArgument: the options are impossible. Unimplemented: this build has no
+// the backend must live longer than the result. InvalidArgument: the options are impossible, or the device has too few
+// queues. Unimplemented: this build has no
 // NCCL, or the backend has no queues. DeadlineExceeded: a route was not ready in time. Other errors come from NCCL or from the
 // host's communicator, and name the route; the host's communicator has then failed too.
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options, Communicator& host,

@@ -292,7 +292,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& c
   LYNX_ASSIGN_OR_RETURN(const bool by_nccl,
                         AgreeOnNccl(NcclName(), MachineName(), {config.rank, layout.ranks(), between_hosts}));
   if (!by_nccl) return std::make_unique<StagedCommunicator>(layout, config.rank, between_hosts, backend);
-  return MakeNcclCommunicator({.layout = layout, .rank = config.rank, .idle_timeout = kIdleLimit}, between_hosts, backend);
+  const NcclOptions options{.layout = layout, .rank = config.rank, .program = &config.program, .idle_timeout = kIdleLimit};
+  return MakeNcclCommunicator(options, between_hosts, backend);
 }
 
 absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,

@@ -7,13 +7,18 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <set>
+#include <tuple>
 
 #include "common/status.h"
+#include "planner/problem/stage_context.h"
 #include "tests/worker/backend/cuda_on_host/scheduler.h"
 #include "tests/worker/engine/tiny_cluster.h"
 #include "worker/collectives/nccl_communicator.h"
+#include "worker/collectives/nccl_line.h"
 #include "worker/collectives/peer_proof.h"
 
 namespace lynx::worker {
@@ -31,17 +36,31 @@ std::unique_ptr<Backend> MakeCuda() { return std::move(MakeCudaBackend(0).value(
 
 TinyJob StagedJobOf(const TinySetting& setting) {
   TinyJob job{.model = SpecOf(setting)};
+  job.model.layers = std::max(job.model.layers, PipelineOf(setting.layout).pieces());
   job.train.global_batch = 4;
   job.make_backend = MakeCuda;
   job.Lower(setting.layout, RecomputeMode::kNone);
   return job;
 }
 
+// Gives each rank the program of its stage.
+void UseNccl(TinyJob& job, std::vector<Program> programs) {
+  job.make_communicator = [layout = job.layout, programs = std::move(programs)](int32_t rank, Communicator& host,
+                                                                                Backend& backend) {
+    const Program& program = programs[static_cast<size_t>(CoordinatesOf(layout, rank).stage)];
+    return MakeNcclCommunicator({.layout = layout, .rank = rank, .program = &program}, host, backend);
+  };
+}
+
+std::vector<Program> ProgramsOf(const TinyJob& job) {
+  std::vector<Program> programs;
+  for (const auto& stage : job.stages) programs.push_back(stage.program);
+  return programs;
+}
+
 TinyJob JobOf(const TinySetting& setting) {
   TinyJob job = StagedJobOf(setting);
-  job.make_communicator = [layout = job.layout](int32_t rank, Communicator& host, Backend& backend) {
-    return MakeNcclCommunicator({.layout = layout, .rank = rank}, host, backend);
-  };
+  UseNccl(job, ProgramsOf(job));
   return job;
 }
 
@@ -54,17 +73,20 @@ class NcclEngine : public testing::TestWithParam<TinySetting> {
   }
 };
 
-TEST_P(NcclEngine, HasTheBitsOfTransfersThroughTheHostInEveryOrder) {
-  const TinyRun expected = Train(StagedJobOf(GetParam()), kSteps);
+void ExpectTheBitsOfTransfersThroughTheHost(const TinySetting& setting) {
+  const TinyRun expected = Train(StagedJobOf(setting), kSteps);
   for (const Order order : {Order::kEager, Order::kLate, Order::kFirstLate, Order::kFirstEager}) {
     SetOrder(order);
     cuda_on_host::TransfersIssued();
-    const TinyRun run = Train(JobOf(GetParam()), kSteps);
+    const TinyRun run = Train(JobOf(setting), kSteps);
     EXPECT_GT(cuda_on_host::TransfersIssued(), 0);
     EXPECT_EQ(run.losses(), expected.losses()) << OrderName(order);
     EXPECT_TRUE(run.weights == expected.weights) << OrderName(order);
   }
+  SetOrder(Order::kEager);
 }
+
+TEST_P(NcclEngine, HasTheBitsOfTransfersThroughTheHostInEveryOrder) { ExpectTheBitsOfTransfersThroughTheHost(GetParam()); }
 
 TEST_P(NcclEngine, PoliciesHaveTheSameBits) {
   SetOrder(Order::kLate);
@@ -277,6 +299,88 @@ TEST_P(NcclFault, AnyCallMayFail) {
 
 INSTANTIATE_TEST_SUITE_P(, NcclFault, testing::Values(Order::kEager, Order::kLate),
                          [](const auto& info) { return OrderName(info.param); });
+
+// --- Tests of the lines.
+
+// The number of NCCL communicators of all ranks, if the boundaries between two ranks share one in each direction, or share
+// none.
+int64_t CommunicatorsOf(const ParallelLayout& layout, bool shared) {
+  int64_t count = 0;
+  for (int32_t rank = 0; rank < layout.ranks(); ++rank) {
+    std::set<std::tuple<int32_t, bool, Direction>> bundles;
+    for (const auto& line : LinesOf(layout, rank, LaneTable(layout, rank))) {
+      const bool first = bundles.emplace(line->link().peer, line->backward(), line->info.direction).second;
+      count += !shared || line->is_ring() || first ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+int64_t LiveCommunicatorsIn(const TinyJob& job) {
+  std::atomic<int64_t> live = -1;
+  const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
+    LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
+    if (rank.rank == 0) live = cuda_on_host::LiveCommunicators();
+    return rank.communicator->Barrier();
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  return live;
+}
+
+TEST(NcclLines, BoundariesBetweenTwoRanksShareOneInEachDirection) {
+  using enum ScheduleKind;
+  for (const ParallelLayout& layout :
+       {ParallelLayout{.pp = 2, .virtual_stages = 4, .schedule = kInterleaved},
+        ParallelLayout{.pp = 4, .virtual_stages = 2, .schedule = kInterleaved},
+        ParallelLayout{.tp = 2, .pp = 2, .virtual_stages = 2, .schedule = kInterleaved, .weave = WeaveMode::kPairs},
+        ParallelLayout{.pp = 2, .dp = 2, .virtual_stages = 2, .schedule = kInterleaved, .rank_order = RankOrder::kTpDpPp},
+        ParallelLayout{.pp = 4, .schedule = kZeroBubbleV}, ParallelLayout{.pp = 4, .schedule = kChimera}}) {
+    EXPECT_EQ(LiveCommunicatorsIn(JobOf({TinyModel::kGpt, layout})), CommunicatorsOf(layout, true)) << LayoutText(layout);
+  }
+  // In both cases there is also a ring of the two ranks, that of the tied embedding.
+  EXPECT_EQ(CommunicatorsOf({.pp = 2, .virtual_stages = 4, .schedule = kInterleaved}, true), 2 * (4 + 1));
+  EXPECT_EQ(CommunicatorsOf({.pp = 2, .virtual_stages = 4, .schedule = kInterleaved}, false), 2 * (14 + 1));
+}
+
+TEST(NcclLines, TransfersOfVirtualStagesThatShareOneKeepTheirData) {
+  using enum ScheduleKind;
+  for (const ParallelLayout& layout :
+       {ParallelLayout{.pp = 2, .virtual_stages = 4, .schedule = kInterleaved},
+        ParallelLayout{.tp = 2, .pp = 2, .virtual_stages = 2, .schedule = kInterleaved, .weave = WeaveMode::kPairs}}) {
+    SCOPED_TRACE(LayoutText(layout));
+    ExpectTheBitsOfTransfersThroughTheHost({TinyModel::kGpt, layout});
+  }
+}
+
+// NCCL would take a transfer of one virtual stage for one of another.
+TEST(NcclLines, RanksThatStartTransfersInOtherOrdersShareNone) {
+  const ParallelLayout layout{.pp = 2, .virtual_stages = 4, .schedule = ScheduleKind::kInterleaved};
+  TinyJob job = JobOf({TinyModel::kGpt, layout});
+  std::vector<Program> programs = ProgramsOf(job);
+  std::reverse(programs[1].begin(), programs[1].end());
+  UseNccl(job, programs);
+  EXPECT_EQ(LiveCommunicatorsIn(job), CommunicatorsOf(layout, false));
+  UseNccl(job, {{}, {}});
+  EXPECT_EQ(LiveCommunicatorsIn(job), CommunicatorsOf(layout, false)) << "the order is not known";
+  const TinyRun expected = Train(StagedJobOf({TinyModel::kGpt, layout}), kSteps);
+  EXPECT_EQ(Train(job, kSteps).losses(), expected.losses());
+}
+
+TEST(NcclLines, ADeviceHasAQueueForEach) {
+  ParallelLayout layout{.pp = 2, .virtual_stages = 7, .schedule = ScheduleKind::kInterleaved};
+  const auto check = [&](const char* setting) { return CheckQueues(LinesOf(layout, 0, LaneTable(layout, 0)), setting); };
+  EXPECT_EQ(check("32"), absl::OkStatus());
+  EXPECT_THAT(std::string(check("1").message()),
+              HasSubstr("needs 30 device queues: for 27 routes, its ops, and copies to the host and back; "
+                        "CUDA_DEVICE_MAX_CONNECTIONS allows 1: remove it from the environment"));
+  EXPECT_THAT(std::string(check(nullptr).message()), HasSubstr("allows 8"));
+  EXPECT_THAT(std::string(check("many").message()), HasSubstr("allows 8"));
+  layout.virtual_stages = 8;
+  EXPECT_EQ(check("64").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(check("64").message()), HasSubstr("a GPU has 32: lower parallel.virtualStages"));
+  layout = {};
+  EXPECT_EQ(check("1"), absl::OkStatus()) << "a rank alone has no transfers";
+}
 
 // --- Tests of the communicator without an engine.
 
