@@ -153,6 +153,19 @@ class CheckpointTest(ClusterTest):
         self.assertEqual(started, [f"all ranks run, from the weights in {runs}/third"])
         self.assertLess(float(page["progress"]["loss"]), 1.2 * loss)
 
+    def test_another_job_goes_on_with_its_ranks_in_another_order(self):
+        runs, pages = self.directory / "runs", []
+        for order, start in (("tp-pp-dp", ""), ("tp-dp-pp", f", from: {runs}/tp-pp-dp/step-00000004")):
+            job = self.submit(self.job_file(order, steps=8, every=4, tp=1, pp=f"2, dp: 2, rankOrder: {order}",
+                                            extra=f", directory: {runs}/{order}{start}"))
+            pages.append(self.await_state(job, "SUCCEEDED"))
+        orders = [page["plan"]["layout"]["rankOrder"] for page in pages]
+        self.assertEqual(orders, ["RANK_ORDER_TP_PP_DP", "RANK_ORDER_TP_DP_PP"])
+        started = [event["reason"] for event in pages[1]["events"] if event["kind"] == "running"]
+        self.assertEqual(started, ["all ranks run, from the checkpoint of step 4"])
+        loss = pages[0]["progress"]["loss"]
+        self.assertAlmostEqual(pages[1]["progress"]["loss"], loss, delta=1e-4 * loss)
+
 
 class SuccessorTest(ClusterTest):
     """A node that cannot be reached: its ranks go on training while the job continues elsewhere."""
