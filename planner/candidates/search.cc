@@ -46,20 +46,46 @@ class Space {
   }
 
   std::vector<Candidate> All() {
-    for (int32_t tp : Degrees(pinned_.tp, UpTo(std::min(max_ranks_, least_devices_)))) {
-      if (!TensorParallelFits(tp)) continue;
-      for (int32_t cp : Degrees(pinned_.cp, PowersOfTwo(any_ ? kMaxAutoContext : 1))) {
-        if (cp > 1 && model_.seq % (2 * cp) != 0) continue;
-        for (int32_t pp : Degrees(pinned_.pp, UpTo(model_.layers))) {
-          if (int64_t{tp} * cp * pp > max_ranks_) break;
-          if (pp <= model_.layers) AddReplicas({.tp = tp, .pp = pp, .cp = cp});
-        }
-      }
-    }
+    for (int32_t tp : TensorDegrees()) AddTensorDegree(tp);
     return std::move(candidates_);
   }
 
+  // Returns one candidate for each pair of tp and micro-batch that has any.
+  std::vector<Candidate> OneOfEachSize() {
+    std::vector<Candidate> found;
+    const std::vector<int32_t> sizes = micro_batches_;
+    only_one_ = true;
+    for (int32_t tp : TensorDegrees()) {
+      for (int32_t size : sizes) {
+        micro_batches_ = {size};
+        AddTensorDegree(tp);
+        if (!candidates_.empty()) found.push_back(candidates_.front());
+        candidates_.clear();
+      }
+    }
+    return found;
+  }
+
  private:
+  std::vector<int32_t> TensorDegrees() const {
+    std::vector<int32_t> degrees = Degrees(pinned_.tp, UpTo(std::min(max_ranks_, least_devices_)));
+    std::erase_if(degrees, [&](int32_t tp) { return !TensorParallelFits(tp); });
+    return degrees;
+  }
+
+  // True if enough candidates were found.
+  bool Done() const { return only_one_ && !candidates_.empty(); }
+
+  void AddTensorDegree(int32_t tp) {
+    for (int32_t cp : Degrees(pinned_.cp, PowersOfTwo(any_ ? kMaxAutoContext : 1))) {
+      if (cp > 1 && model_.seq % (2 * cp) != 0) continue;
+      for (int32_t pp : Degrees(pinned_.pp, UpTo(model_.layers))) {
+        if (int64_t{tp} * cp * pp > max_ranks_ || Done()) break;
+        if (pp <= model_.layers) AddReplicas({.tp = tp, .pp = pp, .cp = cp});
+      }
+    }
+  }
+
   // The number of ranks up to which any two ranks have the same link and run on devices of one kind that share no cores with
   // only some of the others. So a layout of so few ranks has the same step in every order of ranks.
   static int32_t SameLinks(const ClusterTopology& cluster) {
@@ -90,7 +116,7 @@ class Space {
     const int32_t replica = layout.ranks();
     for (int32_t dp : replicas_) {
       const int64_t ranks = int64_t{replica} * dp;
-      if (ranks > max_ranks_) break;
+      if (ranks > max_ranks_ || Done()) break;
       if (ranks < spec_.resources.min_ranks) continue;
       layout.dp = dp;
       for (int32_t size : micro_batches_) {
@@ -183,6 +209,7 @@ class Space {
   const int32_t least_devices_;
   const int32_t max_ranks_;
   std::vector<int32_t> micro_batches_, replicas_;
+  bool only_one_ = false;  // see Done
   std::vector<Candidate> candidates_;
 };
 
@@ -240,10 +267,10 @@ std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates,
 LayerShape WantedShapeOf(const JobSpec& spec, const Plan& plan) { return MeasuredShape(spec, plan.layout, plan.micro_batch); }
 
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster) {
-  const auto candidates = Candidates(spec, cluster, PlanTarget::kLynxEngine);
   std::vector<LayerShape> shapes;
-  if (!candidates.ok()) return shapes;
-  for (const Candidate& c : *candidates) shapes.push_back(MeasuredShape(spec, c.layout, c.micro_batch));
+  for (const Candidate& c : Space(spec, cluster, PlanTarget::kLynxEngine, /*even_batches=*/false).OneOfEachSize()) {
+    shapes.push_back(MeasuredShape(spec, c.layout, c.micro_batch));
+  }
   // LayerShape orders by micro-batch first. So shapes with a small micro-batch come first, which nearly every layout can use.
   std::sort(shapes.begin(), shapes.end());
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());

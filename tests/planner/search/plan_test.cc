@@ -520,6 +520,29 @@ TEST(Plan, WantedShapesAreDistinctAndFew) {
   EXPECT_EQ(WantedShapes(request.spec, request.cluster), std::vector{ShapeOf(request.spec.model, ParallelLayout{.tp = 2}, 4)});
 }
 
+// They are found without listing all candidates: a job for 1 to 1,024 ranks has a quarter of a million.
+TEST(Plan, WantedShapesAreThoseOfTheCandidates) {
+  PlanRequest request = SmallRequest();
+  request.cluster = UniformCluster(4, 2);
+  for (const auto& [least, most, batch] :
+       {std::tuple(1, 8, 16), std::tuple(8, 8, 7), std::tuple(3, 5, 3), std::tuple(9, 16, 16)}) {
+    for (const ParallelSpec& parallel :
+         {ParallelSpec{}, ParallelSpec{.pp = 4}, ParallelSpec{.dp = 3}, ParallelSpec{.sequence_parallel = Choice::kOn}}) {
+      request.spec.resources = {.min_ranks = least, .max_ranks = most};
+      request.spec.train.global_batch = batch;
+      request.spec.parallel = parallel;
+      std::set<LayerShape> expected;
+      for (const Candidate& c : SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine)) {
+        LayerShape shape = ShapeOf(request.spec.model, c.layout, c.micro_batch);
+        if (parallel.sequence_parallel == Choice::kAuto) shape.sequence_parallel = false;
+        expected.insert(shape);
+      }
+      const std::vector<LayerShape> shapes = WantedShapes(request.spec, request.cluster);
+      EXPECT_EQ(std::set<LayerShape>(shapes.begin(), shapes.end()), expected) << least << " to " << most << " ranks";
+    }
+  }
+}
+
 TEST(Plan, TextHoldsEveryProgramAndParsesBack) {
   const Plan plan = PlanOf(SmallRequest());
   const std::string text = PlanText(plan);
