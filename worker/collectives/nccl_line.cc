@@ -163,9 +163,9 @@ absl::Status CheckQueues(const Lines& lines, const char* setting) {
   if (needed > kMaxConnections) {
     return absl::InvalidArgumentError(absl::StrCat(what, "a GPU has ", kMaxConnections, ": lower parallel.virtualStages"));
   }
-  return absl::InvalidArgumentError(absl::StrCat(what, "CUDA_DEVICE_MAX_CONNECTIONS allows ", connections,
-                                                 ": remove it from the environment of the worker daemon, or set it to ",
-                                                 kMaxConnections));
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, "CUDA_DEVICE_MAX_CONNECTIONS allows ", connections,
+                   ": remove it from the environment of the daemon that started this process, or set it to ", kMaxConnections));
 }
 
 // Starts the exchanges of all ids before it waits for one. So two ranks never wait for each other on different lines.

@@ -75,6 +75,9 @@ Lines LinesOf(const ParallelLayout& layout, int32_t rank, const LaneTable& lanes
 // NCCL would mistake one transfer for another if the two ranks started them in different orders. So the ranks compare the
 // orders in which their programs start them. If they differ anywhere in the job, or a rank has no program, all lines stay as
 // they are. All ranks must call it, with the lines of LinesOf.
+//
+// A shared line adds no deadlock: when a transfer waits on it, both ranks have started all its earlier transfers. An evaluation
+// runs the forward actions of the same programs, in their order.
 absl::Status ShareLines(const ParallelLayout& layout, const LaneTable& lanes, const Program& program, Communicator& host,
                         Lines& lines);
 

@@ -105,7 +105,7 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   const uint8_t order = Get<uint8_t>(at + 61);
   if (channel > static_cast<uint8_t>(Channel::kStage) || schedule >= kScheduleKindCount ||
       zero > static_cast<uint8_t>(ZeroStage::kWeights) || sequence_parallel > 1 || weave >= kEnumNames<WeaveMode>.size() ||
-      order >= kEnumNames<RankOrder>.size()) {
+      order == static_cast<uint8_t>(RankOrder::kAuto) || order >= kEnumNames<RankOrder>.size()) {
     return std::nullopt;
   }
   hello.channel = static_cast<Channel>(channel);

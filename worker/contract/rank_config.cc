@@ -55,6 +55,7 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
                                                kMaxRanks, " ranks"));
     return;
   }
+  if (layout.rank_order == RankOrder::kAuto) fields.Fail("context.layout.rank_order", "is 'auto'; a plan has one order");
   if (config.rank < 0 || config.rank >= layout.ranks()) {
     fields.Fail("rank",
                 absl::StrCat("is ", config.rank, "; the ranks of ", LayoutText(layout), " are 0..", layout.ranks() - 1));

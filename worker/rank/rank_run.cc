@@ -308,7 +308,7 @@ absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& bac
     if (backend.host_addressable()) {
       return RunConnected(config, backend, *communicator, *communicator, reports, cancellation);
     }
-    LYNX_ASSIGN_OR_RETURN(const auto between_devices, BetweenDevices(config, *communicator, backend));
+    LYNX_ASSIGN_OR_RETURN(const auto between_devices, WithCauseOfCode(BetweenDevices(config, *communicator, backend)));
     return RunConnected(config, backend, *communicator, *between_devices, reports, cancellation);
   };
   absl::StatusOr<RunEnd> end = run();

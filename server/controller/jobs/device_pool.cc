@@ -37,7 +37,7 @@ bool DevicePool::TakesRanks(const LiveNode& node, Cordoned cordoned) const {
 NodeDevices DevicePool::DevicesOf(const LiveNode& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted) {
   NodeDevices devices{.node = node.name, .domain = node.agent.network_domain, .slow = IsSlow(node.slowness)};
   if (node.agent.profile != nullptr) {
-    // GPUs are compared by their tensor cores, which jobs on GPUs use. In float32 an A40 is faster than an A100.
+    // GPUs are compared by their tensor cores, whatever the job's data type. In float32 an A40 is faster than an A100.
     const DataType type = kind == DeviceKind::kCuda ? DataType::kBfloat16 : DataType::kFloat32;
     devices.flops_per_second = node.agent.profile->FlopsPerSecond(type);
   }

@@ -61,6 +61,8 @@ TEST(WireTest, OtherMarksAndChannelsAreNotAHello) {
     bad[at] = 77;
     EXPECT_FALSE(DecodeHello(bad).has_value()) << at;
   }
+  bytes[61] = 0;
+  EXPECT_FALSE(DecodeHello(bytes).has_value()) << "the order of ranks is never auto";
   bytes[0] = 'G';
   EXPECT_FALSE(MayBeHello(bytes));
   EXPECT_FALSE(DecodeHello(bytes).has_value());

@@ -172,6 +172,9 @@ TEST(RankConfigTest, LayoutsThatMakeNoSenseAreRejected) {
     ExpectRejected(RankConfigText(config), "context.layout");
   }
   RankConfig config = SomeConfig();
+  config.context.layout.rank_order = RankOrder::kAuto;
+  ExpectRejected(RankConfigText(config), "context.layout.rank_order");
+  config = SomeConfig();
   config.peers.pop_back();
   ExpectRejected(RankConfigText(config), "peers");
 }

@@ -333,6 +333,9 @@ TEST(NcclLines, BoundariesBetweenTwoRanksShareOneInEachDirection) {
        {ParallelLayout{.pp = 2, .virtual_stages = 4, .schedule = kInterleaved},
         ParallelLayout{.pp = 4, .virtual_stages = 2, .schedule = kInterleaved},
         ParallelLayout{.tp = 2, .pp = 2, .virtual_stages = 2, .schedule = kInterleaved, .weave = WeaveMode::kPairs},
+        ParallelLayout{.tp = 2, .pp = 2, .virtual_stages = 4, .schedule = kInterleaved, .weave = WeaveMode::kQuads},
+        ParallelLayout{.tp = 2, .pp = 2, .virtual_stages = 4, .schedule = kInterleaved, .weave = WeaveMode::kNeighbours},
+        ParallelLayout{.pp = 2, .virtual_stages = 8, .schedule = kInterleaved},
         ParallelLayout{.pp = 2, .dp = 2, .virtual_stages = 2, .schedule = kInterleaved, .rank_order = RankOrder::kTpDpPp},
         ParallelLayout{.pp = 4, .schedule = kZeroBubbleV}, ParallelLayout{.pp = 4, .schedule = kChimera}}) {
     EXPECT_EQ(LiveCommunicatorsIn(JobOf({TinyModel::kGpt, layout})), CommunicatorsOf(layout, true)) << LayoutText(layout);
@@ -372,7 +375,7 @@ TEST(NcclLines, ADeviceHasAQueueForEach) {
   EXPECT_EQ(check("32"), absl::OkStatus());
   EXPECT_THAT(std::string(check("1").message()),
               HasSubstr("needs 30 device queues: for 27 routes, its ops, and copies to the host and back; "
-                        "CUDA_DEVICE_MAX_CONNECTIONS allows 1: remove it from the environment"));
+                        "CUDA_DEVICE_MAX_CONNECTIONS allows 1: remove it from the environment of the daemon"));
   EXPECT_THAT(std::string(check(nullptr).message()), HasSubstr("allows 8"));
   EXPECT_THAT(std::string(check("many").message()), HasSubstr("allows 8"));
   layout.virtual_stages = 8;

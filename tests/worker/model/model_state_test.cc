@@ -199,6 +199,22 @@ void Hold(const ParameterSlot& slot, ModelState& state, const std::map<std::stri
   EXPECT_EQ(slot.count, state.shares_updates() ? elements : std::max(slot.count, elements)) << "no padding in a share";
 }
 
+// Matrix products on GPUs are slow with weights that are not aligned.
+TEST(UpdatedSlots, LayersAndSharesBeginAligned) {
+  for (const auto& [model, tp] : ModelsAndSizes()) {
+    for (const int32_t dp : {2, 3, 5, 6, 7}) {
+      StageContext context = ContextOf(model, tp, 1, 0);
+      context.layout.dp = dp;
+      context.layout.zero = ZeroStage::kOptimizer;
+      const std::vector<ParameterSlot> slots = ParameterSlotsOf(context, 0);
+      for (size_t i = 1; i < slots.size(); ++i) {
+        if (slots[i].layer == slots[i - 1].layer) continue;
+        EXPECT_EQ(slots[i].offset % (dp * kShareAlignment), 0) << slots[i].name << " dp " << dp;
+      }
+    }
+  }
+}
+
 // The replicas together must update every element of a parameter exactly once, and its initial value must be the same as in
 // other layouts. Also checks everything that the plan says about the memory of states.
 TEST(UpdatedSlots, SharesOfAllMembersMakeUpTheWhole) {
