@@ -13,7 +13,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// The rank order of another framework differs from that of the plan.
+// Another framework gives its ranks the nodes in the order of its hosts, which the export cannot set.
 TEST(Export, SaysOnWhichNodesOfAMixedClusterTheStagesRun) {
   PlanRequest request = SmallRequest(kKiB * 1600);
   request.cluster.groups[0].name = "a100";
@@ -28,6 +28,13 @@ TEST(Export, SaysOnWhichNodesOfAMixedClusterTheStagesRun) {
     EXPECT_THAT(exported->missing, Contains(AllOf(HasSubstr("the ranks fill a100 x 1, v100 x 1; give "),
                                                   HasSubstr("in which each stage gets the same nodes"))));
   }
+  request.spec.parallel.tp = 1;
+  request.spec.parallel.dp = 2;
+  request.spec.parallel.rank_order = RankOrder::kTpDpPp;
+  const auto replicas_first = PlannedStep(request);
+  const auto exported = ExportPlan(NewestTarget(ExportFormat::kMegatron), replicas_first->request, replicas_first->plan);
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_THAT(exported->missing, Contains(HasSubstr("in the plan, stage after stage and in each stage replica after replica")));
   const auto page = HtmlPage(fixture->step);
   ASSERT_TRUE(page.ok()) << page.status();
   EXPECT_THAT(*page, HasSubstr("nodes, in the order of the ranks <b>a100 x 1, v100 x 1</b>"));
