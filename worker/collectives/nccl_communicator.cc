@@ -19,6 +19,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/status.h"
+#include "worker/collectives/bounded_call.h"
 #include "worker/collectives/lanes.h"
 #include "worker/collectives/nccl_line.h"
 
@@ -29,8 +30,9 @@ constexpr auto kWatchPeriod = std::chrono::milliseconds(10);
 // If more time than this passes between two looks of the watch thread, the whole process was stopped.
 constexpr Nanos kStandstill{2'000'000'000};
 constexpr auto kPollPeriod = std::chrono::microseconds(100);
-constexpr Nanos kShortWait{100'000};             // NCCL usually issues a transfer in less time than one sleep takes
 constexpr Nanos kFarewellLimit{10'000'000'000};  // the time that the peers have to receive all that was sent
+// The time in which a call of NCCL ends after its communicator was told to abort.
+constexpr Nanos kAbortLimit{10'000'000'000};
 constexpr size_t kFirstSlots = 256;
 
 absl::Status CudaStatus(cudaError_t error, const char* what) {
@@ -85,7 +87,6 @@ class NcclCommunicator : public Communicator {
  private:
   absl::Status MakeLine(Line& line);
   absl::Status WarmUp(Line& line);
-  absl::Status AwaitReady(const Line& line, Nanos limit);
 
   // Issues `call` (ncclComm_t, cudaStream_t) on the route's line. If the route has no line, nothing has to be transferred, and
   // the ticket is complete at once.
@@ -102,8 +103,9 @@ class NcclCommunicator : public Communicator {
   void ExcuseLocked(Nanos gap);
   absl::Status LookAtLineLocked(Line& line, Nanos idle_timeout);
   absl::Status BeginLocked(Line& line);
+  absl::Status LookAtCallLocked() const;
   void AbortLocked();
-  bool SayFarewellLocked();
+  bool SayFarewell();
 
   const NcclOptions options_;
   const LaneTable lanes_;
@@ -131,6 +133,9 @@ class NcclCommunicator : public Communicator {
   std::condition_variable changed_;
   bool aborted_ = false;
   bool stop_ = false;
+  const Line* called_ = nullptr;       // the line of the newest call of NCCL that starts a transfer
+  Nanos call_began_;                   // when that call began
+  std::atomic<bool> in_call_ = false;  // true while the backend's thread is in that call; it is set with the mutex held
   std::thread watch_;
 };
 
@@ -139,9 +144,10 @@ NcclCommunicator::~NcclCommunicator() {
     Abort(absl::CancelledError(
         absl::StrCat(RankText(options_.layout, options_.rank), " ended its communication during ", open_, " transfers")));
   }
+  const bool ended = host_.Failure().ok() && SayFarewell();
   {
-    std::unique_lock lock(mutex_);
-    if (!aborted_ && !(host_.Failure().ok() && SayFarewellLocked())) AbortLocked();
+    const std::lock_guard lock(mutex_);
+    if (!ended) AbortLocked();
     stop_ = true;
   }
   changed_.notify_all();
@@ -189,18 +195,36 @@ void NcclCommunicator::StartWatch() {
   pthread_setname_np(watch_.native_handle(), "lynx-nccl");
 }
 
+// NCCL's call returns when all members have come. It cannot be interrupted before.
 absl::Status NcclCommunicator::MakeLine(Line& line) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  if (options_.min_ctas > 0) config.minCTAs = options_.min_ctas;
-  if (options_.max_ctas > 0) config.maxCTAs = options_.max_ctas;
-  {
-    const std::lock_guard lock(mutex_);
-    if (aborted_) return host_.Failure();
-    LYNX_RETURN_IF_ERROR(StatusOf(ncclCommInitRankConfig(&line.comm, line.members(), line.id(), line.index(), &config),
-                                  "connecting the route ", line.info.name));
-  }
-  return AwaitReady(line, options_.connect_timeout);
+  struct Made {
+    ncclComm_t comm = nullptr;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  };
+  const auto made = std::make_shared<Made>();
+  made->config.blocking = 1;
+  if (options_.min_ctas > 0) made->config.minCTAs = options_.min_ctas;
+  if (options_.max_ctas > 0) made->config.maxCTAs = options_.max_ctas;
+  BoundedCall call(
+      [made, device = device_, members = line.members(), index = line.index(), id = line.id(), name = line.info.name] {
+        cudaSetDevice(device);
+        return StatusOf(ncclCommInitRankConfig(&made->comm, members, id, index, &made->config), "connecting the route ", name);
+      },
+      [made] { ncclCommAbort(made->comm); });
+  const Nanos begin = clock_.Monotonic();
+  LYNX_RETURN_IF_ERROR(call.Wait([&]() -> absl::Status {
+    LYNX_RETURN_IF_ERROR(host_.Failure());
+    if (clock_.Monotonic() - begin <= options_.connect_timeout) return absl::OkStatus();
+    return absl::DeadlineExceededError(absl::StrCat(RankText(options_.layout, options_.rank), " has waited ",
+                                                    FormatDuration(options_.connect_timeout), " for NCCL to connect the route ",
+                                                    line.info.name,
+                                                    "; NCCL_DEBUG=INFO in the ranks' environment makes it say what it tries"));
+  }));
+  const std::lock_guard lock(mutex_);
+  line.comm = made->comm;
+  if (!aborted_) return absl::OkStatus();
+  ncclCommAbort(std::exchange(line.comm, nullptr));
+  return host_.Failure();
 }
 
 // Runs a first transfer on the line. So NCCL creates everything that the route needs before the first step, the peers wait for
@@ -218,33 +242,6 @@ absl::Status NcclCommunicator::WarmUp(Line& line) {
   }
   if (!ticket.ok()) return ticket.status();
   return Wait(*ticket).status();
-}
-
-// Waits until NCCL has finished the line's last call. Before that, the work of the call may not be in the stream yet.
-absl::Status NcclCommunicator::AwaitReady(const Line& line, Nanos limit) {
-  const Nanos begin = clock_.Monotonic();
-  for (;;) {
-    LYNX_RETURN_IF_ERROR(host_.Failure());
-    ncclResult_t state = ncclInProgress;
-    {
-      const std::lock_guard lock(mutex_);
-      if (aborted_) return host_.Failure();
-      const ncclResult_t asked = ncclCommGetAsyncError(line.comm, &state);
-      if (asked != ncclSuccess) state = asked;
-    }
-    if (state != ncclInProgress) return StatusOf(state, "the route ", line.info.name);
-    const Nanos waited = clock_.Monotonic() - begin;
-    if (waited > limit) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          RankText(options_.layout, options_.rank), " has waited ", FormatDuration(limit), " for NCCL to connect the route ",
-          line.info.name, "; NCCL_DEBUG=INFO in the ranks' environment makes it say what it tries"));
-    }
-    if (waited < kShortWait) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(kPollPeriod);
-    }
-  }
 }
 
 absl::StatusOr<TransferTicket> NcclCommunicator::NewTicket(const TransferTimes& times) {
@@ -277,14 +274,22 @@ absl::Status NcclCommunicator::BeginLocked(Line& line) {
   return CudaStatus(cudaEventRecord(transfer.begun, line.stream()), "recording an event");
 }
 
+// The mutex is free during NCCL's call, which may block: the first transfer between two ranks connects them, and a device that
+// has much work to do takes no more. The watch thread can then abort the call.
 template <class Call>
 absl::Status NcclCommunicator::IssueOn(Line& line, const Call& call) {
+  ncclComm_t comm = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (aborted_) return host_.Failure();
-    LYNX_RETURN_IF_ERROR(StatusOf(call(line.comm, line.stream()), "a transfer ", line.info.name));
+    comm = line.comm;
+    called_ = &line;
+    call_began_ = clock_.Monotonic();
+    in_call_ = true;
   }
-  return AwaitReady(line, options_.connect_timeout);
+  const absl::Status status = StatusOf(call(comm, line.stream()), "a transfer ", line.info.name);
+  in_call_ = false;
+  return status;
 }
 
 template <class Call>
@@ -305,6 +310,7 @@ absl::StatusOr<TransferTicket> NcclCommunicator::Issue(int32_t lane, int64_t byt
   if (status.ok()) status = IssueOn(*line, call);
   if (status.ok()) {
     const std::lock_guard lock(mutex_);
+    if (aborted_) return host_.Failure();
     status = CudaStatus(cudaEventRecord(line->issued.back().ended, line->stream()), "recording an event");
   }
   if (!status.ok()) {
@@ -388,32 +394,67 @@ void NcclCommunicator::SetIdleTimeout(Nanos idle_timeout) {
 
 // Aborts all lines in one NCCL group. An abort ends only when the line's work on the device has ended, and this work may wait
 // for work of another line.
+//
+// ncclCommAbort tells a communicator's work and calls to end; the end of the group waits for the work and frees the
+// communicators. So the backend's thread must have left its call before the end of the group. If it has not, the communicators
+// are not freed.
 void NcclCommunicator::AbortLocked() {
   if (std::exchange(aborted_, true)) return;
   ncclGroupStart();
   for (const auto& line : lines_) {
     if (line->comm != nullptr) ncclCommAbort(std::exchange(line->comm, nullptr));
   }
-  ncclGroupEnd();
+  const Nanos begin = clock_.Monotonic();
+  while (in_call_ && clock_.Monotonic() - begin < kAbortLimit) std::this_thread::sleep_for(kPollPeriod);
+  if (!in_call_) ncclGroupEnd();
 }
 
 // Waits until every peer has received what this rank sent, and then destroys the NCCL communicators. An earlier destruction
-// would lose data. Returns false after an error, or if it takes longer than kFarewellLimit.
-bool NcclCommunicator::SayFarewellLocked() {
-  for (const auto& line : lines_) {
-    if (line->comm == nullptr || !StatusOf(ncclCommFinalize(line->comm), "ending").ok()) return false;
-  }
+// would lose data. Returns false after an error, or if it takes longer than kFarewellLimit. Then the lines must be aborted, if
+// the communicators still exist.
+bool NcclCommunicator::SayFarewell() {
+  if (lines_.empty()) return true;
   const Nanos begin = clock_.Monotonic();
-  for (const auto& line : lines_) {
-    for (ncclResult_t state = ncclInProgress; state == ncclInProgress;) {
-      if (ncclCommGetAsyncError(line->comm, &state) != ncclSuccess || !host_.Failure().ok()) return false;
-      if (state == ncclInProgress && clock_.Monotonic() - begin > kFarewellLimit) return false;
-      if (state == ncclInProgress) std::this_thread::sleep_for(kPollPeriod);
-      if (state != ncclInProgress && state != ncclSuccess) return false;
+  const auto stop = [&]() -> absl::Status {
+    LYNX_RETURN_IF_ERROR(host_.Failure());
+    if (clock_.Monotonic() - begin <= kFarewellLimit) return absl::OkStatus();
+    return absl::DeadlineExceededError("the peers have not received everything");
+  };
+  std::vector<cudaStream_t> streams;
+  for (const auto& line : lines_) streams.push_back(line->stream());
+  BoundedCall work(
+      [streams, device = device_]() -> absl::Status {
+        cudaSetDevice(device);
+        for (cudaStream_t stream : streams) {
+          LYNX_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "waiting for the last transfers"));
+        }
+        return absl::OkStatus();
+      },
+      [] {});
+  if (!work.Wait(stop).ok()) {
+    const std::lock_guard lock(mutex_);
+    AbortLocked();  // now the work ends
+    (void)work.Wait([] { return absl::OkStatus(); });
+    return false;
+  }
+  std::vector<ncclComm_t> comms;
+  {
+    const std::lock_guard lock(mutex_);
+    if (aborted_) return false;
+    for (const auto& line : lines_) {
+      if (line->comm == nullptr) continue;
+      comms.push_back(std::exchange(line->comm, nullptr));
     }
   }
-  for (const auto& line : lines_) ncclCommDestroy(std::exchange(line->comm, nullptr));
-  return true;
+  BoundedCall end(
+      [comms, device = device_]() -> absl::Status {
+        cudaSetDevice(device);
+        for (ncclComm_t comm : comms) LYNX_RETURN_IF_ERROR(StatusOf(ncclCommFinalize(comm), "ending"));
+        for (ncclComm_t comm : comms) LYNX_RETURN_IF_ERROR(StatusOf(ncclCommDestroy(comm), "ending"));
+        return absl::OkStatus();
+      },
+      [] {});
+  return end.Wait(stop).ok();
 }
 
 void NcclCommunicator::Watch() {
@@ -437,6 +478,7 @@ void NcclCommunicator::Watch() {
 }
 
 void NcclCommunicator::ExcuseLocked(Nanos gap) {
+  call_began_ += gap;
   for (const auto& line : lines_) {
     for (Line::Transfer& transfer : line->issued) {
       if (transfer.under_way_since.value != 0) transfer.under_way_since += gap;
@@ -444,7 +486,16 @@ void NcclCommunicator::ExcuseLocked(Nanos gap) {
   }
 }
 
+// Finds a call of NCCL that does not end, for example because it connects two ranks and the other one never comes.
+absl::Status NcclCommunicator::LookAtCallLocked() const {
+  if (!in_call_ || clock_.Monotonic() - call_began_ <= options_.connect_timeout) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat(RankText(options_.layout, options_.rank), " has waited ",
+                                                  FormatDuration(options_.connect_timeout), " for NCCL to start a transfer ",
+                                                  called_->info.name));
+}
+
 absl::Status NcclCommunicator::LookLocked() {
+  LYNX_RETURN_IF_ERROR(LookAtCallLocked());
   const Nanos idle_timeout(idle_timeout_ns_.load());
   for (const auto& line : lines_) {
     if (line->comm != nullptr) LYNX_RETURN_IF_ERROR(LookAtLineLocked(*line, idle_timeout));

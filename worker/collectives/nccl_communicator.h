@@ -12,7 +12,11 @@
 // member of each route sends the route's ncclUniqueId to the others through it. The first error of the host's communicator ends
 // all transfers between the devices (ncclCommAbort). An error of those transfers ends the host's communicator. So every rank
 // ends with one error, as CPU ranks do. A thread watches the host's communicator and the NCCL communicators. It also enforces
-// the idle timeout, which is the longest time that a transfer may take. No call of NCCL blocks (ncclConfig_t::blocking is 0).
+// the idle timeout, which is the longest time that a transfer may take.
+//
+// Calls of NCCL block (ncclConfig_t::blocking is 1), because NCCL makes a thread for each call that does not block. A call that
+// makes or ends communicators runs on a thread of its own, and is left behind if it takes too long (bounded_call.h). The watch
+// thread aborts a call that starts a transfer and does not return.
 //
 // Only the backend's thread may start transfers and wait for them. Any thread may call Abort, Failure and SetIdleTimeout.
 //
@@ -42,7 +46,7 @@ struct NcclOptions {
   // The smallest and the largest number of thread blocks of a transfer. While they run, ops have less of the device. 0: NCCL
   // chooses.
   int32_t min_ctas = 0, max_ctas = 0;
-  Nanos connect_timeout{120'000'000'000};  // the limit for connecting each route
+  Nanos connect_timeout{120'000'000'000};  // the limit for connecting each route, and for NCCL's call that starts a transfer
   Nanos idle_timeout{0};                   // the longest time that a transfer may take; 0 = no limit
 };
 
@@ -52,9 +56,8 @@ std::string NcclName();
 
 // Makes the communicator. All ranks must call it. `host` is the result of ConnectTcp for the same layout and rank. `host` and
 // the backend must live longer than the result. InvalidArgument: the options are impossible, or the device has too few
-// queues. Unimplemented: this build has no
-// NCCL, or the backend has no queues. DeadlineExceeded: a route was not ready in time. Other errors come from NCCL or from the
-// host's communicator, and name the route; the host's communicator has then failed too.
+// queues. Unimplemented: this build has no NCCL, or the backend has no queues. DeadlineExceeded: a route was not ready in time.
+// Other errors come from NCCL or from the host's communicator, and name the route; the host's communicator has then failed too.
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options, Communicator& host,
                                                                    Backend& backend);
 

@@ -27,6 +27,7 @@
 
 #include "common/status.h"
 #include "worker/backend/backend.h"
+#include "worker/collectives/bounded_call.h"
 #include "worker/contract/measurement.h"
 #include "worker/contract/rank_config.h"
 #include "worker/rank/measure/measure_device.h"
@@ -237,4 +238,9 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace lynx::worker
 
-int main(int argc, char** argv) { return lynx::worker::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = lynx::worker::Main(argc, argv);
+  if (lynx::worker::BoundedCall::LeftBehind() == 0) return code;
+  std::fflush(nullptr);
+  _exit(code);
+}

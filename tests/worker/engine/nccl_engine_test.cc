@@ -11,12 +11,14 @@
 #include <condition_variable>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <tuple>
 
 #include "common/status.h"
 #include "planner/problem/stage_context.h"
 #include "tests/worker/backend/cuda_on_host/scheduler.h"
 #include "tests/worker/engine/tiny_cluster.h"
+#include "worker/collectives/bounded_call.h"
 #include "worker/collectives/nccl_communicator.h"
 #include "worker/collectives/nccl_line.h"
 #include "worker/collectives/peer_proof.h"
@@ -52,6 +54,11 @@ void UseNccl(TinyJob& job, std::vector<Program> programs) {
   };
 }
 
+void EndCallsLeftBehind() {
+  cuda_on_host::ReleaseCalls();
+  while (BoundedCall::LeftBehind() > 0) std::this_thread::yield();
+}
+
 std::vector<Program> ProgramsOf(const TinyJob& job) {
   std::vector<Program> programs;
   for (const auto& stage : job.stages) programs.push_back(stage.program);
@@ -69,6 +76,7 @@ class NcclEngine : public testing::TestWithParam<TinySetting> {
  protected:
   void TearDown() override {
     SetOrder(Order::kEager);
+    EndCallsLeftBehind();
     EXPECT_EQ(cuda_on_host::LiveCommunicators(), 0);
   }
 };
@@ -208,6 +216,7 @@ class NcclFault : public testing::TestWithParam<Order> {
   void SetUp() override { SetOrder(GetParam()); }
   void TearDown() override {
     SetOrder(Order::kEager);
+    EndCallsLeftBehind();
     EXPECT_EQ(cuda_on_host::LiveCommunicators(), 0);
   }
 };
@@ -399,7 +408,7 @@ TEST(NcclCommunicator, PassesOnWhatATransferMayTake) {
   for (const absl::Status& status : OnRanks(job, RunSteps)) EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(cuda_on_host::NewestConfig().minCTAs, 2);
   EXPECT_EQ(cuda_on_host::NewestConfig().maxCTAs, 8);
-  EXPECT_EQ(cuda_on_host::NewestConfig().blocking, 0);
+  EXPECT_EQ(cuda_on_host::NewestConfig().blocking, 1);
 }
 
 TEST(NcclCommunicator, CountsWhatRingsSend) {
@@ -483,6 +492,25 @@ TEST(NcclCommunicator, WaitsForItsPeersNoLongerThanItIsTold) {
   EXPECT_EQ(statuses[3].code(), absl::StatusCode::kDeadlineExceeded) << statuses[3];
   EXPECT_THAT(std::string(statuses[3].message()), HasSubstr("for NCCL to connect the route"));
   for (int32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(statuses[rank].code(), absl::StatusCode::kUnavailable);
+  EndCallsLeftBehind();
+}
+
+// The last rank connects, and then starts no transfer. The first transfer of the rank before it then waits in NCCL's call.
+TEST(NcclCommunicator, EndsACallThatWaitsForAPeerTooLong) {
+  const ParallelLayout layout{.pp = 2};
+  TinyJob job = JobOf({TinyModel::kGpt, layout});
+  job.make_communicator = [layout](int32_t rank, Communicator& host, Backend& backend) {
+    return MakeNcclCommunicator(
+        {.layout = layout, .rank = rank, .connect_timeout = Nanos(rank == 0 ? 200'000'000 : 60'000'000'000)}, host, backend);
+  };
+  cuda_on_host::HoldConnections(1);
+  const std::vector<absl::Status> statuses = OnRanks(job, RunSteps);
+  cuda_on_host::HoldConnections(-1);
+  EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("for NCCL to start a transfer"));
+  EXPECT_EQ(statuses[1].code(), absl::StatusCode::kUnavailable) << statuses[1];
+  EndCallsLeftBehind();
+  EXPECT_EQ(cuda_on_host::LiveCommunicators(), 0);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "nccl.h"
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +59,9 @@ struct Clique {
 
 std::map<std::string, std::shared_ptr<Clique>> cliques;
 int64_t ids = 0, transfers = 0, live = 0;
+int64_t waiting = 0;           // the number of calls that wait for another member
+int held_rank = -1;            // see HoldConnections
+bool released = false;         // true if they may not wait
 int64_t failing_transfer = 0;  // the number of the failing transfer, counted from now on; 0: none fails
 ncclResult_t transfer_error = ncclSuccess;
 ncclConfig_t newest_config;
@@ -70,9 +73,8 @@ struct NcclOnHostComm {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   bool live = true, aborted = false, finalizing = false;
+  bool in_call = false;              // a thread is in a call that starts a transfer
   ncclResult_t error = ncclSuccess;  // an asynchronous error
-  std::optional<Transfer> issuing;   // a transfer that is not in its stream yet
-  int asked = 0;                     // number of calls of ncclCommGetAsyncError since `issuing` was set
   int64_t transfers = 0, done = 0;
   cudaStream_t stream = nullptr;  // the stream of all its transfers
   int64_t newest = 0;             // the number of the newest transfer in the stream
@@ -80,7 +82,16 @@ struct NcclOnHostComm {
 
 namespace {
 
-constexpr int kAskedUntilIssued = 2;
+thread_local int groups = 0;                            // the number of groups that this thread has begun
+thread_local std::vector<ncclComm_t> aborted_in_group;  // they are freed when the group ends
+
+// Waits until `reached` is true. Returns false if the call must return an error.
+bool WaitForMembers(const std::function<bool()>& reached) {
+  ++waiting;
+  WaitUntil([&] { return released || reached(); });
+  --waiting;
+  return reached();
+}
 
 void CheckFits(const Transfer& own, const Transfer& other) {
   const bool pair =
@@ -147,9 +158,8 @@ bool Come(NcclOnHostComm& comm, Meeting& meeting, bool wanted) {
   return meeting.complete() && comm.error == ncclSuccess;
 }
 
-// Puts the transfer that is being issued into its stream.
-void Put(ncclComm_t comm) {
-  const Transfer transfer = *std::exchange(comm->issuing, std::nullopt);
+// Puts the transfer into its stream. Returns what the members have in common of it.
+std::shared_ptr<Meeting> Put(ncclComm_t comm, const Transfer& transfer) {
   LYNX_CHECK(comm->stream == nullptr || comm->stream == transfer.stream);
   comm->stream = transfer.stream;
   ++transfers;
@@ -171,23 +181,31 @@ void Put(ncclComm_t comm) {
                                              }});
   comm->newest = own.number;
   if (meeting->wanted) Want(transfer.stream, own.number);
+  return meeting;
 }
 
-ncclResult_t StateOf(ncclComm_t comm) {
-  if (comm->error != ncclSuccess) return comm->error;
-  if (comm->clique->joined < comm->clique->members || comm->issuing) return ncclInProgress;
-  if (comm->finalizing && comm->done < comm->transfers) return ncclInProgress;
-  return ncclSuccess;
+// The first transfer of a pair connects its two ranks.
+bool Connects(const NcclOnHostComm& comm, const Transfer& transfer) {
+  return comm.transfers == 0 && (transfer.kind == Kind::kSend || transfer.kind == Kind::kRecv);
 }
 
 ncclResult_t Issue(ncclComm_t comm, const Transfer& transfer) {
   if (Fails()) return ncclSystemError;
   const Locked locked;
-  LYNX_CHECK(comm->live && !comm->finalizing && transfer.stream != nullptr);
-  if (StateOf(comm) != ncclSuccess) return ncclInvalidArgument;
-  comm->issuing = transfer;
-  comm->asked = 0;
-  return ncclInProgress;
+  LYNX_CHECK((comm->live || comm->aborted) && !comm->finalizing && transfer.stream != nullptr);
+  if (comm->aborted) return ncclInvalidUsage;
+  if (comm->error != ncclSuccess) return comm->error;
+  if (!Connects(*comm, transfer)) {
+    Put(comm, transfer);
+    return ncclSuccess;
+  }
+  comm->in_call = true;
+  (void)WaitForMembers([&] { return comm->aborted || held_rank != comm->rank; });
+  const std::shared_ptr<Meeting> meeting = Put(comm, transfer);
+  const auto both = [&] { return meeting->members[0].issued && meeting->members[1].issued; };
+  const bool connected = WaitForMembers([&] { return comm->aborted || comm->error != ncclSuccess || both(); });
+  comm->in_call = false;
+  return connected && !comm->aborted ? comm->error : ncclSystemError;
 }
 
 void End(ncclComm_t comm) {
@@ -208,6 +226,16 @@ void FailTransfer(int64_t k, ncclResult_t error) {
 int64_t TransfersIssued() {
   const Locked locked;
   return std::exchange(transfers, 0);
+}
+void HoldConnections(int rank) {
+  const Locked locked;
+  held_rank = rank;
+}
+void ReleaseCalls() {
+  const Locked locked;
+  released = true;
+  WaitUntil([] { return waiting == 0; });
+  released = false;
 }
 ncclConfig_t NewestConfig() {
   const Locked locked;
@@ -245,32 +273,34 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int members, ncclUniqueId 
   if (Fails()) return ncclSystemError;
   const Locked locked;
   const auto clique = cliques.find(id.internal);
-  LYNX_CHECK(clique != cliques.end() && rank >= 0 && rank < members && config->blocking == 0);
+  LYNX_CHECK(clique != cliques.end() && rank >= 0 && rank < members && config->blocking == 1);
   LYNX_CHECK(clique->second->members == 0 || clique->second->members == members);
   clique->second->members = members;
   ++clique->second->joined;
   newest_config = *config;
   ++live;
   *comm = new NcclOnHostComm{.clique = clique->second, .rank = rank};
-  return ncclInProgress;
+  if (WaitForMembers([of = clique->second] { return of->joined == of->members; })) return ncclSuccess;
+  End(std::exchange(*comm, nullptr));
+  return ncclSystemError;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   if (Fails()) return ncclSystemError;
   const Locked locked;
   LYNX_CHECK(comm->live);
-  if (comm->issuing && ++comm->asked >= kAskedUntilIssued) Put(comm);
-  *state = StateOf(comm);
+  *state = comm->error;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (Fails()) return ncclSystemError;
   const Locked locked;
-  LYNX_CHECK(comm->live && !comm->issuing);
+  LYNX_CHECK(comm->live && !comm->in_call);
   comm->finalizing = true;
   if (comm->stream != nullptr) Want(comm->stream, comm->newest);
-  return ncclInProgress;
+  return WaitForMembers([&] { return comm->done == comm->transfers || comm->error != ncclSuccess; }) ? comm->error
+                                                                                                     : ncclSystemError;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -280,15 +310,32 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
+void Free(ncclComm_t comm) {
+  LYNX_CHECK(!comm->in_call);
+  End(comm);
+}
+
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   const Locked locked;
   comm->aborted = true;
-  End(comm);
+  if (groups > 0) {
+    aborted_in_group.push_back(comm);
+  } else {
+    Free(comm);
+  }
   return ncclSuccess;
 }
 
-ncclResult_t ncclGroupStart() { return ncclSuccess; }
-ncclResult_t ncclGroupEnd() { return ncclSuccess; }
+ncclResult_t ncclGroupStart() {
+  ++groups;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  const Locked locked;
+  LYNX_CHECK(--groups == 0);
+  for (ncclComm_t comm : std::exchange(aborted_in_group, {})) Free(comm);
+  return ncclSuccess;
+}
 
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t comm,
                            cudaStream_t stream) {

@@ -3,9 +3,10 @@
 // transfer is done when the streams of all members have reached it. So if a peer never comes, the transfer waits until it is
 // aborted.
 //
-// Calls do not block, and they are strict. The call that begins a transfer returns ncclInProgress, and the transfer is put into
-// its stream only after two calls of ncclCommGetAsyncError. The members' calls must match. If a call is not allowed in the
-// present state of a communicator, the test ends.
+// Calls block, and they are strict. The call that makes a communicator returns when all members have made it, and the first
+// transfer between the two ranks of a pair returns when both have started it. Only an abort by another thread ends these calls
+// earlier, or ReleaseCalls. A communicator that is aborted in a group is freed at the end of the group; no call of it may then
+// be under way. The members' calls must match. If a call is not allowed in the present state of a communicator, the test ends.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_NCCL_H_
 #define LYNX_TESTS_CUDA_ON_HOST_NCCL_H_
 
@@ -48,6 +49,12 @@ void FailTransfer(int64_t k, ncclResult_t error);
 int64_t TransfersIssued();
 // Returns the configuration of the newest communicator.
 ncclConfig_t NewestConfig();
+// From now on, the first transfer between the two ranks of a pair does not come to an end on this rank of the pair, as if its
+// machine stood still. -1: it does.
+void HoldConnections(int rank);
+// Lets all calls that wait for another member return an error, and waits until they have returned. Call it when no test uses
+// a communicator.
+void ReleaseCalls();
 // Returns the number of communicators that exist: they are neither destroyed nor aborted.
 int64_t LiveCommunicators();
 

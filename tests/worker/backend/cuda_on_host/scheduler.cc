@@ -187,13 +187,17 @@ void Open(Device& device) {
   state.open = &device;
 }
 
-void WaitFor(cudaStream_t stream, int64_t number) {
-  Want(stream, number);
+void WaitUntil(const std::function<bool()>& reached) {
   Settle();
-  while (!Done(stream, number)) {
+  while (!reached()) {
     Close();
     TheState().changed.wait(held);
   }
+}
+
+void WaitFor(cudaStream_t stream, int64_t number) {
+  Want(stream, number);
+  WaitUntil([&] { return Done(stream, number); });
 }
 
 void Launch(cudaStream_t stream, dim3 grid, dim3 block, std::function<void()> thread) {

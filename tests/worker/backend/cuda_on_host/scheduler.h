@@ -59,6 +59,8 @@ bool Done(cudaStream_t stream, int64_t number);
 Device& DeviceOf(cudaStream_t stream);
 // Makes the device's memory reachable until the lock is released or until another device's memory is made reachable.
 void Open(Device& device);
+// Waits until `reached` returns true. It is asked with the lock held, after every call that changed anything.
+void WaitUntil(const std::function<bool()>& reached);
 // Asks for all work of the stream up to this number, and waits until it is done.
 void WaitFor(cudaStream_t stream, int64_t number);
 
