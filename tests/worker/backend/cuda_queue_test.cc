@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "common/clock.h"
 #include "tests/worker/backend/cuda_on_host/scheduler.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cuda/stream.h"
 #include "worker/backend/host_view.h"
 
 namespace lynx::worker {
@@ -132,6 +135,47 @@ TEST(CudaPinned, SaysWhatCouldNotBeHad) {
   const absl::Status status = backend->AllocatePinned(Bytes(int64_t{1} << 60), "the host pool").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("pinned memory for the host pool: out of memory"));
+}
+
+// The device may read memory that is not pinned whenever it likes, so Copy must have read it before it returns. The sizes need
+// less than one piece of pinned memory, all pieces and one more, and all of them twice.
+TEST(CudaCopy, OfMemoryThatIsNotPinnedIsDoneBeforeTheHostChangesIt) {
+  constexpr int64_t kPieceFloats = cuda::Stream::kPiece.value / 4, kAll = kPieceFloats * cuda::Stream::kPieces;
+  for (const Order order : {Order::kEager, Order::kLate}) {
+    SetOrder(order);
+    const std::unique_ptr<Backend> backend = MakeCudaBackend(0).value();
+    for (const int64_t count : {int64_t{1}, kPieceFloats, kAll + 1, 2 * kAll + kPieceFloats + 7}) {
+      const std::span<float> device = backend->Allocate(Bytes(count * 4), "a tensor").value();
+      std::vector<float> host(static_cast<size_t>(count));
+      std::iota(host.begin(), host.end(), 1.0f);
+      const std::vector<float> expected = host;
+      backend->Copy(host.data(), Bytes(count * 4), device.data());
+      std::fill(host.begin(), host.end(), -1.0f);
+      backend->Copy(device.data(), Bytes(count * 4), host.data());
+      EXPECT_EQ(host, expected) << count << " floats, " << OrderName(order);
+      backend->Release(device);
+    }
+    EXPECT_TRUE(backend->Finish().ok());
+  }
+  SetOrder(Order::kEager);
+}
+
+// A step copies its tokens several times. The host must not wait for the device to use them.
+TEST(CudaCopy, OfManySmallPartsDoesNotWaitForTheDevice) {
+  SetOrder(Order::kLate);
+  const std::unique_ptr<Backend> backend = MakeCudaBackend(0).value();
+  const std::span<float> device = backend->Allocate(Bytes(64), "tokens").value();
+  ASSERT_TRUE(backend->Finish().ok());
+  const auto pinned = backend->AllocatePinned(Bytes(4), "a witness").value();
+  pinned[0] = 0;
+  backend->Fill(device.data(), 1, 5);
+  backend->Copy(device.data(), Bytes(4), pinned.data());
+  const float token = 7;
+  for (int i = 0; i < cuda::Stream::kPieces; ++i) backend->Copy(&token, Bytes(4), device.data());
+  EXPECT_EQ(pinned[0], 0) << "the device has not begun";
+  ASSERT_TRUE(backend->Finish().ok());
+  EXPECT_EQ(pinned[0], 5);
+  SetOrder(Order::kEager);
 }
 
 }  // namespace

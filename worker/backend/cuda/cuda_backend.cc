@@ -23,9 +23,7 @@ CudaBackend::~CudaBackend() {
   for (void* memory : pinned_) cudaFreeHost(memory);
 }
 
-void CudaBackend::Copy(const void* from, Bytes bytes, void* to) {
-  stream_.Note(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes.value), cudaMemcpyDefault, stream_.handle()), "a copy");
-}
+void CudaBackend::Copy(const void* from, Bytes bytes, void* to) { stream_.Copy(from, bytes, to); }
 
 absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::string& what) {
   LYNX_CHECK(bytes.value >= 0 && bytes.value % static_cast<int64_t>(sizeof(float)) == 0);

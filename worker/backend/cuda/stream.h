@@ -8,6 +8,7 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,6 +27,11 @@ class Stream {
  public:
   // The size of the memory that an op may use between its kernels, and that a matrix product may use within a kernel.
   static constexpr Bytes kScratch{int64_t{32} << 20};
+
+  // Copies from and to memory of the host that is not pinned go through so many pieces of pinned memory, each of this size. A
+  // piece is free again when the device has copied it, so the host can run so many small copies ahead.
+  static constexpr int kPieces = 32;
+  static constexpr Bytes kPiece{int64_t{512} << 10};
 
   // The largest size of a kernel's parameters. A larger size needs a driver of version 530 or newer.
   static constexpr size_t kMaxParameterBytes = 4096;
@@ -61,6 +67,10 @@ class Stream {
     Note(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
   }
 
+  // Copies between device memory and device or host memory. If `from` is host memory that is not pinned, it is read before the
+  // call returns. If `to` is such memory, the call waits for the device and writes it.
+  void Copy(const void* from, Bytes bytes, void* to);
+
   // Waits for all work that was issued. Returns the first error.
   absl::Status Synchronize();
 
@@ -68,8 +78,22 @@ class Stream {
   Stream() = default;
   [[noreturn]] static void ScratchTooSmall(int64_t bytes);
 
+  struct Piece {
+    char* memory = nullptr;
+    cudaEvent_t copied = nullptr;  // reached when the device has copied it
+  };
+  absl::Status MakePieces();
+  bool IsPageable(const void* memory);
+  Piece& NextPiece();
+  void CopyPiece(const Piece& piece, const void* from, int64_t bytes, void* to);
+  void CopyFromPageable(const char* from, int64_t bytes, char* to);
+  void CopyToPageable(const char* from, int64_t bytes, char* to);
+
   cudaStream_t handle_ = nullptr;
   void* scratch_ = nullptr;
+  void* pinned_ = nullptr;  // the memory of all pieces
+  std::array<Piece, kPieces> pieces_;
+  int next_piece_ = 0;
   int compute_major_ = 0;
   absl::Status status_;
 };

@@ -93,6 +93,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   lynx::worker::cuda_on_host::CopyAsync(stream, from, bytes, to);
   return cudaSuccess;
 }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  if (lynx::worker::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  attributes->type = lynx::worker::cuda_on_host::KindOf(memory);
+  return cudaSuccess;
+}
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   *memory = lynx::worker::cuda_on_host::TakePinnedMemory(bytes);
   return ResultOf(*memory);

@@ -270,32 +270,22 @@ void Synchronize(cudaStream_t stream) {
   WaitFor(stream, LastOf(*stream));
 }
 
-bool IsPageable(const void* memory) {
+cudaMemoryType KindOf(const void* memory) {
+  const Locked locked;
   const State& state = TheState();
   auto after = state.pinned.upper_bound(const_cast<void*>(memory));
   if (after != state.pinned.begin()) {
     --after;
-    if (static_cast<const char*>(memory) < static_cast<const char*>(after->first) + after->second) return false;
+    if (static_cast<const char*>(memory) < static_cast<const char*>(after->first) + after->second) return cudaMemoryTypeHost;
   }
-  return std::none_of(state.streams.begin(), state.streams.end(),
-                      [&](cudaStream_t stream) { return stream->device->Has(memory); }) &&
-         !device.Has(memory);
+  const bool on_device = device.Has(memory) || std::any_of(state.streams.begin(), state.streams.end(),
+                                                           [&](cudaStream_t stream) { return stream->device->Has(memory); });
+  return on_device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
 }
 
-// Copies as CUDA's runtime does: if the source is not pinned, it has been read when the call returns. If the target is not
-// pinned, it has been written when the call returns.
 void CopyAsync(cudaStream_t stream, const void* from, size_t bytes, void* to) {
   const Locked locked;
-  if (IsPageable(from)) {
-    const auto* const begin = static_cast<const char*>(from);
-    std::vector<char> staged(begin, begin + bytes);
-    Enqueue(stream, {.ready = nullptr, .run = [to, staged = std::move(staged)] {
-                       if (!staged.empty()) std::memcpy(to, staged.data(), staged.size());
-                     }});
-    return;
-  }
-  const int64_t number = Enqueue(stream, {.ready = nullptr, .run = [to, from, bytes] { std::memcpy(to, from, bytes); }});
-  if (IsPageable(to)) WaitFor(stream, number);
+  Enqueue(stream, {.ready = nullptr, .run = [to, from, bytes] { std::memcpy(to, from, bytes); }});
 }
 
 }  // namespace lynx::worker::cuda_on_host

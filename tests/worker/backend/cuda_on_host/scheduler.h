@@ -3,8 +3,8 @@
 //
 // The order says when work is done for which nobody waits. If a program needs an event between two streams and lacks it, one of
 // the orders gives a wrong result, the same one each time. If somebody waits for work, this work is done, and no other work.
-// Three things wait for work: a synchronization, a copy to memory that is not pinned, and an event of another stream for which
-// somebody waits.
+// Two things wait for work: a synchronization, and an event of another stream for which somebody waits. A copy from or to
+// memory that is not pinned waits for nothing, as on a device that can address that memory.
 //
 // Thread-safe.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_SCHEDULER_H_
@@ -68,6 +68,7 @@ void WaitFor(cudaStream_t stream, int64_t number);
 void* TakeDeviceMemory(size_t bytes);  // on the calling thread's device; returns null if there is not enough memory
 void FreeDeviceMemory(void* memory);
 size_t DeviceMemoryTaken();
+cudaMemoryType KindOf(const void* memory);
 void* TakePinnedMemory(size_t bytes);
 void FreePinnedMemory(void* memory);
 cudaStream_t MakeStream();
