@@ -20,10 +20,12 @@ class DeviceTimer {
   // errors.
   //
   // On a GPU, several runs follow each other, at most 100, so that the GPU is busy for about kBusy. The host issues the first
-  // run while the GPU waits, and the other runs while the GPU works, as in training.
+  // run while the GPU waits, and the other runs while the GPU works, as in training. The very first run does not count: it may
+  // choose an algorithm or load a kernel.
   template <class Run>
   Nanos MedianOf(Run run) const {
     if (backend_.host_addressable()) return stopwatch_.MedianOf(run);
+    (void)Once(run, 1);
     const int64_t runs = RunsFor(Once(run, 1));
     return stopwatch_.MedianTime([&] { return Once(run, runs); }) / runs;
   }

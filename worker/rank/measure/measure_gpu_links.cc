@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/bfloat16.h"
 #include "common/status.h"
 #include "worker/collectives/nccl_communicator.h"
 #include "worker/collectives/peer_proof.h"
@@ -52,7 +53,9 @@ absl::StatusOr<Round> MakeRound(const ParallelLayout& layout, const std::string&
 }
 
 int64_t MostFloats(const GpuLinkSizes& sizes) { return sizes.transfers.back().value / kFloat; }
-int64_t MatrixFloats(const GpuLinkSizes& sizes) { return sizes.product_side * sizes.product_side; }
+int64_t MatrixElements(const GpuLinkSizes& sizes) { return sizes.product_side * sizes.product_side; }
+// The number of floats in the memory of three matrices of bfloat16.
+int64_t ProductFloats(const GpuLinkSizes& sizes) { return (3 * MatrixElements(sizes) + 1) / 2; }
 
 // What is measured: the request, the sizes, and the layouts.
 struct Setting {
@@ -195,9 +198,11 @@ class GpuLinkBench {
   }
 
   void Multiply(int64_t products) {
-    float* const x = memory_.data() + MostFloats(setting_.sizes);
-    const int64_t side = setting_.sizes.product_side, matrix = MatrixFloats(setting_.sizes);
-    for (int64_t i = 0; i < products; ++i) backend_.LinearForward(x, x + matrix, nullptr, side, side, side, x + 2 * matrix);
+    auto* const x = reinterpret_cast<Bfloat16*>(memory_.data() + MostFloats(setting_.sizes));
+    const int64_t side = setting_.sizes.product_side, matrix = MatrixElements(setting_.sizes);
+    for (int64_t i = 0; i < products; ++i) {
+      backend_.bfloat16().LinearForward(x, x + matrix, nullptr, side, side, side, x + 2 * matrix);
+    }
   }
 
   struct Times {
@@ -272,7 +277,7 @@ class GpuRank {
     const std::vector<std::vector<int32_t>>& cores = setting.request.cores;
     if (!cores.empty()) LYNX_RETURN_IF_ERROR(PinCallingThread(cores[static_cast<size_t>(rank)]).status());
     LYNX_ASSIGN_OR_RETURN(backend_, make_backend(rank));
-    const Bytes bytes((MostFloats(setting.sizes) + 3 * MatrixFloats(setting.sizes)) * kFloat);
+    const Bytes bytes((MostFloats(setting.sizes) + ProductFloats(setting.sizes)) * kFloat);
     LYNX_ASSIGN_OR_RETURN(memory_, backend_->Allocate(bytes, "transfers and products"));
     return backend_->Finish();
   }

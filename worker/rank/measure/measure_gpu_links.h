@@ -22,7 +22,8 @@ struct GpuLinkSizes {
   // The sizes of whole buffers: 2 or more sizes, ascending. The first two sizes are always measured. When the time budget is
   // used up, the remaining sizes are skipped. Transfers of the last size also run beside products.
   std::vector<Bytes> transfers = {kKiB * 64, kMiB, kMiB * 8, kMiB * 64};
-  int64_t product_side = 1024;  // number of rows of the square matrices
+  // The number of rows of the square matrices of bfloat16. A product of this size occupies all multiprocessors of a large GPU.
+  int64_t product_side = 2048;
 };
 
 // Returns the first error of any rank. Returns Unimplemented if this build has no NCCL.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "common/bfloat16.h"
 #include "common/status.h"
 #include "worker/rank/measure/measure_host.h"
 
@@ -11,8 +12,10 @@ namespace lynx::worker {
 namespace {
 
 constexpr int64_t kCopied = 4 << 20;  // number of floats in each direction
-// The sizes of the products that run at the same time as copies: (512, 512) and (512, 512).
-constexpr int64_t kSide = 512;
+// The products that run at the same time as copies are of square matrices of bfloat16, as in training. Their side is the
+// smallest one between these two with which a product takes kLeastProduct. A smaller product leaves a part of a GPU idle.
+constexpr int64_t kLeastSide = 256, kMaxSide = 4096;
+constexpr Nanos kLeastProduct{20'000};
 
 enum class Direction : uint8_t { kNone, kToHost, kFromHost, kBoth };
 
@@ -23,7 +26,8 @@ class PinnedBench {
     PinnedBench bench(backend, stopwatch);
     LYNX_ASSIGN_OR_RETURN(bench.device_, backend.Allocate(kHalf * 2, "copies to the host"));
     LYNX_ASSIGN_OR_RETURN(bench.pinned_, backend.AllocatePinned(kHalf * 2, "copies from the device"));
-    LYNX_ASSIGN_OR_RETURN(bench.products_, backend.Allocate(Bytes(3 * kSide * kSide * 4), "products beside copies"));
+    constexpr Bytes kMatrices(3 * kMaxSide * kMaxSide * static_cast<int64_t>(sizeof(Bfloat16)));
+    LYNX_ASSIGN_OR_RETURN(bench.products_, backend.Allocate(kMatrices, "products beside copies"));
     LYNX_ASSIGN_OR_RETURN(bench.out_, backend.MakeQueue());
     LYNX_ASSIGN_OR_RETURN(bench.back_, backend.MakeQueue());
     backend.Fill(bench.products_.data(), static_cast<int64_t>(bench.products_.size()), 0.5f);
@@ -35,7 +39,8 @@ class PinnedBench {
  private:
   PinnedBench(Backend& backend, const Stopwatch& stopwatch) : backend_(backend), stopwatch_(stopwatch) {}
 
-  HostLink Run(Bytes half) const {
+  HostLink Run(Bytes half) {
+    while (side_ < kMaxSide && TimeOf(Direction::kNone, Bytes(0), 1) < kLeastProduct) side_ *= 2;
     HostLink link;
     link.latency = TimeOf(Direction::kToHost, Bytes(sizeof(float)), 0);
     link.to_host_bytes_per_second = RateOf(half, TimeOf(Direction::kToHost, half, 0));
@@ -76,9 +81,10 @@ class PinnedBench {
       back_->Follow(begin);
       back_->Copy(pinned_.data() + kCopied, bytes, device_.data() + kCopied);
     }
+    auto* const matrices = reinterpret_cast<Bfloat16*>(products_.data());
     for (int64_t i = 0; i < products; ++i) {
-      backend_.LinearForward(products_.data(), products_.data() + kSide * kSide, nullptr, kSide, kSide, kSide,
-                             products_.data() + 2 * kSide * kSide);
+      backend_.bfloat16().LinearForward(matrices, matrices + side_ * side_, nullptr, side_, side_, side_,
+                                        matrices + 2 * side_ * side_);
     }
     const Moment computed = backend_.Mark();
     if (out) backend_.Follow(out_->Mark());
@@ -92,6 +98,7 @@ class PinnedBench {
   const Stopwatch& stopwatch_;
   std::span<float> device_, pinned_, products_;
   std::unique_ptr<DeviceQueue> out_, back_;
+  int64_t side_ = kLeastSide;
 };
 
 }  // namespace
