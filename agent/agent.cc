@@ -132,6 +132,7 @@ class Loop {
     }
     report.set_host_memory_bytes(options_.host_memory.value);
     report.set_network_domain(options_.network_domain);
+    report.set_network_rate_assumed(options_.network_rate_assumed);
     if (devices_.front().kind == DeviceKind::kCpu) {
       v1::NodeCores& cores = *report.mutable_cores();
       cores.set_machine(options_.cores.machine);

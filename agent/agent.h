@@ -24,6 +24,7 @@ struct AgentOptions {
   Bytes host_memory;                      // the node's memory that GPUs may offload to; 0: no offloading
   NodeCores cores;                        // reported if the devices are CPUs
   std::string network_domain;             // the node's domain (common/network_domain.h); may be empty
+  bool network_rate_assumed = false;      // the rate between nodes is not stated
   CredentialSource credentials;           // null: plain text
 };
 

@@ -69,7 +69,9 @@ struct AgentFlags {
          "part; "
          "empty: not known"},
         {"link-rate", &link_rate, "rate to which lynx-worker paces connections (--link-rate there); empty: not paced"},
-        {"inter-node-rate", &inter_node_rate, "stated rate between nodes; empty: as measured within this node"},
+        {"inter-node-rate", &inter_node_rate,
+         "stated rate between nodes; empty: as measured within this node, and then GPUs are not used together with those of "
+         "other nodes"},
         {"metrics-address", &metrics_address, "host:port to serve /metrics, /healthz and /readyz on; empty: not served"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},
         {"probe", &probe, "print the devices that this node would offer, and why not its GPUs, and end"},
@@ -153,6 +155,7 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
                    .host_memory = host_memory,
                    .cores = FindNodeCores(),
                    .network_domain = flags.network_domain,
+                   .network_rate_assumed = setting.inter_node_rate == 0,
                    .credentials = setting.credentials},
                   devices, AgentProfile(fallback, setting.inter_node_rate, gpu_count), measuring, gpus, setting.wake,
                   setting.metrics, setting.signals, setting.clock);

@@ -46,6 +46,23 @@ Reservation TakeSingly(const std::vector<NodeDevices>& nodes, int32_t count) {
 
 }  // namespace
 
+std::vector<NodeDevices> AllTogether(std::vector<NodeDevices> nodes) {
+  for (NodeDevices& node : nodes) node.alone = false;
+  return nodes;
+}
+
+std::vector<std::vector<NodeDevices>> UsableTogether(const std::vector<NodeDevices>& nodes) {
+  std::vector<std::vector<NodeDevices>> sets(1);
+  for (const NodeDevices& node : nodes) {
+    if (!node.alone) sets.front().push_back(node);
+  }
+  if (sets.front().empty()) sets.clear();
+  for (const NodeDevices& node : nodes) {
+    if (node.alone) sets.push_back({node});
+  }
+  return sets;
+}
+
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted) {
   std::vector<NodeDevices> result;
   for (const NodeDevices& node : nodes) {
@@ -88,7 +105,10 @@ std::vector<DeviceRef> InNodeOrder(const Reservation& reservation, const std::ve
   return devices;
 }
 
-std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand) {
+namespace {
+
+// Reserve for nodes that can be used together.
+std::optional<Reservation> ReserveTogether(const std::vector<NodeDevices>& nodes, const Demand& demand) {
   int32_t total = 0;
   int32_t most = 0;
   for (const NodeDevices& node : nodes) {
@@ -112,6 +132,21 @@ std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const 
   if (best_nodes * best_per_node >= demand.min_ranks) return TakeAlike(nodes, best_per_node, best_nodes);
   if (demand.group > 1) return std::nullopt;
   return TakeSingly(nodes, std::min(total, demand.max_ranks));
+}
+
+}  // namespace
+
+std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand) {
+  if (std::none_of(nodes.begin(), nodes.end(), [](const NodeDevices& node) { return node.alone; })) {
+    return ReserveTogether(nodes, demand);
+  }
+  std::optional<Reservation> best;
+  for (const std::vector<NodeDevices>& set : UsableTogether(nodes)) {
+    std::optional<Reservation> on_it = ReserveTogether(set, demand);
+    if (!on_it.has_value() || (best.has_value() && best->devices.size() >= on_it->devices.size())) continue;
+    best = std::move(on_it);
+  }
+  return best;
 }
 
 std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes) {

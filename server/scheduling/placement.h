@@ -20,6 +20,7 @@ struct NodeDevices {
   Bytes memory_per_device;       // memory of the smallest device; 0: unknown
   std::string domain;            // place in the network (common/network_domain.h); empty: unknown
   bool slow = false;             // slower than its agent measured; used only after other nodes that are equally close
+  bool alone = false;            // the rate of its network is not known: ranks on it have no ranks on other nodes
   int64_t flops_per_second = 0;  // of each device, as its agent measured: float32 of CPUs, bfloat16 of GPUs; 0: unknown
 };
 
@@ -34,6 +35,13 @@ struct Demand {
   int32_t max_ranks = 1;
   int32_t group = 1;  // number of ranks that must share a node: the tensor-parallel size, if it is fixed
 };
+
+// The same nodes, of which none must be alone.
+std::vector<NodeDevices> AllTogether(std::vector<NodeDevices> nodes);
+
+// Divides the nodes into sets whose nodes may be used together: first all nodes that need not be alone, if there are any, then
+// each of the others.
+std::vector<std::vector<NodeDevices>> UsableTogether(const std::vector<NodeDevices>& nodes);
 
 // Copies `nodes`, but keeps only those free devices that are in `wanted`.
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted);
@@ -51,8 +59,9 @@ std::vector<DeviceRef> InNodeOrder(const Reservation& reservation, const std::ve
 // Takes the same number of devices of each node, because the planner assumes that nodes are alike. The number is at least
 // `group`. From all such choices it takes the one with the most devices up to `max_ranks`, then the fewest nodes, then the
 // nodes that lie closest together. If no such choice reaches `min_ranks`, but all free devices together do and `group` is 1,
-// each device counts as a node of its own. nullopt: too few devices, or `min_ranks` exceeds `max_ranks`. `nodes` and the
-// devices of the result are in locality order (locality_selection.h).
+// each device counts as a node of its own. A node that must be alone is a choice of its own; the other nodes together come
+// before it if they give as many devices. nullopt: too few devices, or `min_ranks` exceeds `max_ranks`. `nodes` and the devices
+// of the result are in locality order (locality_selection.h).
 std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand);
 
 // Gang placement: returns one device for every rank, by rank; nullopt: they do not all fit. Nodes are filled in the given

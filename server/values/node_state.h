@@ -59,6 +59,7 @@ struct AgentState {
   Bytes host_memory;  // host memory that the node's GPUs may use for offloading
   std::string network_domain;
   ReportedCores cores;
+  bool network_rate_assumed = false;  // the rate between nodes is neither measured nor stated
 };
 
 struct AgentDesired {

@@ -146,6 +146,7 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
   state.host_memory = Bytes(message.host_memory_bytes());
   LYNX_RETURN_IF_ERROR(Annotate(CheckNetworkDomain(message.network_domain()), "network_domain"));
   state.network_domain = message.network_domain();
+  state.network_rate_assumed = message.network_rate_assumed();
   LYNX_RETURN_IF_ERROR(CheckSize("cores.machine", message.cores().machine().size(), 0, kMaxCoresId, "characters"));
   LYNX_RETURN_IF_ERROR(CheckSize("cores.limit_group", message.cores().limit_group().size(), 0, kMaxCoresId, "characters"));
   LYNX_RETURN_IF_ERROR(CheckRange("cores.limit_permille", message.cores().limit_permille(), 0, kMaxCoreLimit));

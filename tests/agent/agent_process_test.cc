@@ -269,6 +269,7 @@ TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
   StartAgent({"--network-domain", "row2/rack7"});
   cluster_.WaitUntil("attached", [](const Told& told) { return told.attached == 1; });
   EXPECT_EQ(cluster_.told().last.network_domain(), "row2/rack7");
+  EXPECT_TRUE(cluster_.told().last.network_rate_assumed());
   std::optional<Child> first = std::exchange(agent_, std::nullopt);
   StartAgent();
   EXPECT_EQ(WaitForAgent().code, 1);

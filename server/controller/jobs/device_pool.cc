@@ -35,7 +35,10 @@ bool DevicePool::TakesRanks(const LiveNode& node, Cordoned cordoned) const {
 
 // The node's devices of this kind that `wanted` accepts.
 NodeDevices DevicePool::DevicesOf(const LiveNode& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted) {
-  NodeDevices devices{.node = node.name, .domain = node.agent.network_domain, .slow = IsSlow(node.slowness)};
+  NodeDevices devices{.node = node.name,
+                      .domain = node.agent.network_domain,
+                      .slow = IsSlow(node.slowness),
+                      .alone = kind == DeviceKind::kCuda && node.agent.network_rate_assumed};
   if (node.agent.profile != nullptr) {
     // GPUs are compared by their tensor cores, whatever the job's data type. In float32 an A40 is faster than an A100.
     const DataType type = kind == DeviceKind::kCuda ? DataType::kBfloat16 : DataType::kFloat32;
@@ -105,7 +108,9 @@ DeviceKind DevicePool::KindOf(const LiveJob& job) const {
   const DeviceKind asked = job.record.spec->resources.device;
   if (asked != DeviceKind::kAny) return asked;
   if (!nodes_.has_gpus()) return DeviceKind::kCpu;
-  const bool enough = Reserve(AttachedDevices(DeviceKind::kCuda, Cordoned::kIncluded), DemandOf(job)).has_value();
+  // GPUs that cannot be used together are counted too. Then the job waits, and says what to do.
+  const std::vector<NodeDevices> gpus = AllTogether(AttachedDevices(DeviceKind::kCuda, Cordoned::kIncluded));
+  const bool enough = Reserve(gpus, DemandOf(job)).has_value();
   return enough ? DeviceKind::kCuda : DeviceKind::kCpu;
 }
 
@@ -162,6 +167,19 @@ bool DevicePool::MayUse(const LiveJob& job, DeviceKind kind, const NodeId& name)
 std::optional<std::vector<DeviceRef>> DevicePool::PlacementOn(const std::vector<NodeDevices>& free,
                                                               const ParallelLayout& layout,
                                                               const ClusterTopology* cluster) const {
+  if (std::none_of(free.begin(), free.end(), [](const NodeDevices& node) { return node.alone; })) {
+    return PlacementTogether(free, layout, cluster);
+  }
+  for (const std::vector<NodeDevices>& set : UsableTogether(free)) {
+    std::optional<std::vector<DeviceRef>> placement = PlacementTogether(set, layout, cluster);
+    if (placement.has_value()) return placement;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<DeviceRef>> DevicePool::PlacementTogether(const std::vector<NodeDevices>& free,
+                                                                    const ParallelLayout& layout,
+                                                                    const ClusterTopology* cluster) const {
   if (cluster != nullptr) {
     const auto profile_of = [&](const NodeId& name) -> std::shared_ptr<const HardwareProfile> {
       const LiveNode* node = nodes_.Find(name);

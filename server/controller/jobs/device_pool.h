@@ -84,6 +84,9 @@ class DevicePool {
   bool HasOrphans(const LiveNode& node) const;
 
  private:
+  // PlacementOn for nodes that may be used together.
+  std::optional<std::vector<DeviceRef>> PlacementTogether(const std::vector<NodeDevices>& free, const ParallelLayout& layout,
+                                                          const ClusterTopology* cluster) const;
   bool TakesRanks(const LiveNode& node, Cordoned cordoned) const;
   std::vector<NodeDevices> DevicesExcept(const std::set<DeviceRef>& used, DeviceKind kind, Cordoned cordoned) const;
   static NodeDevices DevicesOf(const LiveNode& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted);

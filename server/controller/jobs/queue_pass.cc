@@ -375,6 +375,22 @@ std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, Pas
   return absl::StrJoin(names, ", ");
 }
 
+// Says why nodes are not used together, if the job could begin on all attached nodes otherwise. "": that is not the reason.
+std::string QueuePass::WhyNodesAreApart(const LiveJob& job, DeviceKind kind) const {
+  const std::vector<NodeDevices> attached = WithoutNodes(devices_.AttachedDevices(kind), job.record.excluded);
+  std::vector<std::string> names;
+  for (const NodeDevices& node : attached) {
+    if (node.alone) names.push_back(node.node.value);
+  }
+  if (names.empty() || !Reserve(AllTogether(attached), devices_.DemandOf(job)).has_value()) return "";
+  constexpr size_t kNamed = 3;
+  const size_t more = names.size() - std::min(names.size(), kNamed);
+  names.resize(names.size() - more);
+  return absl::StrCat("the rate of the network is not known for ", absl::StrJoin(names, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "",
+                      "; start their agents with --inter-node-rate, so that their GPUs are used together");
+}
+
 // The reasons why the job waits. Reasons that waiting alone cannot end come first.
 std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing standing, PassState& pass) {
   const JobRecord& record = job.record;
@@ -392,6 +408,8 @@ std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing stan
     reasons.push_back({"structural", absl::StrCat(waits, ", but the attached nodes have ", all,
                                                   "; attach more nodes or ask for fewer ranks")});
   } else if (job.queue.structural) {
+    std::string apart = WhyNodesAreApart(job, kind);
+    if (!apart.empty()) reasons.push_back({"structural", absl::StrCat(waits, "; ", apart)});
     reasons.push_back(
         {"structural",
          absl::StrCat(

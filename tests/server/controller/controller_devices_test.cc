@@ -17,6 +17,7 @@ using ::lynx::server::testing::Cluster;
 using ::lynx::server::testing::FakeNode;
 using ::lynx::server::testing::MakeSpec;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 JobSpec SpecFor(DeviceKind kind, const std::string& name = "gpt") {
   JobSpec spec = MakeSpec(name, 2, 2);
@@ -66,6 +67,22 @@ TEST_F(ControllerDevicesTest, AnyMeansGpusWhereThereAreEnough) {
   }
 }
 
+TEST_F(ControllerDevicesTest, AnEventSaysThatFloat32IsSlowOnGpus) {
+  HardwareProfile profile = StatedCpuProfile();
+  profile.bfloat16_flops_per_second = 15 * profile.flops_per_second;
+  cluster_.Node("g0").agent.profile = std::make_shared<const HardwareProfile>(profile);
+  cluster_.AttachAgent("g0");
+  const auto planned = [&](const JobId& job) {
+    std::string texts;
+    for (const JobEvent& event : cluster_.Events(job)) texts += event.kind == "planned" ? event.reason : "";
+    return texts;
+  };
+  EXPECT_THAT(
+      planned(Start(SpecFor(DeviceKind::kCuda))),
+      HasSubstr("; computes float32, although the devices compute bfloat16 15.0 times as fast: set model.dtype: bfloat16"));
+  EXPECT_THAT(planned(Start(SpecFor(DeviceKind::kCpu, "on-cpus"))), Not(HasSubstr("float32")));
+}
+
 TEST_F(ControllerDevicesTest, AnyWaitsForGpusThatOthersHold) {
   Start(SpecFor(DeviceKind::kCuda, "first"));
   const JobId second = cluster_.Submit(SpecFor(DeviceKind::kAny, "second"));
@@ -95,6 +112,35 @@ TEST_F(ControllerDevicesTest, AJobThatAsksForAKindGetsItOrWaits) {
   spec.resources.device = DeviceKind::kCuda;
   const JobId three = cluster_.Submit(spec);
   EXPECT_THAT(cluster_.Record(three).reason, HasSubstr("waits for 3 GPUs, but the attached nodes have 2"));
+}
+
+// A plan for GPUs of several nodes needs the rate of the network between them.
+TEST_F(ControllerDevicesTest, GpusOfSeveralNodesWaitUntilTheRateOfTheirNetworkIsKnown) {
+  cluster_.AddNode("g1", 2, DeviceKind::kCuda);
+  const auto assume = [&](bool assumed) {
+    for (const std::string name : {"g0", "g1"}) {
+      cluster_.Node(name).agent.network_rate_assumed = assumed;
+      cluster_.AttachAgent(name);
+    }
+  };
+  assume(true);
+  JobSpec spec = MakeSpec("four", 4, 4);
+  const JobId four = cluster_.Submit(spec);
+  EXPECT_THAT(cluster_.Record(four).reason,
+              HasSubstr("waits for 4 GPUs; the rate of the network is not known for g0, g1; start their agents with "
+                        "--inter-node-rate"));
+  const JobId two = Start(SpecFor(DeviceKind::kCuda, "two"));
+  EXPECT_EQ(cluster_.NodeOfRank(two, 0), cluster_.NodeOfRank(two, 1));
+  const JobId on_cpus = Start(SpecFor(DeviceKind::kCpu, "on-cpus"));
+  EXPECT_EQ(cluster_.NodeOfRank(on_cpus, 0), "c0") << "CPUs are not asked for it";
+  cluster_.Cancel(two);
+  cluster_.Advance(15);
+  assume(false);
+  cluster_.MeasureAll();
+  cluster_.AnswerPlans({2, 2, 1});
+  std::set<std::string> used;
+  for (int32_t r = 0; r < 4; ++r) used.insert(cluster_.NodeOfRank(four, r));
+  EXPECT_EQ(used, (std::set<std::string>{"g0", "g1"}));
 }
 
 TEST_F(ControllerDevicesTest, ARestartStaysOnItsKind) {

@@ -45,6 +45,25 @@ TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
   }
 }
 
+TEST(ReserveTest, ANodeThatMustBeAloneIsNotUsedWithOthers) {
+  std::vector<NodeDevices> nodes = NodesWith({2, 4, 2, 2});
+  nodes[0].alone = nodes[1].alone = true;
+  const auto names = [](const std::optional<Reservation>& reservation) {
+    std::set<std::string> used;
+    for (const DeviceRef& device : reservation.value_or(Reservation()).devices) used.insert(device.node.value);
+    return used;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(names(Reserve(nodes, {2, 2, 1})), Names({"n2"}));
+  EXPECT_EQ(names(Reserve(nodes, {4, 4, 1})), Names({"n2", "n3"})) << "as many devices as n1";
+  EXPECT_EQ(names(Reserve(nodes, {4, 4, 4})), Names({"n1"}));
+  EXPECT_EQ(names(Reserve(nodes, {5, 10, 1})), Names());
+  EXPECT_EQ(Reserve(AllTogether(nodes), {5, 10, 1})->devices.size(), 8u) << "two of each node";
+  for (NodeDevices& node : nodes) node.alone = true;
+  EXPECT_EQ(names(Reserve(nodes, {1, 9, 1})), Names({"n1"})) << "the node with the most devices";
+  EXPECT_EQ(UsableTogether(nodes).size(), 4u);
+}
+
 TEST(ReserveTest, SmallestMemoryCounts) {
   std::vector<NodeDevices> nodes = NodesWith({2, 2});
   nodes[0].memory_per_device = Bytes(0);  // 0: the memory is not known

@@ -26,6 +26,7 @@ v1::AgentReport GoodReport() {
   }
   report.set_host_memory_bytes(kGiB.value);
   report.set_network_domain("row2/rack7");
+  report.set_network_rate_assumed(true);
   report.mutable_cores()->set_machine("machine");
   report.mutable_cores()->set_limit_group("group");
   report.mutable_cores()->set_limit_permille(1500);
@@ -46,6 +47,7 @@ TEST(DecodeTest, DevicesAndConditionsComeAsTheyAreAndGoToPeople) {
   ASSERT_EQ(state.conditions.size(), 1u);
   EXPECT_EQ(state.host_memory, kGiB);
   EXPECT_EQ(state.network_domain, "row2/rack7");
+  EXPECT_TRUE(state.network_rate_assumed);
   EXPECT_EQ(state.cores, (ReportedCores{"machine", "group", 1500}));
   const v1::Node shown = Encode(NodeView{.name = state.node, .devices = state.devices, .conditions = state.conditions});
   EXPECT_EQ(shown.devices(1).SerializeAsString(), GoodReport().devices(1).SerializeAsString());
