@@ -14,12 +14,27 @@ namespace {
 constexpr int64_t kTensorCores = 4;          // at least this many times the rate of float32
 constexpr int64_t kLeastGainPermille = 100;  // a smaller gain may be an error of the prediction
 
+// How many times as fast the slowest devices compute bfloat16, if the model is in float32 and the devices have tensor cores for
+// bfloat16; else 0.
+double TimesAsFast(const ModelSpec& model, const ClusterTopology& cluster) {
+  const HardwareProfile profile = SlowestProfile(cluster);
+  if (profile.bfloat16_flops_per_second < kTensorCores * profile.flops_per_second) return 0;
+  if (model.dtype == DataType::kBfloat16) return 0;
+  return static_cast<double>(profile.bfloat16_flops_per_second) / static_cast<double>(profile.flops_per_second);
+}
+
 }  // namespace
 
+std::string SlowTypeText(const ModelSpec& model, const ClusterTopology& cluster) {
+  const double times = TimesAsFast(model, cluster);
+  if (times == 0) return "";
+  return absl::StrFormat(
+      "computes float32, although the devices compute bfloat16 %.1f times as fast: set model.dtype: bfloat16%s", times,
+      model.attention == AttentionKernel::kUnfused ? " and model.attention: fused" : "");
+}
+
 std::optional<FasterModel> FindFasterModel(const PlanRequest& request, const Plan& plan) {
-  const HardwareProfile profile = SlowestProfile(request.cluster);
-  if (profile.bfloat16_flops_per_second < kTensorCores * profile.flops_per_second) return std::nullopt;
-  if (request.spec.model.dtype == DataType::kBfloat16) return std::nullopt;
+  if (TimesAsFast(request.spec.model, request.cluster) == 0) return std::nullopt;
   PlanRequest faster = request;
   faster.spec.model.dtype = DataType::kBfloat16;
   std::vector<std::string> changes = {"model.dtype: bfloat16"};

@@ -265,6 +265,10 @@ class Backend : public LayerBackend<float> {
   // Returns the point in time, on the monotonic clock, at which the device reached the mark. The mark must be newer than the
   // last BeginMarks. On a GPU, Finish must have waited for it. Returns 0 if the device has failed.
   virtual Nanos TimeOf(Moment moment) = 0;
+  // Profilers of the device show the work that is called between these two calls under this name. Ranges may be nested. No
+  // effect on the CPU. `name` is read before the call returns.
+  virtual void BeginRange(const char* /*name*/) {}
+  virtual void EndRange() {}
   // Makes a queue for work that runs beside the ops. The backend must live longer than the queue. Unimplemented on the CPU.
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue() = 0;
 

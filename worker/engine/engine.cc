@@ -114,6 +114,9 @@ void Engine::Resolve(const MemoryPlan& memory) {
   const std::vector<std::vector<int32_t>> buffers = ResolveBuffers(program, config_.context, memory);
   const auto address = [&](const BufferInstance& b) { return arena_.data() + b.offset.value / sizeof(float); };
   resolved_.resize(program.size());
+  if (!backend_.host_addressable()) {
+    for (const Action& action : program) names_.push_back(ActionText(action));
+  }
   ResolveCopies(memory, buffers);
   for (size_t i = 0; i < program.size(); ++i) {
     const Action& action = program[i];
@@ -206,7 +209,9 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
   LYNX_RETURN_IF_ERROR(BeginStep(step));
   first_ = backend_.Mark();
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
+    if (!names_.empty()) backend_.BeginRange(names_[static_cast<size_t>(i)].c_str());
     const absl::Status status = RunAction(i);
+    if (!names_.empty()) backend_.EndRange();
     moments_[i].end = backend_.Mark();
     if (!status.ok()) {
       return Annotate(status, absl::StrCat("step ", step, ", action ", ActionText(config_.program[i])));

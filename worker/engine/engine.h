@@ -187,6 +187,7 @@ class Engine {
   WorldSum world_sum_;
   const std::span<float> replicated_;  // device memory for gradients that tensor-parallel ranks add up; empty if there are none
   std::vector<ResolvedAction> resolved_;  // by action
+  std::vector<std::string> names_;        // by action: what profilers of a device show; empty on the CPU
   std::vector<int32_t> starts_;           // the result of StartsOfWaits
   std::vector<int32_t> hiding_;           // the result of HidingStarts
   std::vector<TransferTicket> tickets_;   // by action, for the starts of transfers

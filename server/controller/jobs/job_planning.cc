@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/search/faster_model.h"
 #include "server/controller/state/reason_text.h"
 #include "server/scheduling/shared_cores.h"
 
@@ -149,12 +150,14 @@ void JobPlanning::SetPlan(LiveJob& job, std::shared_ptr<const Plan> plan, const 
   job.program_text = ProgramTextOf(*job.plan);
   job.record.plan_digest = job.plan->digest;
   step_.Emit(InsertPlan{job.record.id, job.plan, cluster});
+  const std::string slow_type = cluster == nullptr ? "" : SlowTypeText(job.record.spec->model, *cluster);
   step_.AddEvent(
       job, EventKind::kPlanned,
       absl::StrCat(LayoutText(job.plan->layout), ", micro-batch ", job.plan->micro_batch, ", ", job.plan->microbatches,
                    " microbatches, ", job.plan->empty_places > 0 ? absl::StrCat(job.plan->empty_places, " empty places, ") : "",
                    EnumName(job.plan->mode), "; predicted step ", FormatDuration(job.plan->step),
-                   job.plan->measured_profile ? "" : " (from stated speeds: nothing was measured)"));
+                   job.plan->measured_profile ? "" : " (from stated speeds: nothing was measured)",
+                   slow_type.empty() ? "" : "; ", slow_type));
 }
 
 void JobPlanning::EndPlanning(LiveJob& job) {

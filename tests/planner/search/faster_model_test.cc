@@ -45,6 +45,18 @@ TEST(FasterModel, NamesTheFieldsAndWhatTheyGain) {
   EXPECT_FALSE(FindFasterModel(changed, PlanOf(changed)).has_value()) << "it is in bfloat16 already";
 }
 
+TEST(FasterModel, SaysWithoutAPlanHowMuchFasterTheDevicesAre) {
+  const PlanRequest request = OnTensorCores();
+  ModelSpec model = request.spec.model;
+  EXPECT_EQ(SlowTypeText(model, request.cluster),
+            "computes float32, although the devices compute bfloat16 16.0 times as fast: set model.dtype: bfloat16 and "
+            "model.attention: fused");
+  model.attention = AttentionKernel::kFused;
+  EXPECT_THAT(SlowTypeText(model, request.cluster), testing::EndsWith("set model.dtype: bfloat16"));
+  model.dtype = DataType::kBfloat16;
+  EXPECT_EQ(SlowTypeText(model, request.cluster), "");
+}
+
 TEST(FasterModel, NamesOnlyWhatTheJobLacks) {
   PlanRequest request = OnTensorCores();
   request.spec.model.attention = AttentionKernel::kFused;
@@ -58,6 +70,7 @@ TEST(FasterModel, SaysNothingWithoutTensorCores) {
   profile.bfloat16_flops_per_second = 3 * profile.flops_per_second;
   const Plan plan = PlanOf(request);
   EXPECT_FALSE(FindFasterModel(request, plan).has_value());
+  EXPECT_EQ(SlowTypeText(request.spec.model, request.cluster), "");
   EXPECT_EQ(FasterModelText(std::nullopt, plan), "");
 }
 

@@ -56,6 +56,8 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
   void Follow(Moment moment) override { marks_.Follow(moment, stream_.handle()); }
   Nanos BeginMarks() override { return marks_.Begin(stream_.handle()); }
   Nanos TimeOf(Moment moment) override { return marks_.TimeOf(moment); }
+  void BeginRange(const char* name) override;
+  void EndRange() override;
   absl::StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue() override;
   std::string Name() const override { return name_; }
 
