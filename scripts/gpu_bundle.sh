@@ -28,7 +28,7 @@ prefix=$tree/prefix
 mkdir -p "$prefix"
 
 # Git knows which files are sources. Documents are not needed.
-git ls-files -z --cached -- CMakeLists.txt CMakePresets.json cmake common planner worker tests scripts |
+git ls-files -z --cached -- CMakeLists.txt CMakePresets.json cmake common planner worker node agent bench tests scripts |
   tar --null --files-from=- -cf - | tar -C "$tree" -xf -
 git describe --always --dirty >"$tree/COMMIT"
 
@@ -42,7 +42,7 @@ pack() {
 # Copies headers, CMake's files and libraries; one kind of library is enough. Abseil's shared libraries are a separate
 # package.
 abseil=$(dpkg-query -W -f='${Package}\n' 'libabsl2*' | sed -n 1p)  # sed must read all input, or the pipe would fail
-for package in libabsl-dev "$abseil" libgtest-dev libgmock-dev nlohmann-json3-dev libssl-dev libdnnl-dev libopenblas-pthread-dev; do
+for package in libabsl-dev "$abseil" libgtest-dev libgmock-dev nlohmann-json3-dev libcli11-dev libssl-dev libdnnl-dev libopenblas-pthread-dev; do
   [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
     fail "$package is not installed here; scripts/install.sh installs what Lynx needs"
   dpkg -L "$package" | grep -E '^/usr/(include|lib|share/cmake)/' |

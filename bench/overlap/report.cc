@@ -23,15 +23,6 @@ double MedianMs(const PolicyResult& policy, const std::function<Nanos(const Step
   return MedianOf(values);
 }
 
-StepParts PartsOf(const StepReport& step) {
-  return {.forward = step.forward,
-          .backward = step.backward,
-          .weight = step.weight,
-          .recompute = step.recompute_hidden + step.recompute_exposed,
-          .waiting = step.tensor_wait + step.stall,
-          .optimizer = step.optimizer};
-}
-
 std::string Row(const PolicyResult& policy, int64_t tokens_per_step) {
   if (policy.step_ms.empty()) {
     return absl::StrFormat("| %s | %s | %.2f | | | %.1f | | | | | | |\n", policy.name, policy.within_limit ? "yes" : "no",
@@ -164,6 +155,15 @@ double MedianOf(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+StepParts PartsOf(const StepReport& step) {
+  return {.forward = step.forward,
+          .backward = step.backward,
+          .weight = step.weight,
+          .recompute = step.recompute_hidden + step.recompute_exposed,
+          .waiting = step.tensor_wait + step.stall,
+          .optimizer = step.optimizer};
 }
 
 std::string LinkSection(const LinkReport& report, int64_t tokens_per_step) {

@@ -51,6 +51,7 @@ struct LinkReport {
 inline constexpr double kMaxForeignShare = 0.05;
 
 double MedianOf(std::vector<double> values);
+StepParts PartsOf(const StepReport& step);
 // A section of the page, with its headline.
 std::string LinkSection(const LinkReport& report, int64_t tokens_per_step);
 

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -60,6 +61,7 @@ RankConfig ConfigOf(const JobSpec& spec, const Plan& plan, int32_t rank, const s
           .peers = peers,
           .connection_secret = secret,
           .checkpoint_directory = settings.folder + "/checkpoint",
+          .device = settings.device,
           .threads = settings.cores_per_rank,
           .cores = cores,
           .pacing_bytes_per_second = network.pacing_bytes_per_second()};
@@ -77,29 +79,83 @@ absl::Status Start(const RunSettings& settings, const RankConfig& config, RankPr
   return absl::OkStatus();
 }
 
-// Waits until the process has ended, at most until `end`. OK: the process has done all its steps.
-absl::Status Await(const RankProcess& process, std::chrono::steady_clock::time_point end) {
-  while (!HasEnded(process.child.pidfd)) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return absl::DeadlineExceededError(absl::StrCat(process.name, ": not done in time"));
-    pollfd wait{process.child.pidfd.get(), POLLIN, 0};
-    ::poll(&wait, 1, static_cast<int>(left.count()));
+// What the rank has reported until now.
+absl::StatusOr<std::vector<RankReport>> ReportsOf(const RankProcess& process) {
+  std::ifstream file(process.name + ".report");
+  std::vector<RankReport> reports;
+  for (std::string line; std::getline(file, line) && !file.eof();) {  // the rank may be writing a line without its end
+    LYNX_ASSIGN_OR_RETURN(RankReport report, ParseRankReport(line));
+    reports.push_back(std::move(report));
   }
-  const std::optional<ExitStatus> status = ReapChild(process.child.pidfd);
-  if (status && *status == ExitStatus{}) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat(process.name, ": ", status ? ExitText(*status) : "lost", ": ", LastLineOf(process.name + ".log")));
+  return reports;
 }
 
-absl::StatusOr<std::vector<StepReport>> ReportsOf(const RankProcess& process, int64_t first) {
-  std::ifstream file(process.name + ".report");
-  std::vector<StepReport> steps;
-  for (std::string line; std::getline(file, line);) {
-    LYNX_ASSIGN_OR_RETURN(const RankReport report, ParseRankReport(line));
-    const StepReport* step = std::get_if<StepReport>(&report);
-    if (step != nullptr && step->step >= first) steps.push_back(*step);
+absl::Status FailureOf(const RankProcess& process, const std::optional<ExitStatus>& status) {
+  const std::string how = absl::StrCat(process.name, ": ", status ? ExitText(*status) : "lost", ": ");
+  LYNX_ASSIGN_OR_RETURN(const std::vector<RankReport> reports, ReportsOf(process));
+  const auto* failure = reports.empty() ? nullptr : std::get_if<RankFailure>(&reports.back());
+  if (failure == nullptr) return absl::InternalError(how + LastLineOf(process.name + ".log"));
+  return failure->cause == FaultCause::kMemory ? absl::ResourceExhaustedError(how + failure->reason)
+                                               : absl::InternalError(how + failure->reason);
+}
+
+// Waits until the process has ended, at most for `wait`. OK: the process has done all its steps. DeadlineExceeded: it has not
+// ended.
+absl::Status AwaitEnd(const RankProcess& process, std::chrono::milliseconds wait) {
+  pollfd ends{process.child.pidfd.get(), POLLIN, 0};
+  ::poll(&ends, 1, static_cast<int>(wait.count()));
+  if (!HasEnded(process.child.pidfd)) return absl::DeadlineExceededError(absl::StrCat(process.name, ": not done in time"));
+  const std::optional<ExitStatus> status = ReapChild(process.child.pidfd);
+  return status && *status == ExitStatus{} ? absl::OkStatus() : FailureOf(process, status);
+}
+
+std::chrono::milliseconds LeftUntil(std::chrono::steady_clock::time_point end) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  return std::max(left, std::chrono::milliseconds(0));
+}
+
+// Waits until the rank has done settings.stop_after steps. OK also if the time is over and the rank has done more than the
+// warm-up steps.
+absl::Status AwaitSteps(const RankProcess& process, const RunSettings& settings, std::chrono::steady_clock::time_point end) {
+  constexpr std::chrono::milliseconds kBetweenLooks{20};
+  for (;;) {
+    const std::chrono::milliseconds left = LeftUntil(end);
+    const absl::Status ended = AwaitEnd(process, std::min(left, kBetweenLooks));
+    if (!absl::IsDeadlineExceeded(ended)) {
+      return ended.ok() ? absl::InternalError(absl::StrCat(process.name, ": ended before it was stopped")) : ended;
+    }
+    LYNX_ASSIGN_OR_RETURN(const std::vector<RankReport> reports, ReportsOf(process));
+    const int64_t steps = std::count_if(reports.begin(), reports.end(),
+                                        [](const RankReport& report) { return std::holds_alternative<StepReport>(report); });
+    if (steps >= settings.stop_after) return absl::OkStatus();
+    if (left.count() == 0) return steps > settings.warmup_steps ? absl::OkStatus() : ended;
   }
-  return steps;
+}
+
+// Kills the ranks that still run, and waits until they have ended, so that their devices are free again.
+void KillAll(const std::vector<RankProcess>& processes) {
+  for (const RankProcess& process : processes) {
+    if (process.child.pid != 0) SignalProcess(process.child.pidfd, SIGKILL);
+  }
+  for (const RankProcess& process : processes) {
+    if (process.child.pid == 0) continue;
+    pollfd ends{process.child.pidfd.get(), POLLIN, 0};
+    ::poll(&ends, 1, -1);
+    ReapChild(process.child.pidfd);
+  }
+}
+
+absl::Status Collect(const RankProcess& process, const RunSettings& settings, TrainingRun& run) {
+  LYNX_ASSIGN_OR_RETURN(const std::vector<RankReport> reports, ReportsOf(process));
+  RankReady& ready = run.ready.emplace_back();
+  std::vector<StepReport>& steps = run.steps.emplace_back();
+  for (const RankReport& report : reports) {
+    if (const auto* is_ready = std::get_if<RankReady>(&report)) ready = *is_ready;
+    const auto* step = std::get_if<StepReport>(&report);
+    const bool counts = step != nullptr && step->step >= settings.warmup_steps;
+    if (counts && (settings.stop_after == 0 || step->step < settings.stop_after)) steps.push_back(*step);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Listen(const RankNetwork& network, int32_t rank, RankProcess& process) {
@@ -161,19 +217,14 @@ absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const R
     const RankConfig config = ConfigOf(spec, plan, rank, peers, secret, network, settings);
     status = network.InPlace(rank, [&] { return Start(settings, config, processes[static_cast<size_t>(rank)]); });
   }
+  const auto end = begin + std::chrono::nanoseconds(settings.limit.value);
   for (const RankProcess& process : processes) {
-    if (status.ok()) status = Await(process, begin + std::chrono::nanoseconds(settings.limit.value));
+    if (status.ok()) status = settings.stop_after > 0 ? AwaitSteps(process, settings, end) : AwaitEnd(process, LeftUntil(end));
   }
-  if (!status.ok()) {
-    for (const RankProcess& process : processes) {
-      if (process.child.pid != 0) SignalProcess(process.child.pidfd, SIGKILL);
-    }
-    return status;
-  }
+  if (!status.ok() || settings.stop_after > 0) KillAll(processes);
+  LYNX_RETURN_IF_ERROR(status);
   TrainingRun run;
-  for (const RankProcess& process : processes) {
-    LYNX_ASSIGN_OR_RETURN(run.steps.emplace_back(), ReportsOf(process, settings.warmup_steps));
-  }
+  for (const RankProcess& process : processes) LYNX_RETURN_IF_ERROR(Collect(process, settings, run));
   run.foreign_share = foreign.Share();
   return run;
 }

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "bench/overlap/rank_network.h"
 #include "planner/plan/plan.h"
+#include "worker/contract/rank_config.h"
 #include "worker/contract/rank_report.h"
 
 namespace lynx::bench {
@@ -19,17 +20,23 @@ struct RunSettings {
   std::string folder;          // for configurations, reports and checkpoints; must exist
   std::vector<int32_t> cores;  // rank i is pinned to `cores_per_rank` of these, from cores[i * cores_per_rank % count] on
   int32_t cores_per_rank = 1;
+  RankDevice device;         // of every rank
   int64_t warmup_steps = 1;  // the first steps, which are left out of the reports
+  // 0: the ranks do all steps of the job, and write its checkpoint. Above 0: each rank is killed after so many steps, or at the
+  // time limit if it has then done more than the warm-up steps. The job must have more steps. No checkpoint is written, which
+  // for a large model takes longer than the steps.
+  int64_t stop_after = 0;
   Nanos limit{300'000'000'000};
 };
 
 struct TrainingRun {
+  std::vector<RankReady> ready;                // by rank
   std::vector<std::vector<StepReport>> steps;  // by rank, without the warm-up steps
   double foreign_share = 0;  // share of the machine's processor time during the run that was not used by the ranks
 };
 
-// Trains spec.train.steps steps. Errors: the error of the first rank that fails, with the last line of its log;
-// DeadlineExceeded after settings.limit.
+// Trains. Errors: the error of the first rank that fails, with the reason that it reported or the last line of its log;
+// ResourceExhausted if the rank reported that memory was missing; DeadlineExceeded after settings.limit.
 absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const RankNetwork& network,
                                   const RunSettings& settings);
 

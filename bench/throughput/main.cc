@@ -11,16 +11,13 @@
 #include <filesystem>
 #include <map>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "agent/measurement.h"
 #include "bench/overlap/rank_network.h"
 #include "bench/overlap/report.h"
 #include "bench/overlap/training_run.h"
+#include "bench/throughput/pytorch_side.h"
 #include "common/status.h"
-#include "node/command.h"
 #include "node/wake.h"
 #include "planner/plan/plan.h"
 #include "planner/problem/flops.h"
@@ -29,8 +26,6 @@
 
 namespace lynx::bench {
 namespace {
-
-constexpr Nanos kPytorchLimit{900'000'000'000};
 
 struct Options {
   std::string rank_binary = "build/bin/lynx-rank";
@@ -136,34 +131,14 @@ class Benchmark {
   }
 
   absl::Status RunPytorch(const std::vector<int32_t>& cores, Sides& sides) const {
-    const auto text = [](auto value) { return absl::StrCat(value); };
-    WakeEvent never;
-    const CommandResult result = RunCommands({{options_.python, options_.pytorch,
-                                               "--layers",      text(options_.layers),
-                                               "--hidden",      text(options_.hidden),
-                                               "--heads",       text(options_.heads),
-                                               "--seq",         text(options_.seq),
-                                               "--vocab",       text(options_.vocab),
-                                               "--batch",       text(options_.batch),
-                                               "--steps",       text(options_.steps),
-                                               "--warmup",      "1",
-                                               "--dropout",     text(options_.dropout),
-                                               "--cores",       absl::StrJoin(cores, ","),
-                                               "--data",        options_.data,
-                                               "--dtype",       EnumName(options_.dtype)}},
-                                             kPytorchLimit, never)
-                                     .front();
-    LYNX_RETURN_IF_ERROR(Annotate(result.status, options_.pytorch));
-    std::vector<double> steps;
-    for (const auto line : absl::StrSplit(result.output, '\n', absl::SkipEmpty())) {
-      double milliseconds = 0;
-      if (!absl::SimpleAtod(line, &milliseconds)) {
-        return absl::InternalError(absl::StrCat(options_.pytorch, " printed '", line, "', which is no time"));
-      }
-      steps.push_back(milliseconds);
-    }
-    if (steps.empty()) return absl::InternalError(absl::StrCat(options_.pytorch, " printed no times"));
-    sides.pytorch.push_back(MedianOf(steps));
+    LYNX_ASSIGN_OR_RETURN(const PytorchRun run, TrainWithPytorch({.python = options_.python,
+                                                                  .script = options_.pytorch,
+                                                                  .data = options_.data,
+                                                                  .model = spec_.model,
+                                                                  .micro_batch = options_.batch,
+                                                                  .steps = options_.steps,
+                                                                  .cores = cores}));
+    sides.pytorch.push_back(MedianOf(run.step_ms));
     std::fprintf(stderr, "PyTorch, %d threads: %.1f ms a step\n", static_cast<int>(cores.size()), sides.pytorch.back());
     return absl::OkStatus();
   }

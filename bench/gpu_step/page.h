@@ -1,0 +1,77 @@
+// What gpu_step_bench has found, as a Markdown page and as JSON. Pure.
+#ifndef LYNX_BENCH_GPU_STEP_PAGE_H_
+#define LYNX_BENCH_GPU_STEP_PAGE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/gpu_step/device.h"
+#include "bench/gpu_step/models.h"
+#include "bench/overlap/report.h"
+#include "common/units.h"
+#include "worker/contract/measurement.h"
+#include "worker/contract/rank_report.h"
+
+namespace lynx::bench {
+
+// A pass of an op, as the agent measures it.
+struct OpRow {
+  std::string op, pass;
+  int64_t runs = 0;  // in a step that recomputes nothing
+  Nanos time;        // of one run
+  int64_t flops = 0;
+  Bytes bytes;
+};
+
+// What the planner said about a case of Lynx.
+struct Predicted {
+  Nanos step;
+  StepParts parts;
+  Bytes arena, states;
+};
+
+// One row of a model's tables: Lynx with a recomputation policy, or PyTorch.
+struct CaseResult {
+  std::string name;
+  // Why there are no figures, or no more of them. left_out: the reason is not a fault (time, memory, or a program that is not
+  // installed).
+  std::string error;
+  bool left_out = false;
+  std::vector<double> round_ms;      // the median of each round's steps
+  std::vector<double> step_ms;       // of all rounds
+  std::optional<Bytes> device_peak;  // of the device's memory
+  // Lynx only:
+  std::optional<Predicted> predicted;
+  std::vector<StepReport> steps;
+  std::optional<RankReady> ready;
+};
+
+struct ModelResult {
+  BenchModel model;
+  std::string error;  // why the device could not be measured with the model's shape
+  MeasureResult rates;
+  std::vector<OpRow> ops;
+  Nanos optimizer;  // of a step, from the measured time for a number of parameters
+  Bytes limit;      // for activations, of the policy that has a limit
+  std::vector<CaseResult> cases;
+};
+
+struct StepBenchResult {
+  std::string command, date;
+  agent::NodeDevice device;
+  std::string driver;
+  std::optional<StatedPeak> peak;
+  int32_t rounds = 0, steps = 0, warmup = 0;
+  double foreign_share = 0;  // the largest of all runs
+  double seconds = 0;        // of the whole run
+  std::vector<ModelResult> models;
+};
+
+std::string Page(const StepBenchResult& result);
+std::string Json(const StepBenchResult& result);
+
+}  // namespace lynx::bench
+
+#endif  // LYNX_BENCH_GPU_STEP_PAGE_H_
