@@ -4,11 +4,14 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <numbers>
 #include <numeric>
 #include <string_view>
+#include <thread>
 
 #include "common/check.h"
+#include "common/cores.h"
 #include "common/rng.h"
 #include "common/status.h"
 #include "planner/program/state_sharing.h"
@@ -236,6 +239,22 @@ void FillNormal(uint64_t key, double deviation, int64_t first, std::span<float> 
   }
 }
 
+// The smallest number of normal numbers for which a thread is worth its start: a few milliseconds of work.
+constexpr int64_t kNumbersOfThread = int64_t{1} << 18;
+
+// Calls body(begin, end) for parts that cover [0, rows), at the same time on the cores that this thread may use. `numbers`: how
+// many normal numbers all parts together have.
+void InParts(int64_t rows, int64_t numbers, const std::function<void(int64_t, int64_t)>& body) {
+  const auto cores = static_cast<int64_t>(AvailableCores().size());
+  const int64_t parts = std::max<int64_t>(1, std::min({numbers / kNumbersOfThread, cores, rows}));
+  std::vector<std::thread> threads;
+  for (int64_t part = 1; part < parts; ++part) {
+    threads.emplace_back(body, rows * part / parts, rows * (part + 1) / parts);
+  }
+  body(0, rows / parts);
+  for (std::thread& thread : threads) thread.join();
+}
+
 // Returns the position of a layer in ModelState::index_: 0 for the embedding, 1 for the head, then the transformer layers of
 // each slice in turn.
 int32_t LayerPosition(const StageContext& context, int32_t layer) {
@@ -335,15 +354,19 @@ void FillInitialWeights(const ParameterSlot& slot, const ModelSpec& model, uint6
   double deviation = 0.02;
   if (initial == InitialValue::kNormalByDepth) deviation /= std::sqrt(2.0 * model.layers);
   for (const ParameterPiece& piece : slot.pieces) {
-    for (int64_t row = 0; row < piece.rows; ++row) {
-      const std::span<float> out =
-          weights.subspan(static_cast<size_t>(piece.offset + row * piece.columns), static_cast<size_t>(piece.columns));
-      if (initial == InitialValue::kOne) {
-        std::fill(out.begin(), out.end(), 1.0f);
-      } else {
+    const std::span<float> values =
+        weights.subspan(static_cast<size_t>(piece.offset), static_cast<size_t>(piece.rows * piece.columns));
+    if (initial == InitialValue::kOne) {
+      std::fill(values.begin(), values.end(), 1.0f);
+      continue;
+    }
+    InParts(piece.rows, piece.rows * piece.columns, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const std::span<float> out =
+            values.subspan(static_cast<size_t>(row * piece.columns), static_cast<size_t>(piece.columns));
         FillNormal(key, deviation, (piece.row + row) * slot.global_columns + piece.column, out);
       }
-    }
+    });
   }
 }
 

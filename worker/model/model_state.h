@@ -105,7 +105,8 @@ std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::
 // Writes the initial values of a slot into `weights` (slot.count). `weights` must be zero, because padding and biases are not
 // written. The values of a parameter with normal values come from the Philox stream with key Mix64(seed ^ FNV-1a-64(name)).
 // Element i (row-major in the global parameter) is normal number i of this stream: block i / 4, by Box-Muller in double, then
-// rounded to float. So every rank gets the same bits with the same math library and kind of processor. Pure.
+// rounded to float. So every rank gets the same bits with the same math library and kind of processor. The numbers of a large
+// parameter are computed on all cores that the calling thread may use; the result does not depend on their number.
 void FillInitialWeights(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std::span<float> weights);
 
 class ModelState {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -77,6 +78,24 @@ std::map<std::string, Gathered> Gather(const ModelSpec& model, int32_t tp, int32
     }
   }
   return whole;
+}
+
+// A large parameter is filled by several threads, each with a part of the rows; single rows are too small for that.
+TEST(InitialWeights, OfALargeParameterAreThoseOfItsRows) {
+  ModelSpec model = SmallModel();
+  model.vocab = 1031;
+  model.hidden = 1024;
+  const ParameterSlot slot = ParameterSlotsOf(ContextOf(model, 1, 1, 0), 0).front();
+  ASSERT_EQ(slot.name, "embed.tok");
+  std::vector<float> whole(static_cast<size_t>(slot.count)), by_rows(whole.size());
+  FillInitialWeights(slot, model, 3, whole);
+  ParameterSlot row = slot;
+  for (int64_t r = 0; r < slot.global_rows; ++r) {
+    row.pieces = {{.row = r, .rows = 1, .column = 0, .columns = slot.global_columns, .offset = r * slot.global_columns}};
+    FillInitialWeights(row, model, 3, by_rows);
+  }
+  EXPECT_EQ(whole, by_rows);
+  EXPECT_EQ(std::count(whole.begin(), whole.end(), 0.0f), 0);
 }
 
 TEST(ParameterSlots, NamesAreInOrder) {
