@@ -106,14 +106,27 @@ Nanos StepBenchmark::LimitNow() const {
   return NanosFromSeconds(std::clamp(left, 0.0, options_.case_seconds));
 }
 
-absl::Status StepBenchmark::Measure(const JobSpec& spec, ModelResult& model) {
-  const LayerShape shape = ShapeOf(spec.model, PinnedLayout(spec.parallel), spec.train.micro_batch);
-  LYNX_ASSIGN_OR_RETURN(model.rates, agent::MeasureDevices({.rank_binary = options_.rank_binary,
-                                                            .directory = options_.folder,
-                                                            .budget_seconds = options_.measure_seconds,
-                                                            .limit = LimitNow()},
-                                                           {device_.device}, {shape}, WakeEvent()));
-  if (model.rates.measured.empty()) return absl::OkStatus();  // no time was left for the ops
+absl::StatusOr<MeasureResult> StepBenchmark::MeasureShapes(const std::vector<LayerShape>& shapes) const {
+  return agent::MeasureDevices({.rank_binary = options_.rank_binary,
+                                .directory = options_.folder,
+                                .budget_seconds = options_.measure_seconds,
+                                .limit = LimitNow()},
+                               {device_.device}, shapes, WakeEvent());
+}
+
+absl::Status StepBenchmark::Measure(const JobSpec& spec, ModelResult& model) const {
+  absl::StatusOr<MeasureResult> measured =
+      MeasureShapes({ShapeOf(spec.model, PinnedLayout(spec.parallel), spec.train.micro_batch)});
+  if (!measured.ok() && !OutOfTime()) {
+    // The steps can be measured without the ops' times; their predictions are then made from the rates.
+    model.ops_error = std::string(measured.status().message());
+    measured = MeasureShapes({});
+  }
+  LYNX_ASSIGN_OR_RETURN(model.rates, std::move(measured));
+  if (model.rates.measured.empty()) {
+    if (model.ops_error.empty()) model.ops_error = "--measure-seconds was used up before";
+    return absl::OkStatus();
+  }
   const ShapeTimes& times = model.rates.measured.front();
   model.ops = RowsOf(times, model.model);
   const double megas = static_cast<double>(ModelParameters(spec.model)) / (1 << 20);

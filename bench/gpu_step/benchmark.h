@@ -49,7 +49,8 @@ class StepBenchmark {
   };
 
   Work Prepare(ModelResult& model);
-  absl::Status Measure(const JobSpec& spec, ModelResult& model);
+  absl::StatusOr<MeasureResult> MeasureShapes(const std::vector<LayerShape>& shapes) const;
+  absl::Status Measure(const JobSpec& spec, ModelResult& model) const;
   absl::StatusOr<PlanResult> PlanOf(const JobSpec& spec, RecomputeMode mode, Bytes limit, const ModelResult& model) const;
   void MakePlans(Work& work, ModelResult& model) const;
   void RunCase(const Work& work, size_t index, ModelResult& model, StepBenchResult& result);

@@ -49,6 +49,7 @@ json ModelJson(const ModelResult& result) {
                 {"step_flops", StepFlops(model.model, model.samples(), FlopCount::kModel)},
                 {"step_flops_causal", StepFlops(model.model, model.samples(), FlopCount::kModelCausal)}};
   if (!result.error.empty()) value["error"] = result.error;
+  if (!result.ops_error.empty()) value["ops_error"] = result.ops_error;
   value["flops_per_second"] = result.rates.flops_per_second;
   value["bfloat16_flops_per_second"] = result.rates.bfloat16_flops_per_second;
   value["memory_bytes_per_second"] = result.rates.memory_bytes_per_second;

@@ -141,7 +141,7 @@ double RooflineSeconds(const ModelResult& result, const OpRow& row) {
 }
 
 std::string OpsTable(const ModelResult& result) {
-  if (result.ops.empty()) return "\nThe ops were not measured: --measure-seconds was used up before.\n";
+  if (result.ops.empty()) return absl::StrCat("\nThe ops were not measured: ", result.ops_error, "\n");
   std::string text = absl::StrFormat(
       "\nOps, as the agent measures them in the same run: products reach %.3g TFLOP/s in this type, additions move %.4g GB/s, "
       "starting an op takes %.1f us. Roofline: the time that these two rates allow, as a share of the time. A step: all runs "

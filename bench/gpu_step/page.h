@@ -52,6 +52,7 @@ struct ModelResult {
   BenchModel model;
   std::string error;  // why the device could not be measured with the model's shape
   MeasureResult rates;
+  std::string ops_error;  // why `ops` is empty
   std::vector<OpRow> ops;
   Nanos optimizer;  // of a step, from the measured time for a number of parameters
   Bytes limit;      // for activations, of the policy that has a limit

@@ -44,10 +44,12 @@ class GpuStepTest(unittest.TestCase):
                              stdin=subprocess.DEVNULL, timeout=240)
         return ran.returncode, ran.stdout, ran.stderr, json.loads(numbers.read_text()) if numbers.exists() else None
 
-    def rank_that(self, script):
-        """A rank process that measures a CPU core, whatever the device is, and does all else with this shell script."""
+    def rank_that(self, script, before_measuring=":"):
+        """A rank process that measures a CPU core, whatever the device is, and does all else with this shell
+        script. `before_measuring`: shell commands."""
         path = self.folder / "rank"
-        path.write_text('#!/bin/sh\nif [ "$1" = --measure ]; then sed -i \'s/"cuda"/"cpu"/; s/"GPU-[^"]*"/""/\' "$2"; '
+        path.write_text('#!/bin/sh\nif [ "$1" = --measure ]; then '
+                        f'{before_measuring}; sed -i \'s/"cuda"/"cpu"/; s/"GPU-[^"]*"/""/\' "$2"; '
                         f'exec {shlex.quote(str(BIN / "lynx-rank"))} "$@"; fi\n{script}\n')
         path.chmod(0o755)
         return path
@@ -110,6 +112,15 @@ class GpuStepTest(unittest.TestCase):
             self.assertEqual((cases[name]["round_ms"], cases[name]["left_out"]), ([], False))
         for name in PYTORCH:
             self.assertEqual(cases[name]["round_ms"], [1])
+
+    def test_ops_that_cannot_be_measured(self):
+        rank = self.rank_that(f'exec {shlex.quote(str(BIN / "lynx-rank"))} "$@"', 'grep -q micro_batch "$2" && { echo no such kernel >&2; exit 1; }')
+        code, page, error, numbers = self.bench("--device", "cpu", rank=rank)
+        self.assertEqual(code, 0, error)
+        self.assertIn("The ops were not measured: measuring device 0: ", page)
+        self.assertIn("exit code 1: no such kernel", numbers["models"][0]["ops_error"])
+        for name in POLICIES:
+            self.assertRegex(page, rf"\| {re.escape(name)} {STEP}")
 
     def test_without_pytorch(self):
         broken = self.folder / "pytorch_train.py"
