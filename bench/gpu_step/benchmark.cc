@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "agent/agent_profile.h"
 #include "agent/measurement.h"
 #include "bench/overlap/training_run.h"
@@ -89,7 +90,7 @@ StepParts PartsOfPlan(const StagePlan& stage) {
 }
 
 void LeaveOut(CaseResult& row, const absl::Status& status) {
-  row.error = std::string(status.message());
+  row.error = absl::StrReplaceAll(status.message(), {{"\n", " "}, {"|", "/"}});  // it becomes a cell of a table
   row.left_out = absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) || absl::IsNotFound(status);
 }
 

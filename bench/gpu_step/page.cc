@@ -1,12 +1,10 @@
 #include "bench/gpu_step/page.h"
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "planner/problem/flops.h"
 #include "planner/problem/layer_graph.h"
 
@@ -40,8 +38,8 @@ double ProductRate(const ModelResult& result) {
 std::string HeadOf(const ModelResult& result) {
   const ModelSpec& model = result.model.model;
   return absl::StrFormat(
-      "## %s\n\n%s of %d layers, hidden %d, %d heads (%d of keys), feed-forward %d, %d tokens a sample, vocabulary %d%s: %.1fM "
-      "parameters. %s, %s attention, dropout %g. A step is %d microbatches of %d samples: %d tokens, %.3g TFLOP.\n\n",
+      "## %s\n\n%s of %d layers, hidden %d, %d heads (%d of keys), feed-forward %d, %d tokens a sample, vocabulary %d%s: "
+      "%.1fM parameters. %s, %s attention, dropout %g. A step is %d microbatches of %d samples: %d tokens, %.3g TFLOP.\n\n",
       result.model.title, model.family == ModelFamily::kGpt ? "A GPT" : "A Llama", model.layers, model.hidden, model.heads,
       model.key_heads(), model.ffn, model.seq, model.vocab, model.tied_embeddings ? " (tied)" : "",
       1e-6 * static_cast<double>(ModelParameters(model)), EnumName(model.dtype), EnumName(model.attention), model.dropout,
@@ -81,9 +79,9 @@ std::string StepsTable(const ModelResult& result, const std::optional<StatedPeak
 
 std::string MemoryTable(const ModelResult& result) {
   std::string text = absl::StrCat(
-      "\nMemory (MiB). Arena: activations and their gradients; states: weights, gradients and the optimizer's. The arena of "
-      "the "
-      "policy that has a limit may have ",
+      "\nMemory (MiB). Arena: activations and their gradients; states: weights, gradients and the optimizer's; device: on "
+      "a GPU, what all processes use more than before the case, on a CPU, the process's memory in RAM. The arena of Lynx "
+      "(HEU) may have ",
       MibText(result.limit),
       ".\n\n| policy | arena, planned | allocated | written at most | states, planned | allocated | device, seen at most |\n"
       "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
@@ -143,10 +141,9 @@ double RooflineSeconds(const ModelResult& result, const OpRow& row) {
 std::string OpsTable(const ModelResult& result) {
   if (result.ops.empty()) return absl::StrCat("\nThe ops were not measured: ", result.ops_error, "\n");
   std::string text = absl::StrFormat(
-      "\nOps, as the agent measures them in the same run: products reach %.3g TFLOP/s in this type, additions move %.4g GB/s, "
-      "starting an op takes %.1f us. Roofline: the time that these two rates allow, as a share of the time. A step: all runs "
-      "of a "
-      "step that recomputes nothing.\n\n"
+      "\nOps, as the agent measures them in the same run: products reach %.3g TFLOP/s in this type, additions move %.4g "
+      "GB/s, starting an op takes %.1f us. Roofline: the time that these two rates allow, as a share of the time. A step: "
+      "all runs of a step that recomputes nothing.\n\n"
       "| op | pass | one run (us) | GFLOP | MB | roofline | a step (ms) |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n",
       1e-12 * ProductRate(result), 1e-9 * static_cast<double>(result.rates.memory_bytes_per_second),
       1e-3 * static_cast<double>(result.rates.op_overhead.value));
@@ -203,8 +200,8 @@ std::string Section(const ModelResult& result, const std::optional<StatedPeak>& 
 
 std::string Page(const StepBenchResult& result) {
   std::string text = absl::StrFormat(
-      "# What a training step costs on one device\n\n%s%s, %s that a rank may use%s%s. %s. Foreign load: at most %.1f%% of the "
-      "machine's cores%s.\n\n```sh\n%s\n```\n\n",
+      "# What a training step costs on one device\n\n%s%s, %s that a rank may use%s%s. %s. Foreign load: at most %.1f%% of "
+      "the machine's cores%s.\n\n```sh\n%s\n```\n\n",
       result.device.model, result.driver.empty() ? "" : absl::StrCat(", driver ", result.driver),
       FormatBytes(result.device.memory), result.device.detail.empty() ? "" : "; ", result.device.detail, result.date,
       100 * result.foreign_share,
@@ -212,13 +209,10 @@ std::string Page(const StepBenchResult& result) {
       result.command);
   absl::StrAppendFormat(
       &text,
-      "%d rounds, in each of which every case is a process of its own and does %d steps after %d to warm up; a number in the "
-      "column "
-      "`rounds` says how many rounds there was time for. Steps: the median of the rounds, with the spread; of a single round, "
-      "the "
-      "spread of its steps. MFU counts the model's FLOPs, with half the square of attention's scores. PyTorch trains under "
-      "autocast, "
-      "with scaled_dot_product_attention and, on a GPU, its fused AdamW. %s The run took %.0f s.\n\n",
+      "%d rounds, in each of which every case is a process of its own and does %d steps after %d to warm up; the column "
+      "`rounds` says for how many rounds there was time. Steps: the median of the rounds, with the spread; of a single "
+      "round, the spread of its steps. MFU counts the model's FLOPs, with half the square of attention's scores. PyTorch "
+      "trains under autocast, with scaled_dot_product_attention and, on a GPU, its fused AdamW. %s The run took %.0f s.\n\n",
       result.rounds, result.steps, result.warmup,
       result.peak ? absl::StrFormat("The stated peak is %g TFLOP/s (%s).", result.peak->teraflops, result.peak->source)
                   : "No peak is known of this device: state it with --peak-tflops.",

@@ -65,7 +65,7 @@ struct StepBenchResult {
   std::string driver;
   std::optional<StatedPeak> peak;
   int32_t rounds = 0, steps = 0, warmup = 0;
-  double foreign_share = 0;  // the largest of all runs
+  double foreign_share = 0;  // the largest of all runs of Lynx
   double seconds = 0;        // of the whole run
   std::vector<ModelResult> models;
 };
