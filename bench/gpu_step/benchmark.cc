@@ -22,16 +22,20 @@ namespace {
 constexpr int64_t kEndlessSteps = 1'000'000;
 
 struct Policy {
-  const char* name;
+  std::string name;
   RecomputeMode mode;
-  bool limited;
+  int32_t limit_percent = 0;  // of what full recomputation needs; 0: no limit
 };
-constexpr Policy kPolicies[] = {
-    {"recomputes nothing", RecomputeMode::kNone, false},
-    {"full", RecomputeMode::kFull, false},
-    {"selective", RecomputeMode::kSelective, false},
-    {"Lynx (HEU)", RecomputeMode::kHeu, true},
-};
+
+std::vector<Policy> PoliciesOf(const StepBenchOptions& options) {
+  std::vector<Policy> policies = {
+      {"recomputes nothing", RecomputeMode::kNone}, {"full", RecomputeMode::kFull}, {"selective", RecomputeMode::kSelective}};
+  for (const int32_t percent : options.limit_percents) {
+    policies.push_back({absl::StrCat("Lynx (HEU), ", percent, "%"), RecomputeMode::kHeu, percent});
+  }
+  return policies;
+}
+
 constexpr const char* kPytorch[] = {"PyTorch, eager", "PyTorch, compiled"};
 
 JobSpec SpecOf(const StepBenchOptions& options, const BenchModel& model) {
@@ -146,31 +150,43 @@ absl::StatusOr<PlanResult> StepBenchmark::PlanOf(const JobSpec& spec, RecomputeM
 }
 
 void StepBenchmark::MakePlans(Work& work, ModelResult& model) const {
-  const auto full = PlanOf(work.spec, RecomputeMode::kFull, Bytes(0), model);
-  if (full.ok() && std::holds_alternative<Plan>(*full)) {
-    model.limit = std::get<Plan>(*full).stages.front().arena / 100 * options_.limit_percent;
-  }
-  for (size_t i = 0; i < std::size(kPolicies); ++i) {
-    const Policy& policy = kPolicies[i];
+  const std::vector<Policy> policies = PoliciesOf(options_);
+  Bytes full;  // arena
+  for (size_t i = 0; i < policies.size(); ++i) {
     CaseResult& row = model.cases[i];
-    absl::StatusOr<PlanResult> plan = PlanOf(work.spec, policy.mode, policy.limited ? model.limit : Bytes(0), model);
-    if (!plan.ok()) {
-      LeaveOut(row, plan.status());
-    } else if (const auto* refused = std::get_if<Infeasible>(&*plan)) {
-      LeaveOut(row, absl::ResourceExhaustedError(refused->reason));
-    } else {
-      work.plans[i] = std::get<Plan>(*std::move(plan));
-      const StagePlan& stage = work.plans[i]->stages.front();
-      row.predicted = {
-          .step = work.plans[i]->step, .parts = PartsOfPlan(stage), .arena = stage.arena, .states = stage.states.total()};
+    if (policies[i].limit_percent > 0 && full == Bytes(0)) {
+      LeaveOut(row, absl::ResourceExhaustedError("its limit follows from full recomputation, which has no plan"));
+      continue;
     }
+    const Bytes limit = full / 100 * policies[i].limit_percent;
+    absl::StatusOr<PlanResult> result = PlanOf(work.spec, policies[i].mode, limit, model);
+    if (!result.ok()) {
+      LeaveOut(row, result.status());
+      continue;
+    }
+    if (const auto* refused = std::get_if<Infeasible>(&*result)) {
+      LeaveOut(row, absl::ResourceExhaustedError(refused->reason));
+      continue;
+    }
+    Plan& plan = std::get<Plan>(*result);
+    const StagePlan& stage = plan.stages.front();
+    if (policies[i].mode == RecomputeMode::kFull) full = stage.arena;
+    row.predicted = {.step = plan.step, .parts = PartsOfPlan(stage), .arena = stage.arena, .states = stage.states.total()};
+    // Fused attention, for example, leaves the selective policy nothing to recompute.
+    for (size_t j = 0; j < i; ++j) {
+      if (work.plans[j] && work.plans[j]->stages.front().program == stage.program) {
+        row.error = absl::StrCat("its plan is that of '", model.cases[j].name, "'");
+        row.left_out = true;
+      }
+    }
+    if (row.error.empty()) work.plans[i] = std::move(plan);
   }
 }
 
 StepBenchmark::Work StepBenchmark::Prepare(ModelResult& model) {
   Work work{.spec = SpecOf(options_, model.model)};
   model.model.model = work.spec.model;  // normalized
-  for (const Policy& policy : kPolicies) model.cases.push_back({.name = policy.name});
+  for (const Policy& policy : PoliciesOf(options_)) model.cases.push_back({.name = policy.name});
   if (!options_.pytorch.empty()) {
     for (const char* name : kPytorch) model.cases.push_back({.name = name});
   }

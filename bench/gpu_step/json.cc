@@ -55,7 +55,6 @@ json ModelJson(const ModelResult& result) {
   value["memory_bytes_per_second"] = result.rates.memory_bytes_per_second;
   value["op_overhead_ns"] = result.rates.op_overhead.value;
   value["optimizer_ns"] = result.optimizer.value;
-  value["activation_limit_bytes"] = result.limit.value;
   for (const OpRow& row : result.ops) {
     value["ops"].push_back({{"op", row.op},
                             {"pass", row.pass},

@@ -175,7 +175,8 @@ int Main(int argc, char** argv) {
       ->check(count)
       ->capture_default_str();
   app.add_option("--warmup", bench.warmup, "Steps that do not count")->check(count)->capture_default_str();
-  app.add_option("--limit-percent", bench.limit_percent, "Activation memory, of what full recomputation needs")
+  app.add_option("--limit-percent", bench.limit_percents, "Activation memory of Lynx (HEU), of what full recomputation needs")
+      ->delimiter(',')
       ->check(CLI::Range(100, 10000))
       ->capture_default_str();
   app.add_option("--peak-tflops", options.peak_teraflops, "The device's stated rate; otherwise from a table of known devices")
@@ -187,14 +188,14 @@ int Main(int argc, char** argv) {
   app.add_option("--pytorch", bench.pytorch, absl::StrCat("PyTorch's side; otherwise ", kPytorchSide))
       ->check(CLI::ExistingFile);
   app.add_flag("--no-pytorch", options.no_pytorch, "Do not train with PyTorch");
-  const auto replaced = [&](const char* name, int32_t& value, int32_t most) {
-    app.add_option(name, value, "Instead of each model's own value")->check(CLI::Range(1, most));
+  const auto replaced = [&](const char* name, int32_t& value, int32_t most, int32_t least = 1) {
+    app.add_option(name, value, "Instead of each model's own value")->check(CLI::Range(least, most));
   };
   replaced("--layers", options.layers, 1000);
   replaced("--hidden", options.hidden, 65536);
   replaced("--heads", options.heads, 1024);
   replaced("--seq", options.seq, 65536);
-  replaced("--vocab", options.vocab, 1 << 20);
+  replaced("--vocab", options.vocab, 1 << 20, 256);  // the tokens are bytes
   replaced("--micro-batch", options.micro_batch, 4096);
   replaced("--microbatches", options.microbatches, 4096);
   CLI11_PARSE(app, argc, argv);

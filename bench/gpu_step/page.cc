@@ -78,13 +78,12 @@ std::string StepsTable(const ModelResult& result, const std::optional<StatedPeak
 }
 
 std::string MemoryTable(const ModelResult& result) {
-  std::string text = absl::StrCat(
-      "\nMemory (MiB). Arena: activations and their gradients; states: weights, gradients and the optimizer's; device: on "
-      "a GPU, what all processes use more than before the case, on a CPU, the process's memory in RAM. The arena of Lynx "
-      "(HEU) may have ",
-      MibText(result.limit),
-      ".\n\n| policy | arena, planned | allocated | written at most | states, planned | allocated | device, seen at most |\n"
-      "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+  std::string text =
+      "\nMemory (MiB). Arena: activations and their gradients; with Lynx (HEU), at most that percentage of what full "
+      "recomputation needs. States: weights, gradients and the optimizer's. Device: on a GPU, what all processes use more than "
+      "before the case; on a CPU, the process's memory in RAM.\n\n"
+      "| policy | arena, planned | allocated | written at most | states, planned | allocated | device, seen at most |\n"
+      "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
   for (const CaseResult& row : result.cases) {
     if (row.round_ms.empty()) continue;
     std::optional<Bytes> arena, states, planned_arena, planned_states, written;
@@ -161,18 +160,6 @@ std::string OpsTable(const ModelResult& result) {
   return text;
 }
 
-// Says which policies are not what their names promise: with fused attention, the selective policy has nothing to recompute.
-std::string SamePlansLine(const ModelResult& result) {
-  std::string text;
-  for (size_t i = 1; i < result.cases.size(); ++i) {
-    const std::optional<Predicted>& plan = result.cases[i].predicted;
-    if (plan && plan->parts.recompute == Nanos(0)) {
-      absl::StrAppend(&text, "\n", result.cases[i].name, ": the plan for this model recomputes nothing.\n");
-    }
-  }
-  return text;
-}
-
 // Policies may change no bit of a loss.
 std::string LossLine(const ModelResult& result) {
   std::set<double> losses;
@@ -190,7 +177,7 @@ std::string LossLine(const ModelResult& result) {
 std::string Section(const ModelResult& result, const std::optional<StatedPeak>& peak) {
   const std::string head = HeadOf(result);
   if (!result.error.empty()) return absl::StrCat(head, "Not measured: ", result.error, "\n\n");
-  std::string text = absl::StrCat(head, StepsTable(result, peak), SamePlansLine(result));
+  std::string text = absl::StrCat(head, StepsTable(result, peak));
   const bool any = std::any_of(result.cases.begin(), result.cases.end(), [](const CaseResult& c) { return !c.steps.empty(); });
   if (any) absl::StrAppend(&text, LossLine(result), MemoryTable(result), PartsTable(result));
   return absl::StrCat(text, OpsTable(result), "\n");

@@ -55,7 +55,6 @@ struct ModelResult {
   std::string ops_error;  // why `ops` is empty
   std::vector<OpRow> ops;
   Nanos optimizer;  // of a step, from the measured time for a number of parameters
-  Bytes limit;      // for activations, of the policy that has a limit
   std::vector<CaseResult> cases;
 };
 
