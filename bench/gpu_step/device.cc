@@ -1,5 +1,7 @@
 #include "bench/gpu_step/device.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -13,8 +15,8 @@
 namespace lynx::bench {
 namespace {
 
-// Seldom enough that the driver's answers do not slow the training.
-constexpr std::chrono::milliseconds kBetweenLooks{100};
+// Seldom enough that the driver's answers do not slow the training. A rank takes its memory before its first step.
+constexpr std::chrono::milliseconds kBetweenLooks{500};
 
 struct SheetRow {
   const char* part;  // of the driver's name for the device
@@ -72,15 +74,15 @@ MemoryWatch::MemoryWatch(const BenchDevice& device) : device_(device) {
   if (device.nvml == nullptr) return;
   before_ = Used();
   thread_ = std::thread([this] {
-    while (!ends_) {
+    pollfd ends{ends_.fd(), POLLIN, 0};
+    do {
       peak_ = std::max<int64_t>(peak_, Used().value_or(0));
-      std::this_thread::sleep_for(kBetweenLooks);
-    }
+    } while (::poll(&ends, 1, static_cast<int>(kBetweenLooks.count())) == 0);
   });
 }
 
 MemoryWatch::~MemoryWatch() {
-  ends_ = true;
+  ends_.Raise();
   if (thread_.joinable()) thread_.join();
 }
 

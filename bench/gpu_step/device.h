@@ -12,6 +12,7 @@
 #include "agent/nvml.h"
 #include "agent/probe.h"
 #include "common/units.h"
+#include "node/wake.h"
 
 namespace lynx::bench {
 
@@ -52,7 +53,7 @@ class MemoryWatch {
   const BenchDevice& device_;
   std::optional<int64_t> before_;
   std::atomic<int64_t> peak_{0};
-  std::atomic<bool> ends_{false};
+  WakeEvent ends_;
   std::thread thread_;
 };
 

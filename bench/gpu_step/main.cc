@@ -7,6 +7,7 @@
 //
 // Exit codes: 0: every case has figures, or did not fit into the time or the memory, or PyTorch is not installed. 1: a case
 // failed, or an argument is wrong. 77: this machine has no such device.
+#include <signal.h>
 #include <stdlib.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +15,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -21,6 +23,7 @@
 #include "common/rng.h"
 #include "common/status.h"
 #include "node/file.h"
+#include "node/process.h"
 
 namespace lynx::bench {
 namespace {
@@ -95,6 +98,29 @@ std::string Today() {
   return text;
 }
 
+// The signals with which people and `timeout` end a program.
+sigset_t EndingSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  return signals;
+}
+
+// Ends this program and everything that it has started when one of these signals comes; all threads must have blocked them. A
+// rank would otherwise go on, since it is in a session of its own. A rank that is started meanwhile finds no configuration in
+// the folder.
+void EndOnSignals(const std::string& folder) {
+  std::thread([folder] {
+    const sigset_t signals = EndingSignals();
+    int signal = 0;
+    ::sigwait(&signals, &signal);
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+    for (const pid_t pid : FindProcessesBelow(folder)) ::kill(pid, SIGKILL);
+    std::_Exit(128 + signal);
+  }).detach();
+}
+
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "gpu_step_bench: %s\n", std::string(status.message()).c_str());
   return code;
@@ -123,6 +149,7 @@ int RunAll(Options& options, const std::string& command) {
   const auto remove = [&](void*) { std::filesystem::remove_all(folder); };
   const std::unique_ptr<void, decltype(remove)> removed(&folder, remove);
   options.bench.folder = folder;
+  EndOnSignals(folder);
   if (options.bench.data.empty()) {
     options.bench.data = folder + "/data";
     std::ofstream(options.bench.data, std::ios::binary) << RandomText();
@@ -199,6 +226,8 @@ int Main(int argc, char** argv) {
   replaced("--micro-batch", options.micro_batch, 4096);
   replaced("--microbatches", options.microbatches, 4096);
   CLI11_PARSE(app, argc, argv);
+  const sigset_t signals = EndingSignals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return RunAll(options, absl::StrJoin(argv, argv + argc, " "));
 }
 

@@ -1,17 +1,21 @@
 """Runs gpu_step_bench in a tiny form: the command of the record, on a CPU core, and with a rank that computes with CUDA on the host
 in place of a GPU; and everything that may go wrong."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from smoke import BIN, NOT_HERE, ROOT, Tiny, rows, run_tiny_forms
 
+from cluster import processes
 from pages import commands_of
 
 FAKE_NVML = BIN.parent / "lib" / "fake_nvml"
@@ -24,7 +28,7 @@ PYTORCH = ("PyTorch, eager", "PyTorch, compiled")
 STEP = r"\| 1 \| [\d.]+ \([\d.]+ to [\d.]+\) \| "
 FORMS = {
     "docs/measurements/throughput.md": [
-        Tiny({"--device cuda --rounds 3": f"--device cpu --peak-tflops 1 --measure-seconds 60 {SMALL}", "> gpu_step.md": "| tee gpu_step.md"},
+        Tiny({" lynx-gpu-ranks": "", "--device cuda --rounds 3": f"--device cpu --peak-tflops 1 --measure-seconds 60 {SMALL}", "> gpu_step.md": "| tee gpu_step.md"},
              [*((rf"^\| {re.escape(name)} {STEP}[\d.]+ \| [+-][\d.]+% \| \d+ \| [\d.]+% \| [\d.]+% \| [\d.]+ \|$", 3) for name in POLICIES),
               *((rf"^\| {name} {STEP}", 3) for name in PYTORCH), *((row, 3) for row in rows("qkv", "logits")), (r"^\| sum \|.* [\d.]+ \|$", 3),
               (rf"^\| selective \| 0 \| {SAME} \|", 3), (r"^\| full \| [\d.]+ \| equal \| equal \| [\d.]+ \| equal \| [\d.]+ \|$", 3), ("same to the last bit", 3),
@@ -40,11 +44,14 @@ class GpuStepTest(unittest.TestCase):
     def bench(self, *options, rank=BIN / "lynx-rank", **env):
         """The exit code, what was printed, the error and the numbers of a run with one small model."""
         numbers = self.folder / "gpu_step.json"
-        asked = shlex.split(f"--models gpt2-124m {SMALL} --measure-seconds 0.1")
-        asked = dict(zip(asked[::2], asked[1::2])) | dict(zip(options[::2], options[1::2]))
-        ran = subprocess.run([BIN / "gpu_step_bench", "--rank-binary", rank, "--json", numbers, *(word for pair in asked.items() for word in pair)], env=dict(os.environ, **env), capture_output=True, text=True,
+        ran = subprocess.run(self.command(numbers, rank, options), env=dict(os.environ, **env), capture_output=True, text=True,
                              stdin=subprocess.DEVNULL, timeout=240)
         return ran.returncode, ran.stdout, ran.stderr, json.loads(numbers.read_text()) if numbers.exists() else None
+
+    def command(self, numbers, rank, options):
+        asked = shlex.split(f"--models gpt2-124m {SMALL} --measure-seconds 0.1")
+        asked = dict(zip(asked[::2], asked[1::2])) | dict(zip(options[::2], options[1::2]))
+        return [BIN / "gpu_step_bench", "--rank-binary", rank, "--json", numbers, *(word for pair in asked.items() for word in pair)]
 
     def rank_that(self, script, before_measuring=":"):
         """A rank process that measures a CPU core, whatever the device is, and does all else with this shell
@@ -139,6 +146,31 @@ class GpuStepTest(unittest.TestCase):
         for name in (*POLICIES[1:], *PYTORCH):
             self.assertIn(f"| {name} | 0 | left out: the budget was used up before |", page)
         self.assertLess(numbers["seconds"], 30)
+
+    def test_a_signal_ends_also_the_rank(self):
+        # The first step alone takes longer than this test waits.
+        options = ("--device", "cpu", "--hidden", "512", "--seq", "8192", "--measure-seconds", "0.1", "--memory-mib", "65536")
+        for signal_ in (signal.SIGTERM, signal.SIGINT):
+            command = self.command(self.folder / "gpu_step.json", self.rank_that(f'exec {shlex.quote(str(BIN / "lynx-rank"))} "$@"'), options)
+            bench = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.addCleanup(bench.kill)
+            folder = self.await_rank(bench.pid)
+            bench.send_signal(signal_)
+            self.assertEqual(bench.wait(timeout=60), 128 + signal_)
+            self.assertFalse(folder.exists())
+            while processes(folder):  # a killed process needs some time to end; the test's own limit is the end of patience
+                time.sleep(0.1)
+
+    def await_rank(self, bench):
+        """Waits until the benchmark has started a rank that trains. Returns the benchmark's folder."""
+        for _ in range(600):
+            for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+                with contextlib.suppress(OSError):
+                    words = (stat.parent / "cmdline").read_text().split("\0")
+                    if int(stat.read_text().rpartition(")")[2].split()[1]) == bench and "--config" in words:
+                        return pathlib.Path(words[words.index("--config") + 1]).parent
+            time.sleep(0.1)
+        self.fail("the benchmark started no rank")
 
 
 if __name__ == "__main__":
