@@ -112,11 +112,12 @@ Nanos StepBenchmark::LimitNow() const {
 }
 
 absl::StatusOr<MeasureResult> StepBenchmark::MeasureShapes(const std::vector<LayerShape>& shapes) const {
-  return agent::MeasureDevices({.rank_binary = options_.rank_binary,
-                                .directory = options_.folder,
-                                .budget_seconds = options_.measure_seconds,
-                                .limit = LimitNow()},
-                               {device_.device}, shapes, WakeEvent());
+  const Nanos limit = LimitNow();
+  // The process ends by itself some time after its budget; killed at the limit, it would have no result.
+  const double budget = std::min(options_.measure_seconds, Seconds(limit) / 2);
+  return agent::MeasureDevices(
+      {.rank_binary = options_.rank_binary, .directory = options_.folder, .budget_seconds = budget, .limit = limit},
+      {device_.device}, shapes, WakeEvent());
 }
 
 absl::Status StepBenchmark::Measure(const JobSpec& spec, ModelResult& model) const {
@@ -129,7 +130,9 @@ absl::Status StepBenchmark::Measure(const JobSpec& spec, ModelResult& model) con
   }
   LYNX_ASSIGN_OR_RETURN(model.rates, std::move(measured));
   if (model.rates.measured.empty()) {
-    if (model.ops_error.empty()) model.ops_error = "--measure-seconds was used up before";
+    if (model.ops_error.empty())
+      model.ops_error =
+          "the time for it was used up before (--measure-seconds, or half of --case-seconds or of what is left of --budget)";
     return absl::OkStatus();
   }
   const ShapeTimes& times = model.rates.measured.front();
