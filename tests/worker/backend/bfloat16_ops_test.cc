@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "tests/worker/backend/reference.h"
 #include "tests/worker/backend/rotary.h"
@@ -35,6 +36,8 @@ TEST_F(Bfloat16Ops, RoundIsThatOfTheType) {
   Bfloat16* to = memory.OutputBfloat16(static_cast<int64_t>(values.size()));
   backend->Round(from, static_cast<int64_t>(values.size()), to);
   for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(to[i].bits, Bfloat16(values[i]).bits) << i;
+  backend->Round(from + 1, 100, to);  // from an address that does not fit packs
+  for (size_t i = 0; i < 101; ++i) ASSERT_EQ(to[i].bits, Bfloat16(values[i < 100 ? i + 1 : i]).bits) << i;
   memory.ExpectGuardsIntact();
 }
 
@@ -176,10 +179,11 @@ TEST_P(Bfloat16Norm, RmsNormEqualsTheFormula) {
 
 INSTANTIATE_TEST_SUITE_P(Widths, Bfloat16Norm, testing::Values(3, 16, 33, 96));
 
-class Bfloat16Dropout : public Bfloat16Ops, public testing::WithParamInterface<double> {
+// The parameters are dropout's rate and h. A device reads rows of 24 elements in packs.
+class Bfloat16Dropout : public Bfloat16Ops, public testing::WithParamInterface<std::tuple<double, int64_t>> {
  protected:
-  const int64_t b = 3, s = 5, h = 11, n = b * s;
-  const DropoutKey key{GetParam(), 99, 3, 1, 12, 6};
+  const int64_t b = 3, s = 5, h = std::get<1>(GetParam()), n = b * s;
+  const DropoutKey key{std::get<0>(GetParam()), 99, 3, 1, 12, 6};
 };
 
 TEST_P(Bfloat16Dropout, PositionEqualsTheFormula) {
@@ -225,7 +229,7 @@ TEST_P(Bfloat16Dropout, BiasDropoutAddEqualsTheFormula) {
   memory.ExpectGuardsIntact();
 }
 
-INSTANTIATE_TEST_SUITE_P(Rates, Bfloat16Dropout, testing::Values(0, 0.25));
+INSTANTIATE_TEST_SUITE_P(Rates, Bfloat16Dropout, testing::Combine(testing::Values(0, 0.25), testing::Values<int64_t>(11, 24)));
 
 // The gradient of the logits overwrites the first half of their memory. There are more columns than are processed at once.
 TEST_F(Bfloat16Ops, LossGradientMayLieWhereTheLogitsDo) {

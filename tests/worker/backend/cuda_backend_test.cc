@@ -120,12 +120,14 @@ TEST(CudaBackend, UpdatesManyTensorsWithOneCall) {
 TEST(CudaBackend, FillsAndCopiesTheGivenRangeOnly) {
   const std::unique_ptr<Backend> backend = Make();
   TestMemory memory;
-  float *const x = memory.Constant(10, 1), *const y = memory.Output(5);
+  float *const x = memory.Constant(10, 1), *const y = memory.Output(5), *const z = memory.Output(1030);
   backend->Fill(x + 2, 5, 3);
+  backend->Fill(z, 1030, 4);
   backend->Copy(x + 1, Bytes(5 * 4), y);
   ASSERT_TRUE(backend->Finish().ok());
   EXPECT_THAT(std::vector<float>(x, x + 10), testing::ElementsAre(1, 1, 3, 3, 3, 3, 3, 1, 1, 1));
   EXPECT_THAT(std::vector<float>(y, y + 5), testing::ElementsAre(1, 3, 3, 3, 3));
+  EXPECT_THAT(std::vector<float>(z, z + 1030), testing::Each(4.0f));
   memory.ExpectGuardsIntact();
 }
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "tests/worker/backend/reference.h"
 #include "tests/worker/backend/test_backend.h"
@@ -60,10 +61,11 @@ TEST(Gelu, FarOutItIsFlat) {
   EXPECT_NEAR(dy[1], 0.0f, 1e-20);
 }
 
-class Elementwise : public testing::TestWithParam<DropoutKey> {
+// The parameters are dropout's key and h. A device reads rows of 16 elements in packs.
+class Elementwise : public testing::TestWithParam<std::tuple<DropoutKey, int64_t>> {
  protected:
-  const int64_t b = 3, s = 5, h = 11, n = b * s;
-  const DropoutKey key = GetParam();
+  const int64_t b = 3, s = 5, h = std::get<1>(GetParam()), n = b * s;
+  const DropoutKey key = std::get<0>(GetParam());
   std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
 };
@@ -161,8 +163,12 @@ TEST_P(Elementwise, BiasDropoutAddGradientsEqualFiniteDifferences) {
   memory.ExpectGuardsIntact();
 }
 
-INSTANTIATE_TEST_SUITE_P(Dropout, Elementwise, testing::Values(kNoDropout, kDropout),
-                         [](const auto& info) { return info.param.rate > 0 ? "On" : "Off"; });
+INSTANTIATE_TEST_SUITE_P(Dropout, Elementwise,
+                         testing::Combine(testing::Values(kNoDropout, kDropout), testing::Values<int64_t>(11, 16)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).rate > 0 ? "On" : "Off") + "h" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
 
 }  // namespace
 }  // namespace lynx::worker

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
 
 #include "worker/backend/backend.h"
 
@@ -13,6 +14,16 @@ namespace lynx::worker {
 
 // `threads`: the number of threads of a CPU backend.
 std::unique_ptr<Backend> MakeTestBackend(int threads = 1);
+
+// Returns the backend's ops on T.
+template <class T>
+LayerBackend<T>& OpsOf(Backend& backend) {
+  if constexpr (std::is_same_v<T, float>) {
+    return backend;
+  } else {
+    return backend.bfloat16();
+  }
+}
 
 // The relative difference that is allowed for fused attention on bfloat16, in addition to one rounding of the result. It is
 // larger if the device rounds probabilities between the two products.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "common/bfloat16.h"
@@ -29,6 +30,9 @@ class TestMemory {
   Bfloat16* RandomBfloat16(int64_t count, uint64_t seed, float scale = 1);
   Bfloat16* OutputBfloat16(int64_t count);
   Bfloat16* CopyBfloat16(const std::vector<float>& values);
+  // Returns the numbers of Random, as T. They begin `shift` elements after an aligned address.
+  template <class T>
+  T* RandomAt(int64_t shift, int64_t count, uint64_t seed, float scale = 1);
   int32_t* Tokens(int64_t count, int32_t end, uint64_t seed);  // the tokens are in [0, end)
 
   // Fails the test if something was written outside of the buffers.
@@ -50,6 +54,18 @@ class TestMemory {
 
 // Returns the same numbers as TestMemory::Random.
 std::vector<float> RandomFloats(int64_t count, uint64_t seed, float scale = 1);
+
+template <class T>
+T* TestMemory::RandomAt(int64_t shift, int64_t count, uint64_t seed, float scale) {
+  std::vector<float> values = RandomFloats(count, seed, scale);
+  values.insert(values.begin(), static_cast<size_t>(shift), 0.0f);
+  if constexpr (std::is_same_v<T, float>) {
+    return Copy(values) + shift;
+  } else {
+    return CopyBfloat16(values) + shift;
+  }
+}
+
 std::vector<double> ToDouble(const float* x, int64_t count);
 std::vector<double> ToDouble(const Bfloat16* x, int64_t count);
 

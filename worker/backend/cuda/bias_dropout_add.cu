@@ -8,30 +8,6 @@
 namespace lynx::worker::cuda {
 namespace {
 
-// Where a pack of kWidth consecutive elements is: its column, its sample, and the number of its first element in the sample.
-// Dropout derives its random numbers from the last two. kWidth is 4 if FitsPacks, else 1.
-template <int kWidth>
-struct Place {
-  int64_t column, sample, element;
-
-  __device__ Place(int64_t at, int64_t first_token, int64_t s, int64_t h) : column(at % h) {
-    const int64_t token = first_token + at / h;
-    sample = token / s;
-    element = token % s * h + column;
-  }
-  __device__ void Factors(const Dropout& dropout, float factors[kWidth]) const {
-    if constexpr (kWidth == 1) {
-      factors[0] = dropout.Factor(sample, element);
-    } else if (dropout.threshold == 0) {
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) factors[i] = 1.0f;
-    } else {
-      static_assert(kWidth == kElements);
-      dropout.Factors(sample, element / kWidth, factors);
-    }
-  }
-};
-
 template <class T, int kWidth>
 struct Forward {
   using P = Pack<T, kWidth>;
@@ -96,7 +72,7 @@ void CudaOps<T>::BiasDropoutAddForward(const T* residual, const T* bias, int64_t
   if (!FitsPacks(h, residual, bias, y)) {
     return ForEach(this->stream_, kName, n * h, Forward<T, 1>{residual, bias, key.first_token, s, h, dropout, y});
   }
-  ForEach(this->stream_, kName, n * h / kElements, Forward<T, kElements>{residual, bias, key.first_token, s, h, dropout, y});
+  ForEach(this->stream_, kName, n * h / kPackOf<T>, Forward<T, kPackOf<T>>{residual, bias, key.first_token, s, h, dropout, y});
 }
 
 template <class T>
@@ -106,7 +82,7 @@ void CudaOps<T>::BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int
   if (!FitsPacks(h, dout, dy)) {
     return ForEach(this->stream_, kName, n * h, Backward<T, 1>{dout, key.first_token, s, h, dropout, dy});
   }
-  ForEach(this->stream_, kName, n * h / kElements, Backward<T, kElements>{dout, key.first_token, s, h, dropout, dy});
+  ForEach(this->stream_, kName, n * h / kPackOf<T>, Backward<T, kPackOf<T>>{dout, key.first_token, s, h, dropout, dy});
 }
 
 template <class T>

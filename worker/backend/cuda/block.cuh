@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace lynx::worker::cuda {
 
@@ -59,6 +60,19 @@ struct alignas(sizeof(T) * kWidth) Pack {
   __device__ static Pack Load(const T* from) { return *reinterpret_cast<const Pack*>(from); }
   __device__ void Store(T* to) const { *reinterpret_cast<Pack*>(to) = *this; }
 };
+
+// The number of elements that one access of 16 bytes, the largest one, reads or writes.
+template <class T>
+inline constexpr int kPackOf = 16 / sizeof(T);
+
+// True if rows of `columns` elements can be read in packs of kPackOf<T> in all of these tensors. With 0 columns it says whether
+// the tensors' addresses fit packs.
+template <class T, class... More>
+bool FitsPacks(int64_t columns, const T* tensor, const More*... more) {
+  static_assert((std::is_same_v<T, More> && ...));
+  const auto aligned = [](const T* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; };
+  return columns % kPackOf<T> == 0 && aligned(tensor) && (aligned(more) && ...);
+}
 
 // Returns the index of this thread in the whole grid, which has one dimension.
 __device__ inline int64_t GlobalThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }

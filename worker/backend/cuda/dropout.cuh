@@ -1,4 +1,5 @@
-// Dropout's decisions within a kernel. They are drawn again each time they are needed; dropout_words.h defines them.
+// Dropout's decisions within a kernel, and the places of elements on which they depend. The decisions are drawn again each time
+// they are needed; dropout_words.h defines them.
 #ifndef LYNX_WORKER_BACKEND_CUDA_DROPOUT_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_DROPOUT_CUH_
 
@@ -36,6 +37,31 @@ struct Dropout {
     const PhiloxBlock words =
         DropoutWords(key, static_cast<uint64_t>(first_sample + sample), static_cast<uint64_t>(element / 4));
     return words[element % 4] >= threshold ? keep_factor : 0.0f;
+  }
+};
+
+// Where a pack of kWidth consecutive elements of a tensor (tokens, h) is: its column, its sample, and the number of its first
+// element in the sample. Dropout derives its random numbers from the last two. kWidth divides h; it is 1 or a multiple of 4.
+template <int kWidth>
+struct Place {
+  int64_t column, sample, element;
+
+  __device__ Place(int64_t at, int64_t first_token, int64_t s, int64_t h) : column(at % h) {
+    const int64_t token = first_token + at / h;
+    sample = token / s;
+    element = token % s * h + column;
+  }
+  __device__ void Factors(const Dropout& dropout, float factors[kWidth]) const {
+    if constexpr (kWidth == 1) {
+      factors[0] = dropout.Factor(sample, element);
+    } else if (dropout.threshold == 0) {
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) factors[i] = 1.0f;
+    } else {
+      static_assert(kWidth % 4 == 0);
+#pragma unroll
+      for (int i = 0; i < kWidth; i += 4) dropout.Factors(sample, (element + i) / 4, factors + i);
+    }
   }
 };
 

@@ -7,15 +7,6 @@
 
 namespace lynx::worker::cuda {
 
-inline constexpr int kElements = 4;  // number of elements in a pack, and of words in one block of dropout's generator
-
-// True if the rows of `columns` elements can be read in packs in all of these tensors.
-template <class... T>
-bool FitsPacks(int64_t columns, const T*... tensors) {
-  const auto aligned = [](uintptr_t address, size_t element) { return address % (kElements * element) == 0; };
-  return columns % kElements == 0 && (aligned(reinterpret_cast<uintptr_t>(tensors), sizeof(T)) && ...);
-}
-
 template <class Function>
 __global__ void __launch_bounds__(kBlock) OnEach(int64_t count, Function function) {
   const int64_t at = GlobalThread();

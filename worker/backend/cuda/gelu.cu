@@ -41,13 +41,13 @@ struct Backward {
 template <class T>
 void CudaOps<T>::GeluForward(const T* x, int64_t count, T* y) {
   if (!FitsPacks(count, x, y)) return ForEach(this->stream_, "gelu", count, Forward<T, 1>{x, y});
-  ForEach(this->stream_, "gelu", count / kElements, Forward<T, kElements>{x, y});
+  ForEach(this->stream_, "gelu", count / kPackOf<T>, Forward<T, kPackOf<T>>{x, y});
 }
 
 template <class T>
 void CudaOps<T>::GeluBackward(const T* x, int64_t count, T* dy) {
   if (!FitsPacks(count, x, dy)) return ForEach(this->stream_, "gelu backward", count, Backward<T, 1>{x, dy});
-  ForEach(this->stream_, "gelu backward", count / kElements, Backward<T, kElements>{x, dy});
+  ForEach(this->stream_, "gelu backward", count / kPackOf<T>, Backward<T, kPackOf<T>>{x, dy});
 }
 
 #define LYNX_INSTANTIATE(T)                                     \

@@ -100,14 +100,14 @@ struct ProductGradient {
 template <class T>
 void CudaOps<T>::SiluForward(const T* gated, int64_t n, int64_t f, T* silu) {
   if (!FitsPacks(f, gated, silu)) return ForEach(this->stream_, "silu", n * f, SiluOf<T, 1>{gated, f, silu});
-  ForEach(this->stream_, "silu", n * f / kElements, SiluOf<T, kElements>{gated, f, silu});
+  ForEach(this->stream_, "silu", n * f / kPackOf<T>, SiluOf<T, kPackOf<T>>{gated, f, silu});
 }
 
 template <class T>
 void CudaOps<T>::SiluBackward(const T* gated, int64_t n, int64_t f, T* dgated) {
   constexpr char kName[] = "silu backward";
   if (!FitsPacks(f, gated, dgated)) return ForEach(this->stream_, kName, n * f, SiluGradient<T, 1>{gated, f, dgated});
-  ForEach(this->stream_, kName, n * f / kElements, SiluGradient<T, kElements>{gated, f, dgated});
+  ForEach(this->stream_, kName, n * f / kPackOf<T>, SiluGradient<T, kPackOf<T>>{gated, f, dgated});
 }
 
 template <class T>
@@ -115,7 +115,7 @@ void CudaOps<T>::SwigluForward(const T* gated, const T* silu, int64_t n, int64_t
   if (!FitsPacks(f, gated, silu, y)) {
     return ForEach(this->stream_, "swiglu", n * f, Product<T, 1>{gated, silu, f, y});
   }
-  ForEach(this->stream_, "swiglu", n * f / kElements, Product<T, kElements>{gated, silu, f, y});
+  ForEach(this->stream_, "swiglu", n * f / kPackOf<T>, Product<T, kPackOf<T>>{gated, silu, f, y});
 }
 
 template <class T>
@@ -124,7 +124,7 @@ void CudaOps<T>::SwigluBackward(const T* gated, const T* silu, const T* dy, int6
   if (!FitsPacks(f, gated, silu, dy, dgated)) {
     return ForEach(this->stream_, kName, n * f, ProductGradient<T, 1>{gated, silu, dy, f, dgated});
   }
-  ForEach(this->stream_, kName, n * f / kElements, ProductGradient<T, kElements>{gated, silu, dy, f, dgated});
+  ForEach(this->stream_, kName, n * f / kPackOf<T>, ProductGradient<T, kPackOf<T>>{gated, silu, dy, f, dgated});
 }
 
 #define LYNX_INSTANTIATE(T)                                                          \
