@@ -70,6 +70,30 @@ Element ElementOf(const AttentionShape& shape, int64_t sample, int64_t position,
 
 }  // namespace
 
+NormGradients NormBackward(bool has_mean, const Vector& x, const Vector& gamma, const Vector& dy, int64_t n, int64_t h,
+                           double epsilon) {
+  NormGradients all{Vector(x.size()), Vector(gamma.size()), Vector(gamma.size())};
+  const auto count = static_cast<double>(h);
+  for (int64_t row = 0; row < n; ++row) {
+    const int64_t at = row * h;
+    double mean = 0, variance = 0, mean_g = 0, mean_g_normal = 0;
+    for (int64_t i = 0; i < h && has_mean; ++i) mean += x[at + i] / count;
+    for (int64_t i = 0; i < h; ++i) variance += std::pow(x[at + i] - mean, 2) / count;
+    const double rstd = 1 / std::sqrt(variance + epsilon);
+    for (int64_t i = 0; i < h; ++i) {
+      const double normal = (x[at + i] - mean) * rstd;
+      if (has_mean) mean_g += dy[at + i] * gamma[i] / count;
+      mean_g_normal += dy[at + i] * gamma[i] * normal / count;
+      all.dgamma[i] += dy[at + i] * normal;
+      all.dbeta[i] += dy[at + i];
+    }
+    for (int64_t i = 0; i < h; ++i) {
+      all.dx[at + i] = rstd * (dy[at + i] * gamma[i] - mean_g - (x[at + i] - mean) * rstd * mean_g_normal);
+    }
+  }
+  return all;
+}
+
 Vector QkNorm(const AttentionShape& shape, const Vector& qkv, const Vector& q_gamma, const Vector& k_gamma, double epsilon) {
   Vector normed = qkv;
   for (int64_t token = 0; token < shape.b * shape.s; ++token) {

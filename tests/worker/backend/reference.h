@@ -19,6 +19,13 @@ double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element);
 Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h, double epsilon = 1e-5);
 Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, int64_t in, int64_t out);
 Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h, double epsilon = 1e-5);
+// The gradients of sum(y dy) for y = LayerNorm(x) or, without a mean, y = RmsNorm(x), by the formulas of the backward pass.
+// They are for shapes that are too large for finite differences.
+struct NormGradients {
+  Vector dx, dgamma, dbeta;
+};
+NormGradients NormBackward(bool has_mean, const Vector& x, const Vector& gamma, const Vector& dy, int64_t n, int64_t h,
+                           double epsilon = 1e-5);
 // Normalizes each head of the queries and of the keys. Does not change the values.
 Vector QkNorm(const AttentionShape& shape, const Vector& qkv, const Vector& q_gamma, const Vector& k_gamma, double epsilon);
 Vector Rope(const AttentionShape& shape, const RotaryTable& rotary, const Vector& qkv);

@@ -58,8 +58,9 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) of_rows[blockIdx.x] = stats;
 }
 
-template <class T>
+template <class Element>
 struct WeightGradient {
+  using T = Element;
   static constexpr int kSums = 2;
   const T* x;
   const T* dy;
@@ -68,12 +69,19 @@ struct WeightGradient {
   float* dgamma;
   float* dbeta;
 
-  __device__ void Add(int64_t row, int64_t column, float sums[kSums]) const {
+  template <int kWidth>
+  __device__ void Add(int64_t row, int64_t column, float (&sums)[kSums][kWidth]) const {
     const RowStats stats = of_rows[row];
-    const float gradient = dy[row * h + column];
-    sums[0] += gradient * ((x[row * h + column] - stats.mean) * stats.rstd);
-    sums[1] += gradient;
+    const auto values = Pack<T, kWidth>::Load(x + row * h + column);
+    const auto gradients = Pack<T, kWidth>::Load(dy + row * h + column);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const float gradient = gradients.at[i];
+      sums[0][i] += gradient * ((values.at[i] - stats.mean) * stats.rstd);
+      sums[1][i] += gradient;
+    }
   }
+  bool FitsPacks(int64_t columns) const { return cuda::FitsPacks(columns, x, dy); }
   __device__ float& At(int which, int64_t column) const { return (which == 0 ? dgamma : dbeta)[column]; }
 };
 
@@ -87,10 +95,10 @@ void CudaOps<T>::LayerNormForward(const T* x, const T* gamma, const T* beta, int
 template <class T>
 void CudaOps<T>::LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
                                    bool accumulate, T* dx, float* dgamma, float* dbeta) {
-  constexpr int64_t kMaxRows = Stream::kScratch.value / static_cast<int64_t>(sizeof(RowStats));
+  constexpr int64_t kMaxRows = (Stream::kScratch - kPartSums).value / static_cast<int64_t>(sizeof(RowStats));
   for (int64_t row = 0; row < n; row += kMaxRows) {
     const int64_t rows = std::min(kMaxRows, n - row), at = row * h;
-    auto* const of_rows = this->stream_.template ScratchOf<RowStats>(rows);
+    auto* const of_rows = this->stream_.template ScratchOf<RowStats>(rows, kPartSums);
     this->stream_.Launch("layer norm backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), x + at, gamma, dy + at, h,
                          epsilon, accumulate, of_rows, dx + at);
     SumColumns(this->stream_, "layer norm's weights backward", rows, h,

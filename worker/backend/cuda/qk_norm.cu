@@ -79,8 +79,9 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 // The terms for SumColumns. Their rows are heads: `each` heads of every token, beginning with head number `first`.
-template <class T>
+template <class Element>
 struct WeightGradient {
+  using T = Element;
   static constexpr int kSums = 1;
   Heads heads;
   int64_t first, each;
@@ -89,11 +90,17 @@ struct WeightGradient {
   const float* of_heads;
   float* dgamma;
 
-  __device__ void Add(int64_t row, int64_t column, float* sum) const {
+  template <int kWidth>
+  __device__ void Add(int64_t row, int64_t column, float (&sums)[kSums][kWidth]) const {
     const int64_t token = row / each, head = first + row % each;
     const int64_t at = (token * heads.heads + head) * heads.d + column;
-    *sum += dqkv[at] * (qkv[at] * of_heads[token * heads.normed + head]);
+    const float rstd = of_heads[token * heads.normed + head];
+    const auto values = Pack<T, kWidth>::Load(qkv + at);
+    const auto gradients = Pack<T, kWidth>::Load(dqkv + at);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) sums[0][i] += gradients.at[i] * (values.at[i] * rstd);
   }
+  bool FitsPacks(int64_t columns) const { return cuda::FitsPacks(columns, qkv, dqkv); }
   __device__ float& At(int, int64_t column) const { return dgamma[column]; }
 };
 
@@ -111,12 +118,12 @@ template <class T>
 void CudaOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                                 T* dqkv, float* dq_gamma, float* dk_gamma) {
   const int64_t all = shape.b * shape.s, normed = shape.a + shape.k;
-  const int64_t at_once = Stream::kScratch.value / static_cast<int64_t>(sizeof(float)) / normed;
+  const int64_t at_once = (Stream::kScratch - kPartSums).value / static_cast<int64_t>(sizeof(float)) / normed;
   for (int64_t token = 0; token < all; token += at_once) {
     const Heads heads = HeadsOf(shape, std::min(at_once, all - token));
     const T* const x = qkv + token * shape.width();
     T* const dx = dqkv + token * shape.width();
-    auto* const of_heads = this->stream_.template ScratchOf<float>(heads.tokens * normed);
+    auto* const of_heads = this->stream_.template ScratchOf<float>(heads.tokens * normed, kPartSums);
     const dim3 grid(BlocksOf(heads.tokens * normed, kHeadsOfBlock));
     this->stream_.Launch("norms of queries and keys, statistics", &Stats<T>, grid, dim3(kBlock), heads, x, epsilon, of_heads);
     // The sums come first, because they read the gradient that dx overwrites later.

@@ -43,8 +43,9 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) of_rows[blockIdx.x] = rstd;
 }
 
-template <class T>
+template <class Element>
 struct WeightGradient {
+  using T = Element;
   static constexpr int kSums = 1;
   const T* x;
   const T* dy;
@@ -52,9 +53,15 @@ struct WeightGradient {
   int64_t h;
   float* dgamma;
 
-  __device__ void Add(int64_t row, int64_t column, float* sum) const {
-    *sum += dy[row * h + column] * (x[row * h + column] * of_rows[row]);
+  template <int kWidth>
+  __device__ void Add(int64_t row, int64_t column, float (&sums)[kSums][kWidth]) const {
+    const float rstd = of_rows[row];
+    const auto values = Pack<T, kWidth>::Load(x + row * h + column);
+    const auto gradients = Pack<T, kWidth>::Load(dy + row * h + column);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) sums[0][i] += gradients.at[i] * (values.at[i] * rstd);
   }
+  bool FitsPacks(int64_t columns) const { return cuda::FitsPacks(columns, x, dy); }
   __device__ float& At(int, int64_t column) const { return dgamma[column]; }
 };
 
@@ -68,10 +75,10 @@ void CudaOps<T>::RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h
 template <class T>
 void CudaOps<T>::RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
                                  T* dx, float* dgamma) {
-  constexpr int64_t kMaxRows = Stream::kScratch.value / static_cast<int64_t>(sizeof(float));
+  constexpr int64_t kMaxRows = (Stream::kScratch - kPartSums).value / static_cast<int64_t>(sizeof(float));
   for (int64_t row = 0; row < n; row += kMaxRows) {
     const int64_t rows = std::min(kMaxRows, n - row), at = row * h;
-    auto* const of_rows = this->stream_.template ScratchOf<float>(rows);
+    auto* const of_rows = this->stream_.template ScratchOf<float>(rows, kPartSums);
     this->stream_.Launch("RMS norm backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), x + at, gamma, dy + at, h,
                          epsilon, accumulate, of_rows, dx + at);
     SumColumns(this->stream_, "RMS norm's weight backward", rows, h, WeightGradient<T>{x + at, dy + at, of_rows, h, dgamma});

@@ -44,8 +44,9 @@ class Stream {
 
   cudaStream_t handle() const { return handle_; }
   void* scratch() const { return scratch_; }
+  // Returns memory for `count` values, which begins `first` bytes after the begin of the scratch. `first` is a multiple of 16.
   template <class T>
-  T* ScratchOf(int64_t count) const;
+  T* ScratchOf(int64_t count, Bytes first = Bytes(0)) const;
 
   // True if the device has tensor cores for bfloat16 (compute capability 8.0 and later).
   bool multiplies_bfloat16() const { return compute_major_ >= 8; }
@@ -99,10 +100,10 @@ class Stream {
 };
 
 template <class T>
-T* Stream::ScratchOf(int64_t count) const {
-  const auto bytes = count * static_cast<int64_t>(sizeof(T));
+T* Stream::ScratchOf(int64_t count, Bytes first) const {
+  const auto bytes = first.value + count * static_cast<int64_t>(sizeof(T));
   if (bytes > kScratch.value) ScratchTooSmall(bytes);
-  return static_cast<T*>(scratch_);
+  return reinterpret_cast<T*>(static_cast<char*>(scratch_) + first.value);
 }
 
 // Returns the number of blocks of `size` elements that cover `count` elements.
