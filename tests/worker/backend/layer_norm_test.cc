@@ -75,5 +75,60 @@ TEST(LayerNormPrecision, SurvivesALargeMean) {
               "y");
 }
 
+// Rows of other lengths: a device holds short rows in the registers of a warp, longer ones in those of a block, and goes
+// several times through the longest ones. Every length is tried where packs of elements fit and where they do not.
+class NormRows : public testing::TestWithParam<int64_t> {  // the parameter is h
+ protected:
+  const int64_t h = GetParam(), n = h > 2000 ? 2 : 9;
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+
+  template <class T>
+  void ExpectNorms(bool has_mean, double tolerance) {
+    std::vector<double> first;
+    for (const int64_t shift : {0, 1, 4}) {
+      TestMemory memory;
+      const T *const x = memory.RandomAt<T>(shift, n * h, 1, 3), *const gamma = memory.RandomAt<T>(shift, h, 2),
+                     *const beta = memory.RandomAt<T>(shift, h, 3), *const dy = memory.RandomAt<T>(shift, n * h, 4);
+      T *const y = memory.RandomAt<T>(shift, n * h, 5), *const dx = memory.RandomAt<T>(shift, n * h, 6);
+      float *const dgamma = memory.Constant(h, 0), *const dbeta = memory.Constant(h, 0);
+      LayerBackend<T>& ops = OpsOf<T>(*backend);
+      const Vector x_d = ToDouble(x, n * h), gamma_d = ToDouble(gamma, h), dy_d = ToDouble(dy, n * h);
+      Vector want_dx = ToDouble(dx, n * h);
+      if (has_mean) {
+        ops.LayerNormForward(x, gamma, beta, n, h, kEpsilon, y);
+        ops.LayerNormBackward(x, gamma, dy, n, h, kEpsilon, /*accumulate=*/true, dx, dgamma, dbeta);
+        ExpectClose(y, reference::LayerNorm(x_d, gamma_d, ToDouble(beta, h), n, h, kEpsilon), tolerance, "y");
+      } else {
+        ops.RmsNormForward(x, gamma, n, h, kEpsilon, y);
+        ops.RmsNormBackward(x, gamma, dy, n, h, kEpsilon, /*accumulate=*/true, dx, dgamma);
+        ExpectClose(y, reference::RmsNorm(x_d, gamma_d, n, h, kEpsilon), tolerance, "y");
+      }
+      const reference::NormGradients want = reference::NormBackward(has_mean, x_d, gamma_d, dy_d, n, h, kEpsilon);
+      for (size_t i = 0; i < want_dx.size(); ++i) want_dx[i] += want.dx[i];
+      ExpectClose(dx, want_dx, tolerance, "dx");
+      ExpectClose(dgamma, want.dgamma, tolerance, "dgamma");
+      if (has_mean) ExpectClose(dbeta, want.dbeta, tolerance, "dbeta");
+      memory.ExpectGuardsIntact();
+      std::vector<double> all = ToDouble(y, n * h);
+      const Vector of_dx = ToDouble(dx, n * h), of_dgamma = ToDouble(dgamma, h);
+      all.insert(all.end(), of_dx.begin(), of_dx.end());
+      all.insert(all.end(), of_dgamma.begin(), of_dgamma.end());
+      if (first.empty()) first = all;
+      EXPECT_TRUE(all == first) << "other bits if the tensors begin at element " << shift;
+    }
+  }
+};
+
+TEST_P(NormRows, OfFloatsEqualTheFormula) {
+  ExpectNorms<float>(/*has_mean=*/true, 1e-5);
+  ExpectNorms<float>(/*has_mean=*/false, 1e-5);
+}
+TEST_P(NormRows, OfBfloat16EqualTheFormula) {
+  ExpectNorms<Bfloat16>(/*has_mean=*/true, 1e-5);
+  ExpectNorms<Bfloat16>(/*has_mean=*/false, 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, NormRows, testing::Values(768, 1020, 1023, 1024, 1025, 1032, 2049, 8191, 8192, 8193, 8200));
+
 }  // namespace
 }  // namespace lynx::worker

@@ -1,5 +1,6 @@
-// Root mean square normalisation of each head of queries and keys (Henry et al. 2020), with one warp for each head of a token.
-// In the kernel for the gradients of the two weights, each block sums a few of a head's elements.
+// Root mean square normalisation of each head of queries and keys (Henry et al. 2020). 8, 16 or 32 neighbouring threads hold a
+// head in registers (HeldRow). For a head that is too large for that, a warp goes twice through it. In the kernel for the
+// gradients of the two weights, each block sums a few of a head's elements over some of the heads.
 //   x^ = x rstd,   y = x^ gamma
 //   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
 #include <algorithm>
@@ -28,11 +29,61 @@ Heads HeadsOf(const AttentionShape& shape, int64_t tokens) {
 // Returns the number of the head of this thread's warp, counted over the whole grid.
 __device__ int64_t HeadOfWarp() { return int64_t{blockIdx.x} * kHeadsOfBlock + threadIdx.x / kWarp; }
 
+// For a head in memory, which the threads of a warp share.
 template <class T>
 __device__ float InverseRootMeanSquare(const T* x, int64_t d, float epsilon) {
   float squares = 0;
   for (int64_t i = threadIdx.x % kWarp; i < d; i += kWarp) squares += x[i] * x[i];
   return 1.0f / sqrtf(ReduceLanes<Sum, kWarp>(squares) / static_cast<float>(d) + epsilon);
+}
+
+// A head that is held in registers. Threads beyond the last head hold nothing, because they must take part in the sums of the
+// other heads of their warp.
+template <class T, class Row>
+struct HeldHead {
+  int held;  // the head's number of elements, or 0
+  Row values;
+
+  __device__ static HeldHead Load(const T* x, bool exists, int64_t d) {
+    const int held = exists ? static_cast<int>(d) : 0;
+    return {held, Row::Load(x, held)};
+  }
+  __device__ float InverseRootMeanSquare(int64_t d, float epsilon) const {
+    const float squares = values.SumOf(held, [](float value) { return value * value; });
+    return 1.0f / sqrtf(squares / static_cast<float>(d) + epsilon);
+  }
+};
+
+// Calls launch(std::type_identity<Row>()) with the HeldRow for heads of d elements. Returns false, and does not call it, if the
+// heads are larger. `packed`: the heads fit packs.
+template <class T, class Launch>
+bool WithHeldHead(int64_t d, bool packed, const Launch& launch) {
+  const auto with = [&]<int kThreads>(std::integral_constant<int, kThreads>) {
+    if (d > HeldRow<T, kThreads, 1, true>::kMax) return false;
+    if (packed) {
+      launch(std::type_identity<HeldRow<T, kThreads, 1, true>>());
+    } else {
+      launch(std::type_identity<HeldRow<T, kThreads, 1, false>>());
+    }
+    return true;
+  };
+  return with(std::integral_constant<int, 8>()) || with(std::integral_constant<int, 16>()) ||
+         with(std::integral_constant<int, kWarp>());
+}
+
+template <class T, class Row>
+__global__ void __launch_bounds__(kBlock)
+    ForwardHeld(Heads heads, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon, T* normed) {
+  const int64_t at = Row::Number(), head = at % heads.heads;
+  const auto x = HeldHead<T, Row>::Load(qkv + at * heads.d, at < heads.tokens * heads.heads, heads.d);
+  const float rstd = x.InverseRootMeanSquare(heads.d, epsilon);
+  auto values = x.values.packs[0];
+  if (head < heads.normed) {
+    const auto gammas = Row::LoadPack(head < heads.queries ? q_gamma : k_gamma, 0, x.held);
+#pragma unroll
+    for (int i = 0; i < Row::kWidth; ++i) values.at[i] = values.at[i] * rstd * gammas.at[i];
+  }
+  Row::StorePack(values, 0, x.held, normed + at * heads.d);
 }
 
 template <class T>
@@ -53,12 +104,42 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 // Writes rstd = 1 / sqrt(mean(x^2) + epsilon) of every query head and key head to of_heads (tokens, query and key heads).
+template <class T, class Row>
+__global__ void __launch_bounds__(kBlock) StatsHeld(Heads heads, const T* qkv, float epsilon, float* of_heads) {
+  const int64_t at = Row::Number();
+  const bool exists = at < heads.tokens * heads.normed;
+  const auto head = HeldHead<T, Row>::Load(qkv + heads.Begin(at, heads.normed), exists, heads.d);
+  const float rstd = head.InverseRootMeanSquare(heads.d, epsilon);
+  if (exists && Row::At(0) == 0) of_heads[at] = rstd;
+}
+
 template <class T>
 __global__ void __launch_bounds__(kBlock) Stats(Heads heads, const T* qkv, float epsilon, float* of_heads) {
   const int64_t at = HeadOfWarp();
   if (at >= heads.tokens * heads.normed) return;
   const float rstd = InverseRootMeanSquare(qkv + heads.Begin(at, heads.normed), heads.d, epsilon);
   if (threadIdx.x % kWarp == 0) of_heads[at] = rstd;
+}
+
+template <class T, class Row>
+__global__ void __launch_bounds__(kBlock)
+    BackwardHeld(Heads heads, const T* qkv, const T* q_gamma, const T* k_gamma, const float* of_heads, T* dqkv) {
+  const int64_t at = Row::Number(), begin = heads.Begin(at, heads.normed);
+  const bool exists = at < heads.tokens * heads.normed;
+  const int held = exists ? static_cast<int>(heads.d) : 0;
+  const auto gammas = Row::LoadPack(at % heads.normed < heads.queries ? q_gamma : k_gamma, 0, held);
+  const auto values = Row::LoadPack(qkv + begin, 0, held);
+  auto gradients = Row::LoadPack(dqkv + begin, 0, held);
+  const float rstd = exists ? of_heads[at] : 0.0f;
+  float sum_g_normal = 0;
+#pragma unroll
+  for (int i = 0; i < Row::kWidth; ++i) sum_g_normal += gradients.at[i] * gammas.at[i] * (values.at[i] * rstd);
+  const float mean_g_normal = Row::SumOfThreads(sum_g_normal) / static_cast<float>(heads.d);
+#pragma unroll
+  for (int i = 0; i < Row::kWidth; ++i) {
+    gradients.at[i] = rstd * (gradients.at[i] * gammas.at[i] - values.at[i] * rstd * mean_g_normal);
+  }
+  Row::StorePack(gradients, 0, held, dqkv + begin);
 }
 
 template <class T>
@@ -109,29 +190,48 @@ struct WeightGradient {
 template <class T>
 void CudaOps<T>::QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                                T* normed) {
+  constexpr char kName[] = "norms of queries and keys";
   const Heads heads = HeadsOf(shape, shape.b * shape.s);
-  this->stream_.Launch("norms of queries and keys", &Forward<T>, dim3(BlocksOf(heads.tokens * heads.heads, kHeadsOfBlock)),
-                       dim3(kBlock), heads, qkv, q_gamma, k_gamma, epsilon, normed);
+  const int64_t all = heads.tokens * heads.heads;
+  const bool packed = FitsPacks(heads.d, qkv, q_gamma, k_gamma, normed);
+  const bool held = WithHeldHead<T>(heads.d, packed, [&]<class Row>(std::type_identity<Row>) {
+    this->stream_.Launch(kName, &ForwardHeld<T, Row>, dim3(BlocksOf(all, Row::kRowsOfBlock)), dim3(kBlock), heads, qkv, q_gamma,
+                         k_gamma, epsilon, normed);
+  });
+  if (held) return;
+  this->stream_.Launch(kName, &Forward<T>, dim3(BlocksOf(all, kHeadsOfBlock)), dim3(kBlock), heads, qkv, q_gamma, k_gamma,
+                       epsilon, normed);
 }
 
 template <class T>
 void CudaOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                                 T* dqkv, float* dq_gamma, float* dk_gamma) {
+  constexpr char kStatistics[] = "norms of queries and keys, statistics", kName[] = "norms of queries and keys backward";
   const int64_t all = shape.b * shape.s, normed = shape.a + shape.k;
   const int64_t at_once = (Stream::kScratch - kPartSums).value / static_cast<int64_t>(sizeof(float)) / normed;
+  const bool packed = FitsPacks(shape.d, qkv, q_gamma, k_gamma, dqkv);
   for (int64_t token = 0; token < all; token += at_once) {
     const Heads heads = HeadsOf(shape, std::min(at_once, all - token));
     const T* const x = qkv + token * shape.width();
     T* const dx = dqkv + token * shape.width();
     auto* const of_heads = this->stream_.template ScratchOf<float>(heads.tokens * normed, kPartSums);
     const dim3 grid(BlocksOf(heads.tokens * normed, kHeadsOfBlock));
-    this->stream_.Launch("norms of queries and keys, statistics", &Stats<T>, grid, dim3(kBlock), heads, x, epsilon, of_heads);
+    const bool held = WithHeldHead<T>(shape.d, packed, [&]<class Row>(std::type_identity<Row>) {
+      this->stream_.Launch(kStatistics, &StatsHeld<T, Row>, dim3(BlocksOf(heads.tokens * normed, Row::kRowsOfBlock)),
+                           dim3(kBlock), heads, x, epsilon, of_heads);
+    });
+    if (!held) this->stream_.Launch(kStatistics, &Stats<T>, grid, dim3(kBlock), heads, x, epsilon, of_heads);
     // The sums come first, because they read the gradient that dx overwrites later.
     SumColumns(this->stream_, "queries' norm's weight backward", heads.tokens * shape.a, shape.d,
                WeightGradient<T>{heads, 0, shape.a, x, dx, of_heads, dq_gamma});
     SumColumns(this->stream_, "keys' norm's weight backward", heads.tokens * shape.k, shape.d,
                WeightGradient<T>{heads, shape.a, shape.k, x, dx, of_heads, dk_gamma});
-    this->stream_.Launch("norms of queries and keys backward", &Backward<T>, grid, dim3(kBlock), heads, x, q_gamma, k_gamma,
+    WithHeldHead<T>(shape.d, packed, [&]<class Row>(std::type_identity<Row>) {
+      this->stream_.Launch(kName, &BackwardHeld<T, Row>, dim3(BlocksOf(heads.tokens * normed, Row::kRowsOfBlock)), dim3(kBlock),
+                           heads, x, q_gamma, k_gamma, static_cast<const float*>(of_heads), dx);
+    });
+    if (held) continue;
+    this->stream_.Launch(kName, &Backward<T>, grid, dim3(kBlock), heads, x, q_gamma, k_gamma,
                          static_cast<const float*>(of_heads), dx);
   }
 }
