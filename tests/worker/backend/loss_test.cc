@@ -84,6 +84,102 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Loss, testing::Values(Shape{1, 1}, Shape{1, 37}
                            return "t" + std::to_string(info.param.t) + "vocab" + std::to_string(info.param.vocab);
                          });
 
+// Rows of which a device reads several packs in each thread, also rows that do not begin where packs fit.
+struct LongRows {
+  int64_t v, valid;
+};
+
+class LossRows : public testing::TestWithParam<LongRows> {
+ protected:
+  const int64_t n = 5, v = GetParam().v, valid = GetParam().valid;
+  static constexpr int32_t kFirstRow = 100;
+  static constexpr double kScale = 0.125;
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+
+  // Returns max, sum and the target's logit of each token.
+  Vector Stats(const float* logits, const int32_t* targets) const {
+    Vector stats(n * 3);
+    for (int64_t token = 0; token < n; ++token) {
+      const float* const row = logits + token * v;
+      const double max = *std::max_element(row, row + valid);
+      double sum = 0;
+      for (int64_t i = 0; i < valid; ++i) sum += std::exp(row[i] - max);
+      const int64_t target = targets[token] - kFirstRow;
+      stats[token * 3] = max;
+      stats[token * 3 + 1] = targets[token] == kNoTarget ? 0 : sum;
+      stats[token * 3 + 2] = target >= 0 && target < valid ? row[target] : 0;
+    }
+    return stats;
+  }
+  Vector Gradient(const float* logits, const int32_t* targets, const Vector& stats) const {
+    Vector gradient(n * v, 0);
+    for (int64_t token = 0; token < n; ++token) {
+      for (int64_t i = 0; i < valid && targets[token] != kNoTarget; ++i) {
+        gradient[token * v + i] = kScale * (std::exp(logits[token * v + i] - stats[token * 3]) / stats[token * 3 + 1] -
+                                            (targets[token] == kFirstRow + i ? 1 : 0));
+      }
+    }
+    return gradient;
+  }
+
+  template <class T>
+  void ExpectGradients() {
+    std::vector<double> first;
+    for (const int64_t shift : {0, 1, 2}) {
+      TestMemory memory;
+      float* const logits = memory.RandomAt<float>(shift, n * v, 1, 6);
+      int32_t* const targets = memory.Tokens(n, static_cast<int32_t>(valid), 2);
+      for (int64_t token = 0; token < n; ++token) targets[token] += kFirstRow;
+      targets[1] = kNoTarget;
+      targets[2] = kFirstRow + static_cast<int32_t>(valid) - 1;
+      targets[3] = kFirstRow + static_cast<int32_t>(valid);  // of another shard
+      float* const stats = memory.Output(n * 3);
+      backend->LossStats(logits, targets, kFirstRow, n, v, valid, stats);
+      const Vector want = Stats(logits, targets);
+      ExpectClose(stats, want, 2e-6, "stats");
+      T* const apart = memory.RandomAt<T>(shift, n * v, 3);
+      OpsOf<T>(*backend).LossBackward(stats, targets, kFirstRow, 1, n, v, valid, kScale, logits, apart);
+      ExpectClose(apart, Gradient(logits, targets, want), 2e-6, "dlogits");
+      const std::vector<double> got = ToDouble(apart, n * v);
+      if (first.empty()) first = got;
+      EXPECT_TRUE(got == first) << "other bits if the logits begin at element " << shift;
+      auto* const in_place = reinterpret_cast<T*>(logits);
+      OpsOf<T>(*backend).LossBackward(stats, targets, kFirstRow, 1, n, v, valid, kScale, logits, in_place);
+      EXPECT_TRUE(ToDouble(in_place, n * v) == got) << "in place, from element " << shift;
+      memory.ExpectGuardsIntact();
+    }
+  }
+};
+
+TEST_P(LossRows, GradientsOfFloatsEqualTheFormula) { ExpectGradients<float>(); }
+TEST_P(LossRows, GradientsOfBfloat16EqualTheFormula) { ExpectGradients<Bfloat16>(); }
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LossRows,
+                         testing::Values(LongRows{3, 2}, LongRows{4096, 4096}, LongRows{4099, 4097}, LongRows{9001, 9001},
+                                         LongRows{9000, 8191}),
+                         [](const auto& info) {
+                           return "v" + std::to_string(info.param.v) + "valid" + std::to_string(info.param.valid);
+                         });
+
+// A thread may see nothing but logits of minus infinity. They count nothing. The loss of a row of nothing else is not a number.
+TEST(LossRange, MinusInfinityCountsNothing) {
+  constexpr int64_t kColumns = 4100;
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  TestMemory memory;
+  std::vector<float> values(2 * kColumns, -INFINITY);
+  values[1] = 1;
+  values[kColumns - 1] = 2;
+  const float* logits = memory.Copy(values);
+  const int32_t* targets = memory.Tokens(2, 1, 1);
+  float* stats = memory.Output(6);
+  backend->LossStats(logits, targets, 0, 2, kColumns, kColumns, stats);
+  EXPECT_EQ(stats[0], 2.0f);
+  EXPECT_NEAR(stats[1], 1 + std::exp(-1.0), 1e-6);
+  double* const sum = memory.Double(0);
+  backend->LossForward(stats + 3, 1, 1, sum);
+  EXPECT_TRUE(std::isnan(*sum)) << *sum;
+}
+
 // A loss that is not a number must be seen, also beside tokens without a target.
 TEST(LossRange, NotANumberStaysInTheSum) {
   std::unique_ptr<Backend> backend = MakeTestBackend();
