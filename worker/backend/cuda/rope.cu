@@ -1,41 +1,54 @@
 // Rotary position embedding (Su et al. 2021). The elements i and i + `pairs` of a head are pair i. At position p this pair is
-// rotated by the angle p * slopes[i] and multiplied by `scale`. A thread computes one pair's angle at one position, in double.
-// Then it rotates this pair in every head and every sample.
+// rotated by the angle p * slopes[i] and multiplied by `scale`. A block has one position. It computes the angles of all pairs
+// once, in double, and then rotates all heads of all samples at this position.
 #include "common/check.h"
+#include "worker/backend/cuda/block.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
-#include "worker/backend/cuda/elementwise.cuh"
 
 namespace lynx::worker::cuda {
 namespace {
 
-template <class T>
-struct Turn {
-  T* qkv;
-  int64_t b, s, heads, d, width;
+struct TurnOf {
+  int64_t b, s, heads, d, width;  // `heads` queries' and keys' heads, of `width` elements together with the values' heads
   double sign;
   RotaryTable rotary;
-
-  __device__ void operator()(int64_t at) const {
-    const int64_t half = rotary.pairs;
-    const int64_t position = at / half, pair = at % half;
-    const double angle = sign * static_cast<double>(position) * rotary.slopes[pair];
-    const auto cosine = static_cast<float>(cos(angle) * rotary.scale), sine = static_cast<float>(sin(angle) * rotary.scale);
-    for (int64_t sample = 0; sample < b; ++sample) {
-      T* x = qkv + (sample * s + position) * width + pair;
-      for (int64_t head = 0; head < heads; ++head, x += d) {
-        const float low = x[0], high = x[half];
-        x[0] = low * cosine - high * sine;
-        x[half] = high * cosine + low * sine;
-      }
-    }
-  }
 };
+
+// Each thread rotates kWidth neighbouring pairs of a head at once.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kBlock) Turn(TurnOf of, T* qkv) {
+  using P = Pack<T, kWidth>;
+  __shared__ float cosines[RotaryTable::kMaxPairs], sines[RotaryTable::kMaxPairs];
+  const int64_t position = blockIdx.x, half = of.rotary.pairs;
+  for (int64_t pair = threadIdx.x; pair < half; pair += kBlock) {
+    const double angle = of.sign * static_cast<double>(position) * of.rotary.slopes[pair];
+    cosines[pair] = static_cast<float>(cos(angle) * of.rotary.scale);
+    sines[pair] = static_cast<float>(sin(angle) * of.rotary.scale);
+  }
+  __syncthreads();
+  const int64_t packs = half / kWidth, count = of.b * of.heads * packs;
+  for (int64_t at = threadIdx.x; at < count; at += kBlock) {
+    const int64_t row = at / packs, pair = at % packs * kWidth, sample = row / of.heads, head = row % of.heads;
+    T* const x = qkv + (sample * of.s + position) * of.width + head * of.d + pair;
+    auto lows = P::Load(x), highs = P::Load(x + half);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const float low = lows.at[i], high = highs.at[i], cosine = cosines[pair + i], sine = sines[pair + i];
+      lows.at[i] = low * cosine - high * sine;
+      highs.at[i] = high * cosine + low * sine;
+    }
+    lows.Store(x);
+    highs.Store(x + half);
+  }
+}
 
 template <class T>
 void TurnAll(Stream& stream, const AttentionShape& shape, const RotaryTable& rotary, double sign, T* qkv) {
   LYNX_CHECK(rotary.pairs >= 1 && rotary.pairs <= RotaryTable::kMaxPairs && 2 * rotary.pairs <= shape.d);
-  ForEach(stream, "rotary positions", shape.s * rotary.pairs,
-          Turn<T>{qkv, shape.b, shape.s, shape.a + shape.k, shape.d, shape.width(), sign, rotary});
+  const TurnOf of{shape.b, shape.s, shape.a + shape.k, shape.d, shape.width(), sign, rotary};
+  const bool packed = FitsPacks(rotary.pairs, qkv) && FitsPacks(shape.d, qkv);
+  stream.Launch("rotary positions", packed ? &Turn<T, kPackOf<T>> : &Turn<T, 1>, dim3(BlocksOf(shape.s, 1)), dim3(kBlock), of,
+                qkv);
 }
 
 }  // namespace
