@@ -27,6 +27,12 @@ std::string DetailOf(const GpuFacts& gpu, int32_t numa_node) {
   return text;
 }
 
+// A program sees only one part of a split GPU, whatever it asks for, so the GPU's own memory and speed would be wrong.
+std::string SplitText(const GpuFacts& gpu) {
+  return absl::StrCat("GPU ", gpu.index, " (", gpu.name, ") is split (MIG), and Lynx uses only whole GPUs: to offer it, run ",
+                      "`nvidia-smi -i ", gpu.index, " -mig 0` while nothing runs on it, and restart the agent");
+}
+
 // The free memory in the output of --check-cuda.
 std::optional<Bytes> FreeBytesIn(const std::string& output) {
   const std::vector<std::string> lines = absl::StrSplit(output, '\n');
@@ -57,10 +63,12 @@ absl::StatusOr<std::vector<GpuFacts>> GpuProbe::Chosen() {
     const bool named = std::find(options_.gpus.begin(), options_.gpus.end(), index) != options_.gpus.end();
     if (!options_.gpus.empty() && !named) continue;
     absl::StatusOr<GpuFacts> facts = nvml_.Facts(index);
-    if (facts.ok()) {
-      gpus.push_back(*std::move(facts));
-    } else {
+    if (!facts.ok()) {
       conditions_.push_back({.kind = "gpu-unusable", .withdrawn = true, .message = std::string(facts.status().message())});
+    } else if (facts->is_split) {
+      conditions_.push_back({.kind = "gpu-unusable", .device = facts->uuid, .withdrawn = true, .message = SplitText(*facts)});
+    } else {
+      gpus.push_back(*std::move(facts));
     }
   }
   return gpus;

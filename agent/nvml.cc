@@ -78,6 +78,7 @@ absl::Status Nvml::Resolve(const std::string& library) {
     return absl::FailedPreconditionError(
         absl::StrCat(library, " has no ", missing, ": the NVIDIA driver is too old; install 470 or newer"));
   }
+  find("nvmlDeviceGetMigMode", f.DeviceGetMigMode);
   find("nvmlDeviceGetTemperature", f.DeviceGetTemperature);
   find("nvmlDeviceGetPowerUsage", f.DeviceGetPowerUsage);
   find("nvmlDeviceGetTotalEccErrors", f.DeviceGetTotalEccErrors);
@@ -182,6 +183,9 @@ absl::StatusOr<GpuFacts> Nvml::Facts(int32_t index) const {
   facts.max_sm_clock_mhz = number(Ask<unsigned>(functions_.DeviceGetMaxClockInfo, device, nvml::kClockSm));
   facts.pcie_generation = number(Ask<unsigned>(functions_.DeviceGetCurrPcieLinkGeneration, device));
   facts.pcie_width = number(Ask<unsigned>(functions_.DeviceGetCurrPcieLinkWidth, device));
+  unsigned mode = 0, pending = 0;  // of MIG; GPUs that cannot be split return an error
+  facts.is_split = functions_.DeviceGetMigMode != nullptr && functions_.DeviceGetMigMode(device, &mode, &pending) == kSuccess &&
+                   mode == nvml::kMigEnabled;
   facts.nvlinks = LinksOf(index);
   facts.pcie_neighbours = NeighboursOf(index);
   return facts;

@@ -42,6 +42,7 @@ struct EventData {  // nvmlEventData_t
 
 inline constexpr unsigned kTextBytes = 96;  // size of the texts for names and UUIDs
 inline constexpr unsigned kMaxLinks = 18;
+inline constexpr unsigned kMigEnabled = 1;  // NVML_DEVICE_MIG_ENABLE
 inline constexpr int kClockSm = 1, kClockMemory = 2;
 inline constexpr int kUncorrected = 1, kSinceReboot = 0;  // a kind and a counter of ECC errors
 inline constexpr int kTemperatureOfGpu = 0;
@@ -76,6 +77,7 @@ struct Functions {
   Return (*DeviceRegisterEvents)(Device, unsigned long long, EventSet);
   Return (*EventSetWait)(EventSet, EventData*, unsigned);
   // Optional.
+  Return (*DeviceGetMigMode)(Device, unsigned* current, unsigned* pending);
   Return (*DeviceGetTemperature)(Device, int, unsigned*);
   Return (*DeviceGetPowerUsage)(Device, unsigned*);  // milliwatts
   Return (*DeviceGetTotalEccErrors)(Device, int, int, unsigned long long*);

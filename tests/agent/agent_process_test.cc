@@ -347,6 +347,25 @@ TEST_F(AgentWithGpusTest, GoesOnWithCpusWhereNoGpuCanBeUsedAndSaysSo) {
   EXPECT_NE(Log().find("--devices cuda: libnvidia-ml.so.1: nvmlInit_v2: Driver Not Loaded"), std::string::npos);
 }
 
+TEST_F(AgentWithGpusTest, DoesNotOfferASplitGpuAndSaysWhatToDo) {
+  driver_.Write("gpus 2\ngpu.0.mig 1\n");
+  StartAgent({"--devices", "auto"});
+  cluster_.WaitUntil("the other GPU", [](const Told& told) { return told.last.devices_size() == 1; });
+  EXPECT_EQ(Offered(cluster_.told()), "cuda GPU-fake-1\n");
+  ASSERT_EQ(cluster_.told().last.conditions_size(), 1);
+  const v1::NodeCondition condition = cluster_.told().last.conditions(0);
+  EXPECT_EQ(condition.kind(), "gpu-unusable");
+  EXPECT_EQ(condition.device(), "GPU-fake-0");
+  EXPECT_NE(condition.message().find("GPU 0 (NVIDIA Fake) is split (MIG), and Lynx uses only whole GPUs"), std::string::npos);
+  EXPECT_NE(condition.message().find("run `nvidia-smi -i 0 -mig 0`"), std::string::npos);
+  EXPECT_EQ(EndAgent(SIGTERM).code, 0);
+
+  driver_.Write("gpus 1\ngpu.0.mig 1\n");
+  StartAgent({"--devices", "cuda"});
+  EXPECT_EQ(WaitForAgent().code, 1);
+  EXPECT_NE(Log().find("--devices cuda: GPU 0 (NVIDIA Fake) is split (MIG)"), std::string::npos);
+}
+
 TEST_F(AgentWithGpusTest, ExplicitCudaEndsTheAgentWithItsLastGpu) {
   StartAgent({"--devices", "cuda:1", "--gpu-reserve", "4GiB", "--host-memory", "8GiB"});
   cluster_.WaitUntil("the GPU", [](const Told& told) { return told.last.devices_size() == 1; });

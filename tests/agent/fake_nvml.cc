@@ -5,7 +5,8 @@
 //   gpus COUNT             the number of GPUs; the default is 0
 //   gpu.I.KEY VALUE        for GPU I: handle CODE (what the lookup of its handle returns), memory BYTES, used BYTES, name TEXT,
 //                          uuid TEXT, clock MHZ, max_clock MHZ, utilization PERCENT, power MILLIWATTS, pcie GENERATION,
-//                          width LANES, bus TEXT, ecc COUNT, throttle BITS, lost 1,
+//                          width LANES, bus TEXT, ecc COUNT, throttle BITS, lost 1, mig 1 (it is
+//                          split; by default it cannot be),
 //                          neighbours I,I,... (the GPUs to which PCIe switches connect it),
 //                          links BUS,BUS,... (for each NVLink, the bus of the GPU at its other end, or "switch")
 //   xid I NUMBER           an event for GPU I; each line gives one event, in the order of the lines
@@ -126,6 +127,11 @@ Return nvmlDeviceGetCudaComputeCapability(Device device, int* major, int* minor)
   *major = 9;
   *minor = 0;
   return CodeOf(device);
+}
+Return nvmlDeviceGetMigMode(Device device, unsigned* current, unsigned* pending) {
+  if (TextOf(device, "mig", "").empty()) return kNotSupported;
+  *pending = 0;
+  return Give(device, "mig", 0, current);
 }
 Return nvmlDeviceGetMaxClockInfo(Device device, int, unsigned* clock) { return Give(device, "max_clock", 1980, clock); }
 Return nvmlDeviceGetClockInfo(Device device, int, unsigned* clock) { return Give(device, "clock", 345, clock); }

@@ -67,6 +67,14 @@ TEST(NvmlTest, TellsWhichGpusPcieSwitchesJoin) {
   EXPECT_THAT(nvml->Facts(1)->pcie_neighbours, ElementsAre(0, 3));
 }
 
+TEST(NvmlTest, TellsWhichGpusAreSplit) {
+  const FakeDriver driver("gpus 3\ngpu.1.mig 0\ngpu.2.mig 1\n");
+  const std::unique_ptr<Nvml> nvml = Nvml::Open(FakeDriver::Library()).value();
+  EXPECT_FALSE(nvml->Facts(0)->is_split) << "it cannot be split";
+  EXPECT_FALSE(nvml->Facts(1)->is_split);
+  EXPECT_TRUE(nvml->Facts(2)->is_split);
+}
+
 TEST(NvmlTest, SaysWhyThereIsNoDriver) {
   const absl::Status missing = Nvml::Open("libnvidia-ml-of-nobody.so.1").status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
