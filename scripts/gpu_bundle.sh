@@ -79,6 +79,10 @@ if [ "$kind" = programs ]; then
     strip -o "$tree/bin/$program" "$build/bin/$program"
     pack_libraries "$build/bin/$program"
   done
+  # What gpu_step_bench runs with Python, where it looks for it.
+  if [ -x "$tree/bin/gpu_step_bench" ]; then
+    git ls-files -z -- 'bench/throughput/*.py' | tar --null --files-from=- -cf - | tar -C "$tree" -xf -
+  fi
   mkdir -p "$out"
   rm -rf "$out/unpacked"  # of a check here
   tar -C "$tree" --sort=name --mtime=@0 --owner=0 --group=0 -cf - . | gzip -n >"$out/programs.tar.gz"

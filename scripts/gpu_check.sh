@@ -20,7 +20,8 @@ Writes to OUT_DIR, which is for one of the three:
                engine.txt    the engine's tests on the device: ranks share it, and their losses are compared with those on CPUs
   measure:     measure.txt   rates of the device, and op times of a GPT-2 layer in fp32 and bfloat16, as JSON
                links.txt     what transfers between its GPUs cost, as JSON, where there are several and Lynx is built with NCCL
-               step.txt      times of training steps, where the program gpu_step_bench is there
+               step.txt      what training steps cost, as a page, where the program gpu_step_bench is there
+               step.json     and all its numbers
   sanitizers:  memcheck.txt  the ops' tests under compute-sanitizer's memcheck
                racecheck.txt and its racecheck, of the ops without attention's long shapes
                engine.txt    a test of the engine under memcheck
@@ -95,6 +96,7 @@ step() {
 
 # Where a program is, and how it is started.
 has() { if [ -n "$bundle" ]; then "$bundle/gpu_run.sh" --find "$1"; else [ -x "$build/bin/$1" ]; fi; }
+path_of() { if [ -n "$bundle" ]; then "$bundle/gpu_run.sh" --path "$1"; else echo "$PWD/$build/bin/$1"; fi; }
 command_of() { if [ -n "$bundle" ]; then echo "$bundle/gpu_run.sh" "$1"; else echo "$build/bin/$1"; fi; }
 
 # shellcheck disable=SC2317  # as_command calls it
@@ -156,8 +158,14 @@ TEXT
   $rank --measure-gpu-links "$work/links.json"
 }
 
+# shellcheck disable=SC2317  # as_command calls it
+measure_steps() { $steps --rank-binary "$rank_path" --device cuda --budget 280 --json "$out/step.json"; }
+
 # Shell functions run in a shell of their own, which `timeout` can end.
-as_command() { echo "export LC_ALL=C; gpus='$gpus'; rank='$rank'; work='$work'; here='$here'; build='$build'; $(declare -f "$1"); $1"; }
+as_command() {
+  echo "export LC_ALL=C; gpus='$gpus'; rank='$rank'; rank_path='$rank_path'; steps='$steps'; work='$work'; here='$here'"
+  echo "build='$build'; out='$out'; $(declare -f "$1"); $1"
+}
 
 # The programs: those of the bundle if they start, else those that are built here.
 prepare() {
@@ -185,8 +193,10 @@ prepare() {
 
 # The rank process, with NCCL if that can be loaded.
 choose_rank() {
-  rank=$(command_of lynx-rank-cuda)
-  has lynx-rank-cuda >>"$out/programs.txt" 2>&1 || { has lynx-rank-one-cuda >>"$out/programs.txt" 2>&1 && rank=$(command_of lynx-rank-one-cuda); }
+  local program=lynx-rank-cuda
+  has $program >>"$out/programs.txt" 2>&1 || { has lynx-rank-one-cuda >>"$out/programs.txt" 2>&1 && program=lynx-rank-one-cuda; }
+  rank=$(command_of $program)
+  rank_path=$(path_of $program)
 }
 
 sanitize() {  # NAME SECONDS TOOL PROGRAM ARGUMENT...
@@ -204,7 +214,9 @@ case $kind in check) end=235 ;; measure) end=535 ;; sanitizers) end=475 ;; esac
 gpus=$(list_gpus)
 if [ -z "$gpus" ] && [ -e /dev/nvidiactl ]; then gpus=0; fi  # a container without nvidia-smi
 rank=
+rank_path=
 build=${LYNX_BUILD_DIR:-build-gpu}
+steps=$(command_of gpu_step_bench)
 timeout -k 5 60 bash -c "$(as_command machine)" >"$out/machine.txt" 2>&1 || true
 prepare
 choose_rank
@@ -217,15 +229,14 @@ case $kind in
     step engine 100 $(command_of cuda_engine_device_test)
     ;;
   measure)
-    step measure 180 bash -c "$(as_command measure)"
+    step measure 120 bash -c "$(as_command measure)"
     if [ "$(wc -w <<<"$gpus")" -eq 1 ]; then
       say links "skipped: this machine has one GPU"
     else
       step links 120 bash -c "$(as_command measure_links)"
     fi
     if has gpu_step_bench >>"$out/programs.txt" 2>&1; then
-      # shellcheck disable=SC2046
-      step step 240 $(command_of gpu_step_bench)
+      step step 300 bash -c "$(as_command measure_steps)"
     else
       say step "skipped: there is no program gpu_step_bench, or it cannot start; see programs.txt"
     fi

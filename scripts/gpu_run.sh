@@ -6,7 +6,8 @@ set -euo pipefail
 usage() {
   cat <<'TEXT'
 usage: gpu_run.sh PROGRAM [ARGUMENT...]
-       gpu_run.sh --find PROGRAM    prints which libraries the program would load
+       gpu_run.sh --find PROGRAM    prints which libraries it would load that are not in the folder
+       gpu_run.sh --path PROGRAM    prints where it is
 
 LYNX_UNDER    a command that starts the program, as words: "compute-sanitizer --tool memcheck"
 Exits with 127, and prints what is missing, if the program could not start.
@@ -18,9 +19,9 @@ if [ $# -lt 1 ] || [ "$1" = --help ]; then
   [ "${1:-}" = --help ] && exit 0
   exit 2
 fi
-find_only=
-if [ "$1" = --find ]; then find_only=1; shift; fi
-name=$1
+only=
+case $1 in --find | --path) only=$1; shift ;; esac
+name=${1:?which program?}
 shift
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -46,12 +47,14 @@ if [ ! -x "$program" ]; then
   exit 127
 fi
 
-found=$root/found
-mkdir -p "$found"
-path=$root/lib:$found${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+if [ "$only" = --path ]; then echo "$program"; exit 0; fi
 
 # Prints what the loader finds for each library, and its complaints.
+path=${LD_LIBRARY_PATH:-}
 loads() { LD_TRACE_LOADED_OBJECTS=1 LD_LIBRARY_PATH=$path "$program" 2>&1 || true; }
+# The programs look into the folder's lib themselves, so that other programs that they start, such as Python, do not.
+# Those that were not built for the folder do not look there.
+loads | grep -qF "=> $root/" || path=$root/lib${path:+:$path}
 
 # Where NVIDIA's libraries usually are: of the toolkit, of packages, and of Python's packages.
 places() {
@@ -76,18 +79,18 @@ for _ in 1 2 3; do
   [ -n "$looked" ] || looked=$(places | sort -u | while read -r folder; do if [ -d "$folder" ]; then echo "$folder"; fi; done)
   for library in $missing; do
     while read -r folder; do
-      if [ -e "$folder/$library" ]; then ln -sfn "$folder/$library" "$found/$library" && break; fi
+      if [ -e "$folder/$library" ]; then ln -sfn "$folder/$library" "$root/lib/$library" && break; fi
     done <<<"$looked"
   done
 done
 # The C++ library of this machine comes first, because the driver's libraries were made for it.
 if loads | grep -qE 'lib(stdc\+\+|gcc_s)\.so\.[0-9]+ => not found|version .(GLIBCXX|CXXABI|GCC)_[^ ]* not found'; then
-  path=$root/lib-c++:$path
+  ln -sfn ../lib-c++/libstdc++.so.6 ../lib-c++/libgcc_s.so.1 "$root/lib/"
 fi
 
 report=$(loads)
 complaints=$(grep 'not found' <<<"$report" | sed 's/^[[:space:]]*//' || true)
-if [ -n "$find_only" ]; then
+if [ "$only" = --find ]; then
   awk '/=>/ && !/not found/ {print $1, $3}' <<<"$report" | while read -r library file; do
     file=$(readlink -f "$file")
     case $file in "$root"/lib/*) ;; *) echo "$library => $file" ;; esac
@@ -107,7 +110,7 @@ if [ -n "$complaints" ]; then
   } >&2
   exit 127
 fi
-[ -z "$find_only" ] || exit 0
-export LD_LIBRARY_PATH=$path
+[ -z "$only" ] || exit 0
+[ -z "$path" ] || export LD_LIBRARY_PATH=$path
 # shellcheck disable=SC2086  # several words are meant
 exec ${LYNX_UNDER:-} "$program" "$@"

@@ -106,11 +106,14 @@ class StepsTest(FolderTest):
         self.assertEqual(steps["links"], "skipped: this machine has one GPU")
         self.assertIn("skipped: there is no program gpu_step_bench", steps["step"])
         self.machine(ONE_GPU + "GPU 1: NVIDIA H100 (UUID: GPU-two)\n")
-        self.script("bundle/bin/gpu_step_bench", "echo steps")
+        self.script("bundle/bin/gpu_step_bench", "echo steps: $@")
         code, steps = self.check("measure")
         self.assertEqual(code, 0, steps)
         self.assertIn('"device_uuids": ["GPU-one","GPU-two"]', self.words_of("links"))
-        self.assertEqual(self.words_of("step"), "steps\n")
+        words = self.words_of("step").split()
+        self.assertEqual(words[:2], ["steps:", "--rank-binary"])
+        self.assertEqual(pathlib.Path(words[2]), self.bundle / "bin/lynx-rank-cuda")
+        self.assertEqual(words[3:], ["--device", "cuda", "--budget", "280", "--json", str(self.folder / "out/step.json")])
 
     def test_sanitizers_start_the_tests(self):
         self.script("tools/compute-sanitizer", 'echo "checks $@"')
