@@ -84,7 +84,7 @@ if [ "$kind" = programs ]; then
     git ls-files -z -- 'bench/throughput/*.py' | tar --null --files-from=- -cf - | tar -C "$tree" -xf -
   fi
   mkdir -p "$out"
-  rm -rf "$out/unpacked"  # of a check here
+  rm -rf "$out/unpacked" "$out/sources"  # of a check here
   tar -C "$tree" --sort=name --mtime=@0 --owner=0 --group=0 -cf - . | gzip -n >"$out/programs.tar.gz"
   cp scripts/gpu_check.sh "$out/gpu_check.sh"
   cp scripts/gpu_run.sh "$out/gpu_run.sh"

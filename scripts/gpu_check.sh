@@ -15,6 +15,7 @@ Writes to OUT_DIR, which is for one of the three:
   summary.txt    a line for each step: passed, failed, timed out, or skipped and why
   machine.txt    the devices, their driver and links, the toolkit, the commit
   programs.txt   which libraries the programs load, or the words of the build
+  bundle.txt     why the programs of the folder could not start, if its sources were built
   check:       rank.txt      whether the rank process can use each GPU, by its UUID
                ops.txt       the ops' tests on the device
                engine.txt    the engine's tests on the device: ranks share it, and their losses are compared with those on CPUs
@@ -232,6 +233,8 @@ case $kind in
     step measure 120 bash -c "$(as_command measure)"
     if [ "$(wc -w <<<"$gpus")" -eq 1 ]; then
       say links "skipped: this machine has one GPU"
+    elif [[ $rank == *lynx-rank-one-cuda ]]; then
+      say links "skipped: there is no NCCL that can be loaded; see programs.txt"
     else
       step links 120 bash -c "$(as_command measure_links)"
     fi

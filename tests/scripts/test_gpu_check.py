@@ -115,6 +115,17 @@ class StepsTest(FolderTest):
         self.assertEqual(pathlib.Path(words[2]), self.bundle / "bin/lynx-rank-cuda")
         self.assertEqual(words[3:], ["--device", "cuda", "--budget", "280", "--json", str(self.folder / "out/step.json")])
 
+    def test_without_nccl_another_rank_process_is_used(self):
+        program = pathlib.Path(shutil.which("true")).read_bytes().replace(b"libc.so.6", b"libX.so.6")
+        (self.bundle / "bin/lynx-rank-cuda").write_bytes(program)
+        self.script("bundle/bin/lynx-rank-one-cuda", "echo alone: $@")
+        self.machine(ONE_GPU + "GPU 1: NVIDIA H100 (UUID: GPU-two)\n")
+        code, steps = self.check("measure")
+        self.assertEqual(code, 0, steps)
+        self.assertRegex(self.words_of("measure"), "^alone: --measure ")
+        self.assertEqual(steps["links"], "skipped: there is no NCCL that can be loaded; see programs.txt")
+        self.assertRegex(self.words_of("programs"), "lynx-rank-cuda cannot start on this machine:\nlibX.so.6 => not found")
+
     def test_sanitizers_start_the_tests(self):
         self.script("tools/compute-sanitizer", 'echo "checks $@"')
         code, steps = self.check("sanitizers")
