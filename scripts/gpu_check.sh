@@ -168,11 +168,15 @@ as_command() {
   echo "build='$build'; out='$out'; $(declare -f "$1"); $1"
 }
 
-# The programs: those of the bundle if they start, else those that are built here.
+# The programs: those of the bundle if they start and find the GPU, else those that are built here.
 prepare() {
   if [ -n "$bundle" ]; then
     local code=0 program sources
     for program in cuda_device_test cuda_engine_device_test; do "$bundle/gpu_run.sh" --find "$program" || code=1; done >"$out/programs.txt" 2>&1
+    # A driver that is too old for the programs.
+    if [ $code -eq 0 ] && [ -n "$gpus" ]; then
+      limited 60 "$bundle/gpu_run.sh" cuda_device_test --gtest_filter=None >>"$out/programs.txt" 2>&1 || code=1
+    fi
     sources=$(find "$bundle" -maxdepth 1 -name 'sources.tar.*')
     if [ $code -eq 0 ]; then
       say programs "passed: they start with the libraries of this machine"

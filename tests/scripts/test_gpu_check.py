@@ -72,7 +72,7 @@ class StepsTest(FolderTest):
 
     def test_a_step_that_fails_stops_no_other(self):
         self.script("bundle/bin/lynx-rank-cuda", "echo no memory >&2; exit 3")
-        self.script("bundle/bin/cuda_device_test", "exec sleep 60")
+        self.script("bundle/bin/cuda_device_test", "[ \"$1\" = --gtest_filter=None ] || exec sleep 60")
         code, steps = self.check(LYNX_STEP_SECONDS="1")
         self.assertEqual(code, 1)
         self.assertRegex(steps["rank"], r"failed with exit code 3 after \d+ s; see rank.txt")
@@ -84,7 +84,12 @@ class StepsTest(FolderTest):
         self.script("bundle/bin/cuda_device_test", "echo 'skipped: this machine has no CUDA device (the driver is too old)'; exit 77")
         code, steps = self.check()
         self.assertEqual(code, 1)
+        self.assertEqual(steps, {"programs": "failed: skipped: this machine has no CUDA device (the driver is too old); see programs.txt"})
+        self.script("bundle/bin/cuda_device_test", "[ $1 = --gtest_filter=None ] || exit 77")
+        code, steps = self.check()
+        self.assertEqual(code, 1)
         self.assertIn("failed with exit code 77", steps["ops"])
+        self.script("bundle/bin/cuda_device_test", "echo 'skipped: this machine has no CUDA device (the driver is too old)'; exit 77")
         self.machine("")
         code, steps = self.check()
         if pathlib.Path("/dev/nvidiactl").exists():
