@@ -97,7 +97,7 @@ step() {
 
 # Where a program is, and how it is started.
 has() { if [ -n "$bundle" ]; then "$bundle/gpu_run.sh" --find "$1"; else [ -x "$build/bin/$1" ]; fi; }
-path_of() { if [ -n "$bundle" ]; then "$bundle/gpu_run.sh" --path "$1"; else echo "$PWD/$build/bin/$1"; fi; }
+path_of() { if [ -n "$bundle" ]; then "$bundle/gpu_run.sh" --path "$1"; else realpath "$build/bin/$1"; fi; }
 command_of() { if [ -n "$bundle" ]; then echo "$bundle/gpu_run.sh" "$1"; else echo "$build/bin/$1"; fi; }
 
 # shellcheck disable=SC2317  # as_command calls it
@@ -199,7 +199,7 @@ prepare() {
 # The rank process, with NCCL if that can be loaded.
 choose_rank() {
   local program=lynx-rank-cuda
-  has $program >>"$out/programs.txt" 2>&1 || { has lynx-rank-one-cuda >>"$out/programs.txt" 2>&1 && program=lynx-rank-one-cuda; }
+  if ! has $program >>"$out/programs.txt" 2>&1 && has lynx-rank-one-cuda >>"$out/programs.txt" 2>&1; then program=lynx-rank-one-cuda; fi
   rank=$(command_of $program)
   rank_path=$(path_of $program)
 }

@@ -130,6 +130,11 @@ class StepsTest(FolderTest):
         self.assertRegex(self.words_of("measure"), "^alone: --measure ")
         self.assertEqual(steps["links"], "skipped: there is no NCCL that can be loaded; see programs.txt")
         self.assertRegex(self.words_of("programs"), "lynx-rank-cuda cannot start on this machine:\nlibX.so.6 => not found")
+        (self.bundle / "bin/lynx-rank-one-cuda").unlink()
+        code, steps = self.check()
+        self.assertEqual(code, 1)
+        self.assertRegex(steps["rank"], "failed with exit code 127 ")
+        self.assertRegex(steps["engine"], "passed")
 
     def test_sanitizers_start_the_tests(self):
         self.script("tools/compute-sanitizer", 'echo "checks $@"')
