@@ -86,7 +86,7 @@ step() {
     say "$name" "timed out after $took s; see $name.txt"
     failed=1
   elif [ -z "$gpus" ] && [ $code -eq 77 ]; then
-    say "$name" "skipped: $(sed -n 's/^skipped: //p' "$out/$name.txt" | tail -n 1)"
+    say "$name" "skipped: $(tail -n 1 "$out/$name.txt" | sed 's/^skipped: //')"
   elif [ -z "$gpus" ] && grep -q "CUDA: looking for devices: " "$out/$name.txt"; then
     say "$name" "skipped: it starts, but this machine has no GPU ($(sed -n 's/.*CUDA: looking for devices: //p' "$out/$name.txt" | tail -n 1))"
   else

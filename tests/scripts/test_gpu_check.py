@@ -120,6 +120,13 @@ class StepsTest(FolderTest):
         self.assertEqual(pathlib.Path(words[2]), self.bundle / "bin/lynx-rank-cuda")
         self.assertEqual(words[3:], ["--device", "cuda", "--budget", "280", "--json", str(self.folder / "out/step.json")])
 
+    def test_the_reason_of_a_skipped_step_is_its_last_line(self):
+        if pathlib.Path("/dev/nvidiactl").exists():
+            self.skipTest("this machine has a GPU")
+        self.machine("")
+        self.script("bundle/bin/gpu_step_bench", "echo begins; echo no driver >&2; exit 77")
+        self.assertEqual(self.check("measure")[1]["step"], "skipped: no driver")
+
     def test_without_nccl_another_rank_process_is_used(self):
         program = pathlib.Path(shutil.which("true")).read_bytes().replace(b"libc.so.6", b"libX.so.6")
         (self.bundle / "bin/lynx-rank-cuda").write_bytes(program)
