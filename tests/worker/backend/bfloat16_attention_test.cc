@@ -137,10 +137,35 @@ TEST_P(LongBfloat16Attention, AgreesWithFloat) {
   memory.ExpectGuardsIntact();
 }
 
+// Kernels may read and write several elements at once where the tensors allow it. Here they begin one element later than they
+// did before, which must not change the results.
+TEST_P(LongBfloat16Attention, AnyTensorMayBeginAnywhere) {
+  ops.FlashForward(shape, qkv, key, Workspace(0, 2, 2), context, lse);
+  ops.FlashBackward(shape, qkv, context, lse, dcontext, key, Workspace(b * a * s, 4, 3), dqkv);
+  const auto later = [&](const Bfloat16* values, int64_t count) {
+    Bfloat16* const copy = memory.OutputBfloat16(count + 1) + 1;
+    std::copy_n(values, count, copy);
+    return copy;
+  };
+  const Bfloat16 *late_qkv = later(qkv, qkv_count), *late_dcontext = later(dcontext, context_count);
+  Bfloat16 *late_context = memory.OutputBfloat16(context_count + 1) + 1, *late_dqkv = memory.OutputBfloat16(qkv_count + 1) + 1;
+  ops.FlashForward(shape, late_qkv, key, Workspace(0, 2, 2), late_context, lse);
+  ops.FlashBackward(shape, late_qkv, late_context, lse, late_dcontext, key, Workspace(b * a * s, 4, 3), late_dqkv);
+  ExpectClose(late_context, ToDouble(context, context_count), kFloat, "context");
+  ExpectClose(late_dqkv, ToDouble(dqkv, qkv_count), kFloat, "dqkv");
+  memory.ExpectGuardsIntact();
+}
+
+// The lengths and head sizes are such that there are tiles without hidden scores, parts of tiles at the end of the sequence,
+// parts of the columns for which a kernel is made, and dropout with and without a multiple of four keys.
 INSTANTIATE_TEST_SUITE_P(Shapes, LongBfloat16Attention,
                          testing::Values(Case{Shape(1, 256, 2, 1, 16), 0}, Case{Shape(1, 321, 3, 1, 4), 0.1},
                                          Case{Shape(1, 100, 2, 2, 24), 0.1}, Case{Shape(1, 100, 2, 1, 72), 0.1},
-                                         Case{Shape(1, 70, 1, 1, 128), 0}, Case{Shape(1, 70, 1, 1, 136), 0}),
+                                         Case{Shape(1, 70, 1, 1, 128), 0}, Case{Shape(1, 70, 1, 1, 136), 0},
+                                         Case{Shape(1, 320, 2, 1, 64), 0.2}, Case{Shape(2, 132, 2, 1, 40), 0.1},
+                                         Case{Shape(1, 130, 4, 2, 64), 0.1}, Case{Shape(1, 204, 2, 1, 80), 0.1},
+                                         Case{Shape(2, 67, 2, 1, 96), 0.1}, Case{Shape(1, 192, 2, 1, 128), 0.2},
+                                         Case{Shape(1, 76, 3, 1, 42), 0.1}),
                          CaseName);
 
 }  // namespace

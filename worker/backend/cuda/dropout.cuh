@@ -34,9 +34,21 @@ struct Dropout {
 
   __device__ float Factor(int64_t sample, int64_t element) const {
     if (threshold == 0) return 1.0f;
-    const PhiloxBlock words =
-        DropoutWords(key, static_cast<uint64_t>(first_sample + sample), static_cast<uint64_t>(element / 4));
-    return words[element % 4] >= threshold ? keep_factor : 0.0f;
+    return Keeps(sample, element) ? keep_factor : 0.0f;
+  }
+
+  // Returns true if the element is kept. Like KeepsFour, it draws also if the threshold is 0.
+  __device__ bool Keeps(int64_t sample, int64_t element) const {
+    return (KeepsFour(sample, element / 4) >> (element % 4) & 1) != 0;
+  }
+
+  // Returns four bits: bit i is 1 if element 4 block + i is kept.
+  __device__ uint32_t KeepsFour(int64_t sample, int64_t block) const {
+    const PhiloxBlock words = DropoutWords(key, static_cast<uint64_t>(first_sample + sample), static_cast<uint64_t>(block));
+    uint32_t kept = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) kept |= uint32_t{words[i] >= threshold} << i;
+    return kept;
   }
 };
 

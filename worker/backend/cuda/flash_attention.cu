@@ -3,8 +3,8 @@
 // score grows. The backward pass needs only the log-sum-exp of each row (attention_gradient.cuh). The dropout decisions are
 // those of unfused attention.
 //
-// attention_mma.cuh computes heads of up to 128 elements on bfloat16, if the device has tensor cores for bfloat16. The kernels
-// here compute all other cases, completely in fp32.
+// attention_mma.cuh computes heads of up to 128 elements on bfloat16, if the device has tensor cores for bfloat16, and if the
+// tensors are not too large for its indices. The kernels here compute all other cases, completely in fp32.
 #include "worker/backend/cuda/attention_gradient.cuh"
 #include "worker/backend/cuda/attention_mma.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
@@ -59,7 +59,10 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x % kWarp == 0) row_sums[(sample * shape.a + head) * shape.s + position] = sum;
 }
 
-bool OnTensorCores(const Stream& stream, int64_t d) { return stream.multiplies_bfloat16() && d <= kMaxMmaHeadSize; }
+bool OnTensorCores(const Stream& stream, const AttentionShape& shape) {
+  return stream.multiplies_bfloat16() && shape.d <= kMaxMmaHeadSize && shape.s <= kMaxMmaPositions &&
+         shape.width() <= kMaxMmaWidth;
+}
 
 }  // namespace
 
@@ -67,7 +70,7 @@ template <class T>
 void CudaOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float*, T* context,
                               float* lse) {
   if constexpr (std::is_same_v<T, Bfloat16>) {
-    if (OnTensorCores(this->stream_, shape.d)) {
+    if (OnTensorCores(this->stream_, shape)) {
       return LaunchMmaForward(this->stream_, shape, qkv, Dropout::Of(key), context, lse);
     }
   }
@@ -84,7 +87,7 @@ void CudaOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const 
                        dim3(kBlock), shape, context, dcontext, workspace);
   const GradientArgs<T> args{shape, qkv, dcontext, Dropout::Of(key), workspace, dqkv};
   if constexpr (std::is_same_v<T, Bfloat16>) {
-    if (OnTensorCores(this->stream_, shape.d)) return LaunchMmaGradients(this->stream_, args, lse);
+    if (OnTensorCores(this->stream_, shape)) return LaunchMmaGradients(this->stream_, args, lse);
   }
   AllGradients(this->stream_, args, ProbsOfLse<T>{lse});
 }

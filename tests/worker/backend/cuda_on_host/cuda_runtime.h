@@ -57,6 +57,13 @@ int Lane();
 void MultiplyAdd(const uint32_t left[4], const uint32_t right[2], float sums[4]);
 void LoadMatrices(const void* row, int count, bool transposed, uint32_t* words);
 
+// cp.async: a copy of 4 or 16 bytes that the fiber begins and later waits for. `from`: null if the copy writes zeros. In a
+// launch whose threads run in the order of their numbers, the copy is done at once; in other launches, only when the fiber
+// waits. So a kernel that does not wait, or that overwrites what others still read, gives a wrong result. A fiber must not end
+// before it has waited.
+void BeginCopy(const void* from, int bytes, void* to);
+void WaitForCopies();
+
 template <class T>
 uint64_t WordOf(T value) {
   static_assert(sizeof(T) <= sizeof(uint64_t));

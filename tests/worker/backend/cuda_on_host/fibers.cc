@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -22,6 +23,21 @@ constexpr unsigned kMaxThreads = 1024;
 
 enum class State : uint8_t { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
+// A copy that a fiber has begun (see BeginCopy).
+struct Copy {
+  const void* from;
+  int bytes;
+  void* to;
+
+  void Do() const {
+    if (from == nullptr) {
+      std::memset(to, 0, static_cast<size_t>(bytes));
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+    }
+  }
+};
+
 // A fiber. Its context is entered once. Later the fiber is left and entered again by jumps, which need no system call.
 struct Fiber {
   jmp_buf here;
@@ -31,6 +47,7 @@ struct Fiber {
   dim3 index;
   // The number of exchanges (see Exchange) in which the fiber has taken part. Exchange number n uses Warp::words[n % 2].
   int exchanges = 0;
+  std::vector<Copy> copies;  // those that are not done yet
 };
 
 struct Warp {
@@ -69,6 +86,19 @@ class Machine {
     words[number_ % kLanes] = word;
     Stop(State::kAtWarpBarrier);
     return words.data();
+  }
+
+  void BeginCopy(const Copy& copy) {
+    if (backwards_) {
+      running_->copies.push_back(copy);
+    } else {
+      copy.Do();
+    }
+  }
+
+  void WaitForCopies() {
+    for (const Copy& copy : running_->copies) copy.Do();
+    running_->copies.clear();
   }
 
   int lane() const { return number_ % kLanes; }
@@ -154,6 +184,7 @@ thread_local Machine machine;
 void Machine::Enter() {
   for (;;) {  // runs one kernel thread after another
     (*machine.thread_)();
+    LYNX_CHECK(machine.running_->copies.empty() && "a thread ended before its copies");
     machine.Stop(State::kDone);
   }
 }
@@ -165,6 +196,13 @@ void RunKernel(dim3 grid, dim3 block, Direction direction, const std::function<v
 }
 const uint64_t* Exchange(uint64_t word) { return machine.Exchange(word); }
 int Lane() { return machine.lane(); }
+void BeginCopy(const void* from, int bytes, void* to) {
+  LYNX_CHECK(bytes == 4 || bytes == 16);
+  for (const void* const place : {from, static_cast<const void*>(to)})
+    LYNX_CHECK(WordOf(place) % static_cast<uint64_t>(bytes) == 0);
+  machine.BeginCopy({from, bytes, to});
+}
+void WaitForCopies() { machine.WaitForCopies(); }
 void BlockBarrier() { machine.Stop(State::kAtBlockBarrier); }
 
 }  // namespace lynx::worker::cuda_on_host
