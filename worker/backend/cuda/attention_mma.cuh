@@ -84,9 +84,8 @@ class TileCopies {
     }
   }
 
-  const Bfloat16* data_;
-  int stride_;
-  int d_;
+  const Bfloat16* data_;  // the tile's first element
+  int stride_, d_;
   bool eights_;
 };
 
@@ -375,12 +374,12 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionShape shape, 
 }
 
 // What a lane needs of the queries of its elements: log2(e) times the log-sum-exps, and the row sums. If the queries are the
-// block's own rows, `at` has the lane's two rows; otherwise two columns for each fragment.
+// block's own rows, these are the lane's two rows; otherwise they are two columns of each fragment.
 template <int kCount>
 struct QueryNumbers {
   float lse[kCount], row_sums[kCount];
 
-  // Loads the numbers of the lane's columns of a tile, as OtherRows::Fetch wrote them.
+  // Loads the numbers of the lane's columns of a tile, as OtherRows::Begin wrote them.
   __device__ void Load(const float (*numbers)[4 * kCount]) {
 #pragma unroll
     for (int j = 0; j < kCount / 2; ++j) {
@@ -417,10 +416,11 @@ __device__ void MakeGradients(float scale, const QueryNumbers<kCount>& queries, 
 template <int kMost, OwnRows kOwn>
 struct GradientTiles {
   static constexpr int kOthers = kOwn == OwnRows::kQueries ? (kMost <= 64 ? 64 : 32) : (kMost <= 96 ? 32 : 16);
-  // Two tiles of two matrices. Before the loop: the block's own rows of two matrices. The second of them stays, if there is
-  // room for it beside the tiles.
+  // Rows in shared memory: two tiles of two matrices. Before the loop: the block's own rows of two matrices, of which the
+  // second is at the end. It stays there if registers for it would spill.
   static constexpr bool kValuesStay = kOwn == OwnRows::kKeys && kMost > 64;
-  static constexpr int kRows = kValuesStay ? 4 * kOthers + kOwnRows : kOthers < 32 ? 2 * kOwnRows : 4 * kOthers;
+  static constexpr int kRows = 4 * kOthers + (kValuesStay ? kOwnRows : 0);
+  static_assert(kRows >= 2 * kOwnRows);
   using OwnValues = std::conditional_t<kValuesStay, OwnInShared<kMost>, OwnInRegisters<kMost>>;
 };
 

@@ -47,15 +47,12 @@ __global__ void __launch_bounds__(kTileThreads)
 template <class T>
 __global__ void __launch_bounds__(kBlock)
     SumProducts(AttentionShape shape, const T* context, const T* dcontext, float* row_sums) {
-  // An index in (b, s, a), which is the order of context.
-  const int64_t row = (int64_t{blockIdx.x} * kBlock + threadIdx.x) / kWarp;
-  if (row >= shape.b * shape.s * shape.a) return;
+  const int64_t position = int64_t{blockIdx.x} * (kBlock / kWarp) + threadIdx.x / kWarp, head = blockIdx.y, sample = blockIdx.z;
+  if (position >= shape.s) return;
+  const int64_t first = ((sample * shape.s + position) * shape.a + head) * shape.d;
   float sum = 0;
-  for (int64_t i = threadIdx.x % kWarp; i < shape.d; i += kWarp) {
-    sum += context[row * shape.d + i] * dcontext[row * shape.d + i];
-  }
+  for (int i = threadIdx.x % kWarp; i < shape.d; i += kWarp) sum += context[first + i] * dcontext[first + i];
   sum = ReduceLanes<Sum, kWarp>(sum);
-  const int64_t head = row % shape.a, position = row / shape.a % shape.s, sample = row / shape.a / shape.s;
   if (threadIdx.x % kWarp == 0) row_sums[(sample * shape.a + head) * shape.s + position] = sum;
 }
 
@@ -83,8 +80,8 @@ void CudaOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const D
 template <class T>
 void CudaOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse, const T* dcontext,
                                const DropoutKey& key, float* workspace, T* dqkv) {
-  this->stream_.Launch("attention backward, rows", &SumProducts<T>, dim3(BlocksOf(shape.b * shape.s * shape.a * kWarp, kBlock)),
-                       dim3(kBlock), shape, context, dcontext, workspace);
+  const dim3 grid(BlocksOf(shape.s, kBlock / kWarp), BlocksOf(shape.a, 1), BlocksOf(shape.b, 1));
+  this->stream_.Launch("attention backward, rows", &SumProducts<T>, grid, dim3(kBlock), shape, context, dcontext, workspace);
   const GradientArgs<T> args{shape, qkv, dcontext, Dropout::Of(key), workspace, dqkv};
   if constexpr (std::is_same_v<T, Bfloat16>) {
     if (OnTensorCores(this->stream_, shape)) return LaunchMmaGradients(this->stream_, args, lse);

@@ -198,8 +198,8 @@ const uint64_t* Exchange(uint64_t word) { return machine.Exchange(word); }
 int Lane() { return machine.lane(); }
 void BeginCopy(const void* from, int bytes, void* to) {
   LYNX_CHECK(bytes == 4 || bytes == 16);
-  for (const void* const place : {from, static_cast<const void*>(to)})
-    LYNX_CHECK(WordOf(place) % static_cast<uint64_t>(bytes) == 0);
+  const auto width = static_cast<uint64_t>(bytes);
+  LYNX_CHECK(WordOf(from) % width == 0 && WordOf(to) % width == 0);
   machine.BeginCopy({from, bytes, to});
 }
 void WaitForCopies() { machine.WaitForCopies(); }
