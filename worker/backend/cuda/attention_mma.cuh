@@ -25,12 +25,21 @@ inline constexpr int64_t kMaxMmaHeadSize = 128;  // the rows of larger heads nee
 inline constexpr int64_t kMaxMmaPositions = int64_t{1} << 30, kMaxMmaWidth = int64_t{1} << 24;
 inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
-// True if the rows of the heads can be read (or written) in packs of `width` elements.
-template <class... T>
-bool FitsMmaPacks(int64_t d, int64_t width, const T*... tensors) {
-  const auto bytes = static_cast<uintptr_t>(width) * sizeof(Bfloat16);
-  return d % width == 0 && ((reinterpret_cast<uintptr_t>(tensors) % bytes == 0) && ...);
-}
+// How a kernel may access the rows of the heads.
+struct MmaAccess {
+  bool eights;  // what it reads: in packs of eight elements
+  bool pairs;   // what it writes: in pairs of elements
+
+  template <class... T>
+  static MmaAccess Of(int64_t d, const Bfloat16* written, const T*... read) {
+    return {.eights = (Fits(d, 8, read) && ...), .pairs = Fits(d, 2, written)};
+  }
+
+ private:
+  static bool Fits(int64_t d, int64_t width, const Bfloat16* tensor) {
+    return d % width == 0 && reinterpret_cast<uintptr_t>(tensor) % (static_cast<uintptr_t>(width) * sizeof(Bfloat16)) == 0;
+  }
+};
 
 // Copies tiles of kRows rows of a head into shared memory, one after another.
 template <int kMost, int kRows>
@@ -314,8 +323,8 @@ struct MmaSoftmax {
 };
 
 template <int kMost>
-__global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionShape shape, const Bfloat16* qkv, bool eights,
-                                                          Dropout dropout, Bfloat16* context, bool pairs, float* lse) {
+__global__ void __launch_bounds__(kMmaThreads)
+    MmaForward(AttentionShape shape, const Bfloat16* qkv, MmaAccess access, Dropout dropout, Bfloat16* context, float* lse) {
   constexpr int kOthers = kMost <= 64 ? 64 : 32;
   using Places = LanePlaces<kMost>;
   // Two tiles of keys and values. Before the loop: the queries.
@@ -324,12 +333,12 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionShape shape, 
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kOwnRows;  // the longest rows first
   const int64_t sample = blockIdx.z, head = blockIdx.y;
   const HeadRows<const Bfloat16> in(qkv, shape, sample, head);
-  TileCopies<kMost, kOwnRows>(in.q.From(first_query), d, eights).Begin(s - first_query, shared.at);
+  TileCopies<kMost, kOwnRows>(in.q.From(first_query), d, access.eights).Begin(s - first_query, shared.at);
   WaitForCopies();
   __syncthreads();
   const OwnInRegisters<kMost> queries(shared.at);
   __syncthreads();  // all threads have read the queries
-  TileCopies<kMost, kOthers> keys(in.k, d, eights), values(in.v, d, eights);
+  TileCopies<kMost, kOthers> keys(in.k, d, access.eights), values(in.v, d, access.eights);
   const auto fetch = [&](int first_key, int stage) {
     keys.Begin(s - first_key, shared.at + stage * 2 * kOthers);
     values.Begin(s - first_key, shared.at + stage * 2 * kOthers + kOthers);
@@ -365,7 +374,7 @@ __global__ void __launch_bounds__(kMmaThreads) MmaForward(AttentionShape shape, 
   }
   softmax.Finish();
   const float scales[2] = {dropout.keep_factor / softmax.sum[0], dropout.keep_factor / softmax.sum[1]};
-  sum.Store(ContextRows(context, shape, sample, head).From(first_query), d, pairs, scales);
+  sum.Store(ContextRows(context, shape, sample, head).From(first_query), d, access.pairs, scales);
   for (int half = 0; half < 2; ++half) {
     if (LaneOfWarp() % 4 == 0 && at.Own(half) < s) {
       lse[(sample * shape.a + head) * s + at.Own(half)] = softmax.LogSumExp(half);
@@ -480,8 +489,7 @@ class OtherRows {
 // Computes dQ of the block's queries, or dK and dV of its keys. If heads share keys, their gradients are added in the order of
 // heads.
 template <int kMost, OwnRows kOwn>
-__global__ void __launch_bounds__(kMmaThreads)
-    MmaGradient(GradientArgs<Bfloat16> args, const float* lse, bool eights, bool pairs) {
+__global__ void __launch_bounds__(kMmaThreads) MmaGradient(GradientArgs<Bfloat16> args, const float* lse, MmaAccess access) {
   constexpr bool kQueries = kOwn == OwnRows::kQueries;
   using Tiles = GradientTiles<kMost, kOwn>;
   constexpr int kOthers = Tiles::kOthers;
@@ -496,8 +504,8 @@ __global__ void __launch_bounds__(kMmaThreads)
                 first_row = (sample * shape.a + first_head) * s;
   const HeadRows<const Bfloat16> in(args.qkv, shape, sample, first_head);
   const RowsOf<const Bfloat16> dout = ContextRows(args.dcontext, shape, sample, first_head);
-  TileCopies<kMost, kOwnRows>((kQueries ? in.q : in.k).From(first_own), d, eights).Begin(s - first_own, shared.at);
-  TileCopies<kMost, kOwnRows>((kQueries ? dout : in.v).From(first_own), d, eights)
+  TileCopies<kMost, kOwnRows>((kQueries ? in.q : in.k).From(first_own), d, access.eights).Begin(s - first_own, shared.at);
+  TileCopies<kMost, kOwnRows>((kQueries ? dout : in.v).From(first_own), d, access.eights)
       .Begin(s - first_own, shared.at + Tiles::kRows - kOwnRows);
   WaitForCopies();
   __syncthreads();
@@ -518,7 +526,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   const int begin = kQueries ? 0 : first_own, end = kQueries && first_own + kOwnRows < s ? first_own + kOwnRows : s;
   TileCursor<kOthers> tile(begin, end), next = tile;
   OtherRows<kMost, kOwn, kOthers> others(tile, kQueries ? in.k : in.q, kQueries ? in.v : dout, lse + first_row,
-                                         args.row_sums + first_row, d, eights);
+                                         args.row_sums + first_row, d, access.eights);
   others.Begin(tile, shared.at, numbers[0]);
   for (int stage = 0; tile.head < sharing; tile = next, stage ^= 1) {
     WaitForCopies();
@@ -543,8 +551,8 @@ __global__ void __launch_bounds__(kMmaThreads)
   }
   const HeadRows<Bfloat16> out(args.dqkv, shape, sample, first_head);
   const float scales[2] = {scale, scale}, value_scales[2] = {args.dropout.keep_factor, args.dropout.keep_factor};
-  sum.Store((kQueries ? out.q : out.k).From(first_own), d, pairs, scales);
-  if constexpr (!kQueries) values_sum.Store(out.v.From(first_own), d, pairs, value_scales);
+  sum.Store((kQueries ? out.q : out.k).From(first_own), d, access.pairs, scales);
+  if constexpr (!kQueries) values_sum.Store(out.v.From(first_own), d, access.pairs, value_scales);
 }
 
 inline dim3 MmaGrid(const AttentionShape& shape, int64_t heads) {
@@ -563,20 +571,19 @@ inline void LaunchMmaForward(Stream& stream, const AttentionShape& shape, const 
                              Bfloat16* context, float* lse) {
   ForMmaHeadSize(shape.d, [&](auto most) {
     stream.Launch("fused attention", &MmaForward<decltype(most)::value>, MmaGrid(shape, shape.a), dim3(kMmaThreads), shape, qkv,
-                  FitsMmaPacks(shape.d, 8, qkv), dropout, context, FitsMmaPacks(shape.d, 2, context), lse);
+                  MmaAccess::Of(shape.d, context, qkv), dropout, context, lse);
   });
 }
 
 // Computes dqkv. args.row_sums must have been computed before.
 inline void LaunchMmaGradients(Stream& stream, const GradientArgs<Bfloat16>& args, const float* lse) {
-  const int64_t d = args.shape.d;
-  const bool eights = FitsMmaPacks(d, 8, args.qkv, args.dcontext), pairs = FitsMmaPacks(d, 2, args.dqkv);
-  ForMmaHeadSize(d, [&](auto most) {
+  const MmaAccess access = MmaAccess::Of(args.shape.d, args.dqkv, args.qkv, args.dcontext);
+  ForMmaHeadSize(args.shape.d, [&](auto most) {
     constexpr int kMost = decltype(most)::value;
     stream.Launch("attention backward, queries", &MmaGradient<kMost, OwnRows::kQueries>, MmaGrid(args.shape, args.shape.a),
-                  dim3(kMmaThreads), args, lse, eights, pairs);
+                  dim3(kMmaThreads), args, lse, access);
     stream.Launch("attention backward, keys", &MmaGradient<kMost, OwnRows::kKeys>, MmaGrid(args.shape, args.shape.k),
-                  dim3(kMmaThreads), args, lse, eights, pairs);
+                  dim3(kMmaThreads), args, lse, access);
   });
 }
 
