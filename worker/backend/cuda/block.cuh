@@ -12,8 +12,9 @@ namespace lynx::worker::cuda {
 
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 inline constexpr int kWarp = 32;
-inline constexpr int kBlock = 256;   // threads of a block that works on one row, or on single elements
-inline constexpr int kResident = 2;  // blocks for which a multiprocessor has registers, where a kernel would take more
+inline constexpr int kBlock = 256;  // threads of a block that works on one row, or on single elements
+// A kernel that would take more registers gets only so many that a multiprocessor has room for this number of blocks.
+inline constexpr int kResident = 2;
 
 struct Sum {
   template <class T>

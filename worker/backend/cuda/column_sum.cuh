@@ -16,8 +16,8 @@
 
 namespace lynx::worker::cuda {
 
-// The size of the sums of all parts. They lie at the begin of the scratch. An op that keeps values in the scratch while it sums
-// columns keeps them after these.
+// The size of the sums of all parts. They lie at the beginning of the scratch. An op that keeps values in the scratch while it
+// sums columns keeps them after these.
 inline constexpr Bytes kPartSums{int64_t{2} << 20};
 
 // How the work is divided. It depends on the shape only.

@@ -77,8 +77,9 @@ template <class T>
 void CudaOps<T>::PositionBackward(T* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) {
   constexpr char kName[] = "position backward";
   const Dropout dropout = Dropout::Of(key);
-  if (!FitsPacks(h, dx))
+  if (!FitsPacks(h, dx)) {
     return ForEach(this->stream_, kName, s * h, Backward<T, 1>{dx, dpos, key.first_token, n, s, h, dropout});
+  }
   constexpr int kWidth = kPackOf<T>;
   ForEach(this->stream_, kName, s * h / kWidth, Backward<T, kWidth>{dx, dpos, key.first_token, n, s, h, dropout});
 }

@@ -44,7 +44,8 @@ class Stream {
 
   cudaStream_t handle() const { return handle_; }
   void* scratch() const { return scratch_; }
-  // Returns memory for `count` values, which begins `first` bytes after the begin of the scratch. `first` is a multiple of 16.
+  // Returns memory for `count` values, which begins `first` bytes after the beginning of the scratch. `first` is a multiple
+  // of 16.
   template <class T>
   T* ScratchOf(int64_t count, Bytes first = Bytes(0)) const;
 
