@@ -1,6 +1,6 @@
-// Tests the engine with a library that simulates CUDA on the host (tests/worker/backend/cuda_on_host): offloading in every order
-// in which the device may do its work, and what profilers see. If a mark between ops and copies were missing, one of the orders
-// would give other bits.
+// Tests the engine with a library that simulates CUDA on the host (tests/worker/backend/cuda_on_host): offloading in every
+// order in which the device may do its work, and what profilers see. If a mark between ops and copies were missing, one of the
+// orders would give other bits.
 #include <gtest/gtest.h>
 #include <nvtx3/nvToolsExt.h>
 
