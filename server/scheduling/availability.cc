@@ -11,7 +11,7 @@
 
 namespace lynx::server {
 
-std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<DeviceRef>& devices) {
+std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<DeviceRef>& devices, const NodeFacts& facts) {
   std::map<NodeId, std::vector<int32_t>> added;
   for (const DeviceRef& device : devices) added[device.node].push_back(device.device);
   for (NodeDevices& node : free) {
@@ -24,7 +24,8 @@ std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<D
   if (added.empty()) return free;
   for (auto& [name, indices] : added) {
     std::sort(indices.begin(), indices.end());
-    free.push_back({.node = name, .free = std::move(indices)});
+    free.push_back(facts(name));
+    free.back().free = std::move(indices);
   }
   SortByLocality(free);
   return free;
@@ -49,12 +50,13 @@ std::vector<NodeDevices> WithoutNodes(std::vector<NodeDevices> free, const std::
   return free;
 }
 
-std::optional<Expectation> WhenFits(const std::vector<NodeDevices>& free, std::vector<Release> releases, const Fit& fit) {
+std::optional<Expectation> WhenFits(const std::vector<NodeDevices>& free, std::vector<Release> releases, const NodeFacts& facts,
+                                    const Fit& fit) {
   std::stable_sort(releases.begin(), releases.end(), [](const Release& a, const Release& b) { return a.at < b.at; });
   const auto after = [&](size_t count) {
     std::vector<DeviceRef> given;
     for (size_t i = 0; i < count; ++i) given.insert(given.end(), releases[i].devices.begin(), releases[i].devices.end());
-    return fit(With(free, given));
+    return fit(With(free, given, facts));
   };
   if (releases.empty() || !after(releases.size()).has_value()) return std::nullopt;
   // Binary search for the fewest releases that are enough: the first `low` releases are not enough, the first `high` are.
@@ -67,11 +69,12 @@ std::optional<Expectation> WhenFits(const std::vector<NodeDevices>& free, std::v
 }
 
 std::optional<std::vector<size_t>> WhoMakesRoom(const std::vector<NodeDevices>& free,
-                                                const std::vector<std::vector<DeviceRef>>& holders, const Fit& fit) {
+                                                const std::vector<std::vector<DeviceRef>>& holders, const NodeFacts& facts,
+                                                const Fit& fit) {
   const auto fits = [&](const std::vector<size_t>& chosen) {
     std::vector<DeviceRef> given;
     for (const size_t i : chosen) given.insert(given.end(), holders[i].begin(), holders[i].end());
-    return fit(With(free, given)).has_value();
+    return fit(With(free, given, facts)).has_value();
   };
   const auto first = [](size_t count) {
     std::vector<size_t> indices(count);

@@ -155,6 +155,14 @@ std::pair<int32_t, int32_t> DevicePool::CountAttached(DeviceKind kind) const {
   return {all, cordoned};
 }
 
+NodeDevices DevicePool::FactsOf(const NodeId& name, DeviceKind kind) const {
+  const LiveNode* node = nodes_.Find(name);
+  if (node == nullptr) return {.node = name};
+  NodeDevices facts = DevicesOf(*node, kind, [](const DeviceRef&) { return true; });
+  facts.free.clear();
+  return facts;
+}
+
 bool DevicePool::MayUse(const LiveJob& job, DeviceKind kind, const NodeId& name) const {
   const LiveNode* found = nodes_.Find(name);
   if (found == nullptr || !TakesRanks(*found, Cordoned::kExcluded)) return false;

@@ -60,6 +60,8 @@ class DevicePool {
   // The devices among `held` on which ranks can still be started. The job reserves these devices, so no other job has them.
   // Devices on cordoned nodes and on nodes that the job excludes are left out.
   std::vector<NodeDevices> StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const LiveJob& job) const;
+  // What is known about the node and its devices of this kind, without free devices.
+  NodeDevices FactsOf(const NodeId& name, DeviceKind kind) const;
   // True if the job may use devices of this kind on the node. The node must have such devices, have a worker daemon attached,
   // and run no orphans. It must be neither cordoned nor excluded by the job.
   bool MayUse(const LiveJob& job, DeviceKind kind, const NodeId& name) const;

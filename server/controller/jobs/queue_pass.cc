@@ -242,7 +242,7 @@ bool QueuePass::MakeSpeculatorsLeave(const LiveJob& job, PassState& pass) {
     speculators.push_back(id);
   }
   std::erase_if(held, [&](const DeviceRef& device) { return !devices_.MayUse(job, kind, device.node); });
-  if (held.empty() || !devices_.Fits(job, With(FreeFor(job, pass), held)).has_value()) return false;
+  if (held.empty() || !devices_.Fits(job, With(FreeFor(job, pass), held, FactsOf(kind))).has_value()) return false;
   for (const JobId& id : speculators) {
     LiveJob& other = jobs_.At(id);
     other.planning.speculative = false;
@@ -274,6 +274,10 @@ bool QueuePass::TryBackfill(LiveJob& job, PassState& pass) {
   return TryBegin(job, free);
 }
 
+NodeFacts QueuePass::FactsOf(DeviceKind kind) const {
+  return [this, kind](const NodeId& name) { return devices_.FactsOf(name, kind); };
+}
+
 // Returns the time at which the job would begin if no other job passed it, and the devices that it would get.
 std::optional<Expectation> QueuePass::Expect(const LiveJob& job, PassState& pass) {
   const DeviceKind kind = devices_.KindOf(job);
@@ -297,7 +301,7 @@ std::optional<Expectation> QueuePass::Expect(const LiveJob& job, PassState& pass
   for (Release& release : releases) {
     std::erase_if(release.devices, [&](const DeviceRef& device) { return !devices_.MayUse(job, kind, device.node); });
   }
-  return WhenFits(FreeFor(job, pass), std::move(releases),
+  return WhenFits(FreeFor(job, pass), std::move(releases), FactsOf(kind),
                   [&](const std::vector<NodeDevices>& free) { return devices_.Fits(job, free); });
 }
 
@@ -361,8 +365,8 @@ std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, Pas
     victims.push_back(job);
     holders.push_back(std::move(devices));
   }
-  const auto chosen =
-      WhoMakesRoom(free, holders, [&](const std::vector<NodeDevices>& devices) { return devices_.Fits(head, devices); });
+  const auto chosen = WhoMakesRoom(free, holders, FactsOf(kind),
+                                   [&](const std::vector<NodeDevices>& devices) { return devices_.Fits(head, devices); });
   if (!chosen.has_value()) return "";
   std::vector<std::string> names;
   for (const size_t i : *chosen) {

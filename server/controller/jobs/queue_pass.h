@@ -68,6 +68,7 @@ class QueuePass {
   std::optional<Expectation> Expect(const LiveJob& job, PassState& pass);
   std::string WhoGivesWay(const std::vector<DeviceRef>& devices) const;
   std::string SelectVictims(const LiveJob& head, Standing standing, PassState& pass);
+  NodeFacts FactsOf(DeviceKind kind) const;
   std::string WhyNodesAreApart(const LiveJob& job, DeviceKind kind) const;
   std::vector<PendingReason> WhyWaits(const LiveJob& job, Standing standing, PassState& pass);
 
