@@ -31,7 +31,9 @@ unpack() {
   stamp=$(cksum <"$here/programs.tar.gz")
   for root in "${TMPDIR:-/tmp}/lynx-gpu-programs-$(id -u)" "$here/unpacked"; do
     if [ -O "$root" ] && [ "$(cat "$root/stamp" 2>/dev/null)" = "$stamp" ]; then return; fi
-    if rm -rf "$root" && mkdir -m 700 "$root" && tar -C "$root" -xzf "$here/programs.tar.gz"; then
+    # A folder may be mounted so that no program starts there.
+    if rm -rf "$root" && mkdir -m 700 "$root" && tar -C "$root" -xzf "$here/programs.tar.gz" &&
+      [ -n "$(find "$root/bin" -type f -executable)" ]; then
       echo "$stamp" >"$root/stamp"
       return
     fi

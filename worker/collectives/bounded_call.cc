@@ -61,7 +61,9 @@ BoundedCall::~BoundedCall() {
       thread_.detach();
     }
   }
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  if (!told_ && state_->status.ok()) state_->undo();
 }
 
 absl::Status BoundedCall::Wait(const std::function<absl::Status()>& stop) {
@@ -73,6 +75,7 @@ absl::Status BoundedCall::Wait(const std::function<absl::Status()>& stop) {
     LYNX_RETURN_IF_ERROR(stop());
     lock.lock();
   }
+  told_ = true;
   return state_->status;
 }
 

@@ -17,8 +17,9 @@ namespace lynx::worker {
 
 class BoundedCall {
  public:
-  // Starts the call. If it succeeds after it was left behind, its thread then calls `undo`. Both functions may outlive this
-  // object, so they must own what they use.
+  // Starts the call. If it succeeds, but Wait has not returned its success before this object ends, `undo` is called: by the
+  // destructor, or by the call's thread if the call was left behind. Both functions may outlive this object, so they must own
+  // what they use.
   BoundedCall(std::function<absl::Status()> call, std::function<void()> undo);
   // Leaves the call behind if it has not ended.
   ~BoundedCall();
@@ -37,6 +38,7 @@ class BoundedCall {
 
   const std::shared_ptr<State> state_;
   std::thread thread_;
+  bool told_ = false;  // Wait has returned the call's status
 };
 
 }  // namespace lynx::worker

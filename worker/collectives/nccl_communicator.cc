@@ -31,7 +31,7 @@ constexpr auto kWatchPeriod = std::chrono::milliseconds(10);
 constexpr Nanos kStandstill{2'000'000'000};
 constexpr auto kPollPeriod = std::chrono::microseconds(100);
 constexpr Nanos kFarewellLimit{10'000'000'000};  // the time that the peers have to receive all that was sent
-// The time in which a call of NCCL ends after its communicator was told to abort.
+// The time in which NCCL ends what was told to abort. It is less if the limit for connecting is less.
 constexpr Nanos kAbortLimit{10'000'000'000};
 constexpr size_t kFirstSlots = 256;
 
@@ -58,6 +58,23 @@ absl::Status CheckOptions(const NcclOptions& options) {
   return absl::InvalidArgumentError(
       absl::StrCat("NCCL cannot use from ", options.min_ctas, " to ", options.max_ctas,
                    " thread blocks for a transfer; give two numbers in order, or 0 where it is to choose"));
+}
+
+// Ends and destroys communicators whose work is done. If one cannot be ended, all are aborted.
+absl::Status EndAll(int device, const std::vector<ncclComm_t>& comms) {
+  cudaSetDevice(device);
+  absl::Status status;
+  for (ncclComm_t comm : comms) {
+    if (status.ok()) status = StatusOf(ncclCommFinalize(comm), "ending");
+  }
+  if (status.ok()) {
+    for (ncclComm_t comm : comms) status.Update(StatusOf(ncclCommDestroy(comm), "ending"));
+    return status;
+  }
+  ncclGroupStart();
+  for (ncclComm_t comm : comms) ncclCommAbort(comm);
+  ncclGroupEnd();
+  return status;
 }
 
 class NcclCommunicator : public Communicator {
@@ -104,7 +121,10 @@ class NcclCommunicator : public Communicator {
   absl::Status LookAtLineLocked(Line& line, Nanos idle_timeout);
   absl::Status BeginLocked(Line& line);
   absl::Status LookAtCallLocked() const;
+  Nanos AbortLimit() const { return std::min(kAbortLimit, options_.connect_timeout); }
+  void AbortAll(std::vector<ncclComm_t> comms);
   void AbortLocked();
+  std::vector<ncclComm_t> TakeCommsLocked();
   bool SayFarewell();
 
   const NcclOptions options_;
@@ -133,9 +153,10 @@ class NcclCommunicator : public Communicator {
   std::condition_variable changed_;
   bool aborted_ = false;
   bool stop_ = false;
-  const Line* called_ = nullptr;       // the line of the newest call of NCCL that starts a transfer
-  Nanos call_began_;                   // when that call began
-  std::atomic<bool> in_call_ = false;  // true while the backend's thread is in that call; it is set with the mutex held
+  const Line* called_ = nullptr;  // the line of the newest call of NCCL that starts a transfer
+  Nanos call_began_;              // when that call began
+  // True while the backend's thread is in that call. It is set with the mutex held. A call left behind may still read it.
+  const std::shared_ptr<std::atomic<bool>> in_call_ = std::make_shared<std::atomic<bool>>(false);
   std::thread watch_;
 };
 
@@ -221,10 +242,12 @@ absl::Status NcclCommunicator::MakeLine(Line& line) {
                                                     "; NCCL_DEBUG=INFO in the ranks' environment makes it say what it tries"));
   }));
   const std::lock_guard lock(mutex_);
+  if (aborted_) {
+    AbortAll({made->comm});
+    return host_.Failure();
+  }
   line.comm = made->comm;
-  if (!aborted_) return absl::OkStatus();
-  ncclCommAbort(std::exchange(line.comm, nullptr));
-  return host_.Failure();
+  return absl::OkStatus();
 }
 
 // Runs a first transfer on the line. So NCCL creates everything that the route needs before the first step, the peers wait for
@@ -285,10 +308,10 @@ absl::Status NcclCommunicator::IssueOn(Line& line, const Call& call) {
     comm = line.comm;
     called_ = &line;
     call_began_ = clock_.Monotonic();
-    in_call_ = true;
+    *in_call_ = true;
   }
   const absl::Status status = StatusOf(call(comm, line.stream()), "a transfer ", line.info.name);
-  in_call_ = false;
+  *in_call_ = false;
   return status;
 }
 
@@ -392,33 +415,56 @@ void NcclCommunicator::SetIdleTimeout(Nanos idle_timeout) {
   host_.SetIdleTimeout(idle_timeout);
 }
 
-// Aborts all lines in one NCCL group. An abort ends only when the line's work on the device has ended, and this work may wait
-// for work of another line.
-//
-// ncclCommAbort tells a communicator's work and calls to end; the end of the group waits for the work and frees the
-// communicators. So the backend's thread must have left its call before the end of the group. If it has not, the communicators
-// are not freed.
-void NcclCommunicator::AbortLocked() {
-  if (std::exchange(aborted_, true)) return;
-  ncclGroupStart();
+std::vector<ncclComm_t> NcclCommunicator::TakeCommsLocked() {
+  std::vector<ncclComm_t> comms;
   for (const auto& line : lines_) {
-    if (line->comm != nullptr) ncclCommAbort(std::exchange(line->comm, nullptr));
+    if (line->comm != nullptr) comms.push_back(std::exchange(line->comm, nullptr));
   }
+  return comms;
+}
+
+// Aborts communicators in one NCCL group. An abort ends only when the communicator's work on the device has ended, and this
+// work may wait for work of another one.
+//
+// ncclCommAbort tells a communicator's work and calls to end. The end of the group waits for the work, and possibly for peers
+// on the same node, and frees the communicators. So the backend's thread must have left its call before the end of the group.
+// If all this takes too long, it is left behind.
+void NcclCommunicator::AbortAll(std::vector<ncclComm_t> comms) {
+  if (comms.empty()) return;
+  BoundedCall call(
+      [comms = std::move(comms), in_call = in_call_, device = device_] {
+        cudaSetDevice(device);
+        ncclGroupStart();
+        for (ncclComm_t comm : comms) ncclCommAbort(comm);
+        while (*in_call) std::this_thread::sleep_for(kPollPeriod);
+        ncclGroupEnd();
+        return absl::OkStatus();
+      },
+      [] {});
   const Nanos begin = clock_.Monotonic();
-  while (in_call_ && clock_.Monotonic() - begin < kAbortLimit) std::this_thread::sleep_for(kPollPeriod);
-  if (!in_call_) ncclGroupEnd();
+  (void)call.Wait([&]() -> absl::Status {
+    if (clock_.Monotonic() - begin <= AbortLimit()) return absl::OkStatus();
+    return absl::DeadlineExceededError("NCCL does not abort");
+  });
+}
+
+void NcclCommunicator::AbortLocked() {
+  if (!std::exchange(aborted_, true)) AbortAll(TakeCommsLocked());
 }
 
 // Waits until every peer has received what this rank sent, and then destroys the NCCL communicators. An earlier destruction
 // would lose data. Returns false after an error, or if it takes longer than kFarewellLimit. Then the lines must be aborted, if
-// the communicators still exist.
+// the communicators still exist. A destruction that does not end is left behind.
 bool NcclCommunicator::SayFarewell() {
   if (lines_.empty()) return true;
   const Nanos begin = clock_.Monotonic();
+  const auto within = [&](Nanos limit) -> absl::Status {
+    if (clock_.Monotonic() - begin <= limit) return absl::OkStatus();
+    return absl::DeadlineExceededError("the peers have not received everything");
+  };
   const auto stop = [&]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(host_.Failure());
-    if (clock_.Monotonic() - begin <= kFarewellLimit) return absl::OkStatus();
-    return absl::DeadlineExceededError("the peers have not received everything");
+    return within(kFarewellLimit);
   };
   std::vector<cudaStream_t> streams;
   for (const auto& line : lines_) streams.push_back(line->stream());
@@ -434,26 +480,16 @@ bool NcclCommunicator::SayFarewell() {
   if (!work.Wait(stop).ok()) {
     const std::lock_guard lock(mutex_);
     AbortLocked();  // now the work ends
-    (void)work.Wait([] { return absl::OkStatus(); });
+    (void)work.Wait([&] { return within(kFarewellLimit + AbortLimit()); });
     return false;
   }
   std::vector<ncclComm_t> comms;
   {
     const std::lock_guard lock(mutex_);
     if (aborted_) return false;
-    for (const auto& line : lines_) {
-      if (line->comm == nullptr) continue;
-      comms.push_back(std::exchange(line->comm, nullptr));
-    }
+    comms = TakeCommsLocked();
   }
-  BoundedCall end(
-      [comms, device = device_]() -> absl::Status {
-        cudaSetDevice(device);
-        for (ncclComm_t comm : comms) LYNX_RETURN_IF_ERROR(StatusOf(ncclCommFinalize(comm), "ending"));
-        for (ncclComm_t comm : comms) LYNX_RETURN_IF_ERROR(StatusOf(ncclCommDestroy(comm), "ending"));
-        return absl::OkStatus();
-      },
-      [] {});
+  BoundedCall end([comms, device = device_] { return EndAll(device, comms); }, [] {});
   return end.Wait(stop).ok();
 }
 
@@ -488,7 +524,7 @@ void NcclCommunicator::ExcuseLocked(Nanos gap) {
 
 // Finds a call of NCCL that does not end, for example because it connects two ranks and the other one never comes.
 absl::Status NcclCommunicator::LookAtCallLocked() const {
-  if (!in_call_ || clock_.Monotonic() - call_began_ <= options_.connect_timeout) return absl::OkStatus();
+  if (!*in_call_ || clock_.Monotonic() - call_began_ <= options_.connect_timeout) return absl::OkStatus();
   return absl::DeadlineExceededError(absl::StrCat(RankText(options_.layout, options_.rank), " has waited ",
                                                   FormatDuration(options_.connect_timeout), " for NCCL to start a transfer ",
                                                   called_->info.name));

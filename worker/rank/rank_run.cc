@@ -300,6 +300,9 @@ absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& bac
                            Cancellation& cancellation) {
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectTcp(OptionsOf(config, listen_fd)));
   const Attachment attachment(cancellation, *communicator);
+  const auto tell = [&](const absl::Status& failure) {
+    communicator->Abort(Annotate(failure, absl::StrCat("rank ", config.rank)));
+  };
   const auto run = [&]() -> absl::StatusOr<RunEnd> {
     if (config.check) {
       LYNX_ASSIGN_OR_RETURN(const NodeCheckReport checked, CheckNodes(config, {}, backend, *communicator));
@@ -309,10 +312,12 @@ absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& bac
       return RunConnected(config, backend, *communicator, *communicator, reports, cancellation);
     }
     LYNX_ASSIGN_OR_RETURN(const auto between_devices, WithCauseOfCode(BetweenDevices(config, *communicator, backend)));
-    return RunConnected(config, backend, *communicator, *between_devices, reports, cancellation);
+    absl::StatusOr<RunEnd> end = RunConnected(config, backend, *communicator, *between_devices, reports, cancellation);
+    if (!end.ok()) tell(end.status());  // before the devices' communicator takes its leave, which may wait for the peers
+    return end;
   };
   absl::StatusOr<RunEnd> end = run();
-  if (!end.ok()) communicator->Abort(Annotate(end.status(), absl::StrCat("rank ", config.rank)));
+  if (!end.ok()) tell(end.status());
   return end;
 }
 

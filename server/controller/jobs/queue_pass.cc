@@ -267,7 +267,7 @@ bool QueuePass::TryBackfill(LiveJob& job, PassState& pass) {
   const bool limited = limit > Nanos(0) && limit - TrainedBy(job, step_.now()) <= window;
   if (limited) return TryBegin(job, free);
   // The remaining time is computed from the present plan, so the job must start with that plan.
-  if (job.plan != nullptr && Remaining(job, step_.now()) <= window && PlaceRanksByLocality(job.plan->layout, free).has_value())
+  if (job.plan != nullptr && Remaining(job, step_.now()) <= window && devices_.PlacementOn(free, job).has_value())
     return TryBegin(job, free);
   if (job.plan != nullptr || window <= options_.soon) return false;
   job.planning.speculative = true;  // the plan will show how long the job takes
@@ -386,7 +386,7 @@ std::string QueuePass::WhyNodesAreApart(const LiveJob& job, DeviceKind kind) con
   for (const NodeDevices& node : attached) {
     if (node.alone) names.push_back(node.node.value);
   }
-  if (names.empty() || !Reserve(AllTogether(attached), devices_.DemandOf(job)).has_value()) return "";
+  if (names.empty() || !devices_.Fits(job, AllTogether(attached)).has_value()) return "";
   constexpr size_t kNamed = 3;
   const size_t more = names.size() - std::min(names.size(), kNamed);
   names.resize(names.size() - more);
@@ -412,14 +412,17 @@ std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing stan
     reasons.push_back({"structural", absl::StrCat(waits, ", but the attached nodes have ", all,
                                                   "; attach more nodes or ask for fewer ranks")});
   } else if (job.queue.structural) {
-    std::string apart = WhyNodesAreApart(job, kind);
-    if (!apart.empty()) reasons.push_back({"structural", absl::StrCat(waits, "; ", apart)});
+    const std::string apart = WhyNodesAreApart(job, kind);
     reasons.push_back(
         {"structural",
-         absl::StrCat(
-             waits,
-             job.plan != nullptr || devices_.DemandOf(job).group > 1 ? " with its tensor-parallel groups inside nodes" : "",
-             have, record.excluded.empty() ? "" : absl::StrCat(", without its excluded nodes ", NodeNames(record.excluded)))});
+         !apart.empty()
+             ? absl::StrCat(waits, "; ", apart)
+             : absl::StrCat(
+                   waits,
+                   job.plan != nullptr || devices_.DemandOf(job).group > 1 ? " with its tensor-parallel groups inside nodes"
+                                                                           : "",
+                   have,
+                   record.excluded.empty() ? "" : absl::StrCat(", without its excluded nodes ", NodeNames(record.excluded)))});
   }
   const std::string& queue = record.spec->scheduling.queue;
   const auto config = devices_.queues().find(queue);
@@ -438,7 +441,10 @@ std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing stan
                                              " ahead, the first is ", NameText(*pass.head))});
   }
   if (!job.queue.structural && standing != Standing::kOverQuota) {
-    const char* inside = count >= needed && pass.head == &job ? " with its tensor-parallel groups inside nodes" : "";
+    const bool apart = count >= needed && devices_.Fits(job, AllTogether(free)).has_value();
+    const char* inside = apart                                  ? " of one node, or of nodes whose network's rate is known"
+                         : count >= needed && pass.head == &job ? " with its tensor-parallel groups inside nodes"
+                                                                : "";
     reasons.push_back({"capacity", absl::StrCat(waits, inside, have)});
     if (pass.head == &job && !pass.room.empty()) reasons.push_back({"capacity", absl::StrCat(pass.room, " gives way to it")});
   }

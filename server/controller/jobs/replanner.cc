@@ -132,8 +132,9 @@ void Replanner::PlanRefused(LiveJob& job, const std::string& reason) {
     return;
   }
   job.planning.min_devices = tried + 1;
-  if (!Reserve(devices_.AttachedDevices(devices_.KindOf(job), DevicePool::Cordoned::kIncluded), devices_.DemandOf(job))
-           .has_value()) {
+  // Nodes that are not used together because the rate of their network is not known count too: the job waits, and says so.
+  const auto attached = AllTogether(devices_.AttachedDevices(devices_.KindOf(job), DevicePool::Cordoned::kIncluded));
+  if (!Reserve(attached, devices_.DemandOf(job)).has_value()) {
     generations_.EndJob(job, JobState::kFailed, EventKind::kFailed, reason);
     return;
   }

@@ -57,6 +57,23 @@ TEST(BoundedCall, HasNothingToUndoAfterAFailure) {
   EXPECT_FALSE(shared->undone);
 }
 
+TEST(BoundedCall, UndoesASuccessOfWhichNobodyWasTold) {
+  auto shared = std::make_shared<Shared>();
+  {
+    BoundedCall call([shared] { return absl::OkStatus(); }, [shared] { shared->undone = true; });
+    while (!shared->go) {  // until the call has surely ended
+      if (!call.Wait([&] { return absl::CancelledError("enough"); }).ok()) continue;
+      break;
+    }
+  }
+  EXPECT_FALSE(shared->undone) << "the caller has its result";
+  {
+    const BoundedCall call([shared] { return absl::OkStatus(); }, [shared] { shared->undone = true; });
+  }
+  while (BoundedCall::LeftBehind() > 0) std::this_thread::yield();
+  EXPECT_TRUE(shared->undone);
+}
+
 TEST(BoundedCall, WaitsAgainAfterAStop) {
   auto shared = std::make_shared<Shared>();
   BoundedCall call(

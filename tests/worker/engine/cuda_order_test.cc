@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/status.h"
 #include "tests/worker/backend/cuda_on_host/scheduler.h"
 #include "tests/worker/engine/tiny_cluster.h"
 

@@ -490,9 +490,31 @@ TEST(NcclCommunicator, WaitsForItsPeersNoLongerThanItIsTold) {
   };
   const std::vector<absl::Status> statuses = OnRanks(job, RunSteps);
   EXPECT_EQ(statuses[3].code(), absl::StatusCode::kDeadlineExceeded) << statuses[3];
-  EXPECT_THAT(std::string(statuses[3].message()), HasSubstr("for NCCL to connect the route"));
+  EXPECT_THAT(std::string(statuses[3].message()), HasSubstr("has waited 1 ns for NCCL to "));
   for (int32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(statuses[rank].code(), absl::StatusCode::kUnavailable);
   EndCallsLeftBehind();
+}
+
+// A rank must end although NCCL's abort does not, and its process must know that it may not end as usual.
+TEST(NcclCommunicator, LeavesAnAbortBehindThatDoesNotEnd) {
+  TinyJob job = FaultyJob();
+  job.make_communicator = [layout = job.layout](int32_t rank, Communicator& host,
+                                                Backend& backend) -> absl::StatusOr<std::unique_ptr<Communicator>> {
+    LYNX_ASSIGN_OR_RETURN(
+        auto nccl,
+        MakeNcclCommunicator({.layout = layout, .rank = rank, .connect_timeout = Nanos(2'000'000'000)}, host, backend));
+    if (rank != 3) return nccl;
+    return std::make_unique<StartsUntil>(std::move(nccl), 10, [] { return absl::DataLossError("rank 3 has had enough"); });
+  };
+  cuda_on_host::HoldAborts(true);
+  const std::vector<absl::Status> statuses = OnRanks(job, RunSteps);
+  EXPECT_GT(BoundedCall::LeftBehind(), 0);
+  cuda_on_host::HoldAborts(false);
+  for (const absl::Status& status : statuses) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 3 has had enough"));
+  }
+  EndCallsLeftBehind();
+  EXPECT_EQ(cuda_on_host::LiveCommunicators(), 0);
 }
 
 // The last rank connects, and then starts no transfer. The first transfer of the rank before it then waits in NCCL's call.

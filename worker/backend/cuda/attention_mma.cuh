@@ -21,8 +21,9 @@ inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * kWarp;
 inline constexpr int kOwnRows = kMmaWarps * 16;
 inline constexpr int64_t kMaxMmaHeadSize = 128;  // the rows of larger heads need more than a block's shared memory
-// With these limits, 32 bits count the positions of a sequence, and the elements from a row of a tile to another one.
-inline constexpr int64_t kMaxMmaPositions = int64_t{1} << 30, kMaxMmaWidth = int64_t{1} << 24;
+// With these limits, 32 bits count the positions of a sequence, and the elements from a row of a tile to another one, and the
+// second dimension of a grid, at most 65,535, has a block for each 64 positions.
+inline constexpr int64_t kMaxMmaPositions = int64_t{65'535} * kOwnRows, kMaxMmaWidth = int64_t{1} << 24;
 inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 // How a kernel may access the rows of the heads.
@@ -330,8 +331,8 @@ __global__ void __launch_bounds__(kMmaThreads)
   // Two tiles of keys and values. Before the loop: the queries.
   __shared__ SharedRows<4 * kOthers, kMost> shared;
   const int s = static_cast<int>(shape.s), d = static_cast<int>(shape.d);
-  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kOwnRows;  // the longest rows first
-  const int64_t sample = blockIdx.z, head = blockIdx.y;
+  const int first_query = static_cast<int>(gridDim.y - 1 - blockIdx.y) * kOwnRows;  // the longest rows first
+  const int64_t sample = blockIdx.x / shape.a, head = blockIdx.x % shape.a;
   const HeadRows<const Bfloat16> in(qkv, shape, sample, head);
   TileCopies<kMost, kOwnRows>(in.q.From(first_query), d, access.eights).Begin(s - first_query, shared.at);
   WaitForCopies();
@@ -498,9 +499,10 @@ __global__ void __launch_bounds__(kMmaThreads) MmaGradient(GradientArgs<Bfloat16
   alignas(8) __shared__ float numbers[2][2][kOthers];
   const AttentionShape& shape = args.shape;
   const int s = static_cast<int>(shape.s), d = static_cast<int>(shape.d);
-  const int first_own = static_cast<int>(kQueries ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * kOwnRows;  // the longest first
+  const int first_own = static_cast<int>(kQueries ? gridDim.y - 1 - blockIdx.y : blockIdx.y) * kOwnRows;  // the longest first
   const int sharing = kQueries ? 1 : static_cast<int>(shape.a / shape.k);
-  const int64_t sample = blockIdx.z, first_head = int64_t{blockIdx.y} * sharing,
+  const int64_t heads = kQueries ? shape.a : shape.k;
+  const int64_t sample = blockIdx.x / heads, first_head = blockIdx.x % heads * sharing,
                 first_row = (sample * shape.a + first_head) * s;
   const HeadRows<const Bfloat16> in(args.qkv, shape, sample, first_head);
   const RowsOf<const Bfloat16> dout = ContextRows(args.dcontext, shape, sample, first_head);
@@ -555,8 +557,9 @@ __global__ void __launch_bounds__(kMmaThreads) MmaGradient(GradientArgs<Bfloat16
   if constexpr (!kQueries) values_sum.Store(out.v.From(first_own), d, access.pairs, value_scales);
 }
 
+// A device starts the blocks of one y after those of another. So the longest blocks of all heads start before shorter ones.
 inline dim3 MmaGrid(const AttentionShape& shape, int64_t heads) {
-  return dim3(BlocksOf(shape.s, kOwnRows), BlocksOf(heads, 1), BlocksOf(shape.b, 1));
+  return dim3(BlocksOf(heads * shape.b, 1), BlocksOf(shape.s, kOwnRows));
 }
 
 // Calls launch(std::integral_constant<int, kMost>) with the smallest kMost >= d for which kernels exist.

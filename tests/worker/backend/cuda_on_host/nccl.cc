@@ -59,8 +59,9 @@ struct Clique {
 
 std::map<std::string, std::shared_ptr<Clique>> cliques;
 int64_t ids = 0, transfers = 0, live = 0;
-int64_t waiting = 0;           // the number of calls that wait for another member
-int held_rank = -1;            // see HoldConnections
+int64_t waiting = 0;  // the number of calls that wait for another member
+int held_rank = -1;   // see HoldConnections
+bool aborts_held = false;
 bool released = false;         // true if they may not wait
 int64_t failing_transfer = 0;  // the number of the failing transfer, counted from now on; 0: none fails
 ncclResult_t transfer_error = ncclSuccess;
@@ -231,6 +232,10 @@ void HoldConnections(int rank) {
   const Locked locked;
   held_rank = rank;
 }
+void HoldAborts(bool hold) {
+  const Locked locked;
+  aborts_held = hold;
+}
 void ReleaseCalls() {
   const Locked locked;
   released = true;
@@ -333,6 +338,7 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   const Locked locked;
   LYNX_CHECK(--groups == 0);
+  (void)WaitForMembers([] { return !aborts_held; });
   for (ncclComm_t comm : std::exchange(aborted_in_group, {})) Free(comm);
   return ncclSuccess;
 }

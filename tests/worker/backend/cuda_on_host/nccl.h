@@ -52,6 +52,8 @@ ncclConfig_t NewestConfig();
 // From now on, the first transfer between the two ranks of a pair does not come to an end on this rank of the pair, as if its
 // machine stood still. -1: it does.
 void HoldConnections(int rank);
+// From now on, aborts of a group do not end, as if a peer on the same node stood still. false: they do.
+void HoldAborts(bool hold);
 // Lets all calls that wait for another member return an error, and waits until they have returned. Call it when no test uses
 // a communicator.
 void ReleaseCalls();
