@@ -143,6 +143,24 @@ TEST_F(ControllerDevicesTest, GpusOfSeveralNodesWaitUntilTheRateOfTheirNetworkIs
   EXPECT_EQ(used, (std::set<std::string>{"g0", "g1"}));
 }
 
+// The GPUs of one node are too few for the model. With those of both it might fit, so the job must not fail.
+TEST_F(ControllerDevicesTest, AJobThatDoesNotFitOnANodeThatMustBeAloneWaits) {
+  cluster_.AddNode("g1", 2, DeviceKind::kCuda);
+  for (const std::string name : {"g0", "g1"}) {
+    cluster_.Node(name).agent.network_rate_assumed = true;
+    cluster_.AttachAgent(name);
+  }
+  JobSpec spec = MakeSpec("large", 1, 4);
+  spec.resources.device = DeviceKind::kCuda;
+  const JobId job = cluster_.Submit(spec);
+  cluster_.MeasureAll();
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  EXPECT_EQ(cluster_.plans().front().request.cluster.nodes(), 1);
+  cluster_.AnswerPlansWith(Infeasible{.reason = "stage 0 needs 9 GiB more"});
+  EXPECT_EQ(cluster_.State(job), JobState::kQueued);
+  EXPECT_THAT(cluster_.Record(job).reason, HasSubstr("start their agents with --inter-node-rate"));
+}
+
 TEST_F(ControllerDevicesTest, ARestartStaysOnItsKind) {
   const JobId job = Start(SpecFor(DeviceKind::kAny));
   cluster_.AllReady(job);

@@ -292,6 +292,34 @@ TEST(ControllerQueue, OnlyThoseMakeRoomWhoseDevicesAreOfUse) {
   EXPECT_EQ(cluster.Record(other).stop, StopKind::kNone);
 }
 
+// Two nodes of GPUs that must not be used together have a job each that could give way. The head needs two GPUs of one node.
+TEST(ControllerQueue, NobodyGivesWayOnNodesThatAreNotUsedTogether) {
+  for (const bool alone : {true, false}) {
+    Cluster cluster;
+    for (const std::string node : {"g0", "g1"}) {
+      cluster.AddNode(node, 2, DeviceKind::kCuda);
+      cluster.Node(node).agent.network_rate_assumed = alone;
+      cluster.AttachAgent(node);
+    }
+    const auto run = [&](const std::string& name, int32_t priority) {
+      JobSpec spec = Spec(name, 1, priority);
+      spec.resources.device = DeviceKind::kCuda;
+      return RunSteps(cluster, spec, kOne, 6);
+    };
+    const JobId first = run("first", 0);
+    run("beside-first", 20);
+    const JobId second = run("second", 0);
+    run("beside-second", 20);
+    ASSERT_NE(cluster.NodeOfRank(first, 0), cluster.NodeOfRank(second, 0));
+    JobSpec head = Spec("head", 2, 10);
+    head.resources.device = DeviceKind::kCuda;
+    cluster.Submit(head);
+    const StopKind stop = alone ? StopKind::kNone : StopKind::kPreempt;
+    EXPECT_EQ(cluster.Record(first).stop, stop) << "alone: " << alone;
+    EXPECT_EQ(cluster.Record(second).stop, stop) << "alone: " << alone;
+  }
+}
+
 TEST(ControllerQueue, AJobThatBeginsIsAskedToGiveWayOnceItTrains) {
   Cluster cluster;
   cluster.AddNode("n0");
