@@ -16,7 +16,9 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "bench/gpu_step/benchmark.h"
@@ -150,9 +152,15 @@ int RunAll(Options& options, const std::string& command) {
   const std::unique_ptr<void, decltype(remove)> removed(&folder, remove);
   options.bench.folder = folder;
   EndOnSignals(folder);
-  if (options.bench.data.empty()) {
-    options.bench.data = folder + "/data";
+  // All programs get the data by a name in the folder, by which EndOnSignals finds them.
+  const std::string given = std::exchange(options.bench.data, folder + "/data");
+  if (given.empty()) {
     std::ofstream(options.bench.data, std::ios::binary) << RandomText();
+  } else {
+    std::error_code error;
+    std::filesystem::create_symlink(std::filesystem::absolute(given), options.bench.data, error);
+    if (error)
+      return Fail(absl::InternalError(absl::StrCat("cannot link ", given, " into ", folder, ": ", error.message())), 1);
   }
   if (options.no_pytorch) {
     options.bench.pytorch = "";

@@ -45,7 +45,7 @@ class GpuStepTest(unittest.TestCase):
         """The exit code, what was printed, the error and the numbers of a run with one small model."""
         numbers = self.folder / "gpu_step.json"
         ran = subprocess.run(self.command(numbers, rank, options), env=dict(os.environ, **env), capture_output=True, text=True,
-                             stdin=subprocess.DEVNULL, timeout=240)
+                             stdin=subprocess.DEVNULL, timeout=240, cwd=ROOT)
         return ran.returncode, ran.stdout, ran.stderr, json.loads(numbers.read_text()) if numbers.exists() else None
 
     def command(self, numbers, rank, options):
@@ -134,7 +134,7 @@ class GpuStepTest(unittest.TestCase):
     def test_without_pytorch(self):
         broken = self.folder / "pytorch_train.py"
         broken.write_text("raise ModuleNotFoundError(\"No module named 'torch'\")\n")
-        code, page, error, _ = self.bench("--device", "cpu", "--pytorch", broken)
+        code, page, error, _ = self.bench("--device", "cpu", "--pytorch", broken, "--data", "README.md")
         self.assertEqual(code, 0, error)
         self.assertRegex(page, rf"\| full {STEP}")
         self.assertIn("| PyTorch, eager | 0 | left out: PyTorch is missing: python3 cannot import torch |", page)
@@ -145,7 +145,7 @@ class GpuStepTest(unittest.TestCase):
         self.assertRegex(page, r"\| recomputes nothing \| 0 \| left out: .*not done in time \|")
         for name in (*POLICIES[1:], *PYTORCH):
             self.assertIn(f"| {name} | 0 | left out: the budget was used up before |", page)
-        self.assertLess(numbers["seconds"], 30)
+        self.assertLess(numbers["seconds"], 60, "it has waited for the rank, which sleeps as long")
 
     def test_a_signal_ends_also_the_rank(self):
         # The first step alone takes longer than this test waits.
