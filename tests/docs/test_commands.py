@@ -49,7 +49,7 @@ AGENT = "--server $(cat $LYNX_HOME/local/server/server.address) --node by-hand -
 # Programs of other projects, whose options are not checked.
 FOREIGN = {"cd", "export", "echo", "cat", "rm", "cp", "chmod", "chown", "cut", "tar", "kubectl", "cmake", "ctest", "ninja", "python3", "setsid",
            "bash", "kill", "sleep", "apt-get", "systemctl", "journalctl", "sbatch", "scancel", "git", "sudo", "install", "df", "sqlite3",
-           "tensorboard", "ssh", "docker", "podman", "dpkg", "useradd", "grep", "umask", "promtool"}
+           "tensorboard", "ssh", "docker", "podman", "dpkg", "useradd", "grep", "umask", "promtool", "nvcc"}
 KEYWORDS = {"in", "do", "done", "then", "fi", "if", "while", "until", "!"}
 
 
@@ -133,6 +133,7 @@ class Surface:
         """Why this command cannot be correct, or None."""
         program, arguments = command[0], command[1:]
         name = re.sub(r"^(\.\./)?(build(-tsan)?/bin/)?", "", program)
+        name = re.sub(r"^build-bundle/", "scripts/", name)  # scripts/gpu_bundle.sh copies scripts there
         if name == "lynxctl":
             return self.objection_to_verb(arguments)
         if name.startswith("lynx-") and (BIN / name).exists():
