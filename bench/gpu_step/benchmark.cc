@@ -84,15 +84,6 @@ std::vector<OpRow> RowsOf(const ShapeTimes& times, const BenchModel& model) {
   return rows;
 }
 
-StepParts PartsOfPlan(const StagePlan& stage) {
-  return {.forward = stage.forward,
-          .backward = stage.backward,
-          .weight = stage.weight,
-          .recompute = stage.recompute_hidden + stage.recompute_exposed,
-          .waiting = stage.communication_exposed + stage.stall,
-          .optimizer = stage.optimizer};
-}
-
 void LeaveOut(CaseResult& row, const absl::Status& status) {
   row.error = absl::StrReplaceAll(status.message(), {{"\n", " "}, {"|", "/"}});  // it becomes a cell of a table
   row.left_out = absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) || absl::IsNotFound(status);
@@ -174,7 +165,7 @@ void StepBenchmark::MakePlans(Work& work, ModelResult& model) const {
     Plan& plan = std::get<Plan>(*result);
     const StagePlan& stage = plan.stages.front();
     if (policies[i].mode == RecomputeMode::kFull) full = stage.arena;
-    row.predicted = {.step = plan.step, .parts = PartsOfPlan(stage), .arena = stage.arena, .states = stage.states.total()};
+    row.predicted = {.step = plan.step, .parts = PartsOf(stage), .arena = stage.arena, .states = stage.states.total()};
     // Fused attention, for example, leaves the selective policy nothing to recompute.
     for (size_t j = 0; j < i; ++j) {
       if (work.plans[j] && work.plans[j]->stages.front().program == stage.program) {

@@ -225,15 +225,6 @@ class Benchmark {
     return peak;
   }
 
-  static StepParts PartsOf(const StagePlan& stage) {
-    return {.forward = stage.forward,
-            .backward = stage.backward,
-            .weight = stage.weight,
-            .recompute = stage.recompute_hidden + stage.recompute_exposed,
-            .waiting = stage.communication_exposed + stage.stall,
-            .optimizer = stage.optimizer};
-  }
-
   absl::StatusOr<std::vector<Plan>> Plans(const HardwareProfile& profile, LinkReport& report) const {
     const Policy unlimited = {"full", RecomputeMode::kFull, false};
     LYNX_ASSIGN_OR_RETURN(const PlanResult full, PlanOf(profile, unlimited, Bytes(0)));

@@ -166,6 +166,15 @@ StepParts PartsOf(const StepReport& step) {
           .optimizer = step.optimizer};
 }
 
+StepParts PartsOf(const StagePlan& stage) {
+  return {.forward = stage.forward,
+          .backward = stage.backward,
+          .weight = stage.weight,
+          .recompute = stage.recompute_hidden + stage.recompute_exposed,
+          .waiting = stage.communication_exposed + stage.stall,
+          .optimizer = stage.optimizer};
+}
+
 std::string LinkSection(const LinkReport& report, int64_t tokens_per_step) {
   std::string text = absl::StrFormat(
       "## %s: %.1f MB/s\n\nThe agent's measurement of this link: %.1f MB/s, latency %.0f us; a transfer takes %.1f%% of a "

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/units.h"
+#include "planner/plan/plan.h"
 #include "planner/problem/job_spec.h"
 #include "worker/contract/rank_report.h"
 
@@ -52,6 +53,7 @@ inline constexpr double kMaxForeignShare = 0.05;
 
 double MedianOf(std::vector<double> values);
 StepParts PartsOf(const StepReport& step);
+StepParts PartsOf(const StagePlan& stage);  // as predicted
 // A section of the page, with its headline.
 std::string LinkSection(const LinkReport& report, int64_t tokens_per_step);
 

@@ -379,14 +379,21 @@ std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, Pas
   return absl::StrJoin(names, ", ");
 }
 
+// True if the job would fit into `free` if nodes that must be alone were used together.
+bool QueuePass::NeedsNodesTogether(const LiveJob& job, const std::vector<NodeDevices>& free) const {
+  const bool any = std::any_of(free.begin(), free.end(), [](const NodeDevices& node) { return node.alone; });
+  return any && !devices_.Fits(job, free).has_value() && devices_.Fits(job, AllTogether(free)).has_value();
+}
+
 // Says why nodes are not used together, if the job could begin on all attached nodes otherwise. "": that is not the reason.
 std::string QueuePass::WhyNodesAreApart(const LiveJob& job, DeviceKind kind) const {
+  if (kind != DeviceKind::kCuda) return "";
   const std::vector<NodeDevices> attached = WithoutNodes(devices_.AttachedDevices(kind), job.record.excluded);
+  if (!NeedsNodesTogether(job, attached)) return "";
   std::vector<std::string> names;
   for (const NodeDevices& node : attached) {
     if (node.alone) names.push_back(node.node.value);
   }
-  if (names.empty() || !devices_.Fits(job, AllTogether(attached)).has_value()) return "";
   constexpr size_t kNamed = 3;
   const size_t more = names.size() - std::min(names.size(), kNamed);
   names.resize(names.size() - more);
@@ -441,8 +448,7 @@ std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing stan
                                              " ahead, the first is ", NameText(*pass.head))});
   }
   if (!job.queue.structural && standing != Standing::kOverQuota) {
-    const bool apart = count >= needed && devices_.Fits(job, AllTogether(free)).has_value();
-    const char* inside = apart                                  ? " of one node, or of nodes whose network's rate is known"
+    const char* inside = NeedsNodesTogether(job, free)          ? " of one node, or of nodes whose network's rate is known"
                          : count >= needed && pass.head == &job ? " with its tensor-parallel groups inside nodes"
                                                                 : "";
     reasons.push_back({"capacity", absl::StrCat(waits, inside, have)});

@@ -69,6 +69,7 @@ class QueuePass {
   std::string WhoGivesWay(const std::vector<DeviceRef>& devices) const;
   std::string SelectVictims(const LiveJob& head, Standing standing, PassState& pass);
   NodeFacts FactsOf(DeviceKind kind) const;
+  bool NeedsNodesTogether(const LiveJob& job, const std::vector<NodeDevices>& free) const;
   std::string WhyNodesAreApart(const LiveJob& job, DeviceKind kind) const;
   std::vector<PendingReason> WhyWaits(const LiveJob& job, Standing standing, PassState& pass);
 

@@ -152,6 +152,7 @@ TEST(ControllerQueue, AJobThatWouldDelayTheFirstInLineWaitsWithItsPlan) {
   EXPECT_EQ(cluster.State(lengthy), JobState::kQueued);
   EXPECT_THAT(cluster.Events(lengthy).back().reason, HasSubstr("takes about 16m40s"));
   EXPECT_THAT(cluster.Record(lengthy).reason, HasSubstr("1 job is ahead, the first is head"));
+  EXPECT_THAT(cluster.Record(lengthy).reason, Not(HasSubstr("network's rate"))) << "its devices are there; it may not pass";
   EXPECT_TRUE(cluster.plans().empty()) << "it is planned once";
   cluster.Cancel(room.running);
   EXPECT_EQ(cluster.State(room.head), JobState::kPlanning);
@@ -290,6 +291,28 @@ TEST(ControllerQueue, OnlyThoseMakeRoomWhoseDevicesAreOfUse) {
   cluster.Submit(Spec("head", 2, 10));
   EXPECT_EQ(cluster.Record(low).stop, StopKind::kNone) << "its node gets no new ranks";
   EXPECT_EQ(cluster.Record(other).stop, StopKind::kNone);
+}
+
+TEST(ControllerQueue, AJobSaysThatTheFreeDevicesAreOfNodesThatAreNotUsedTogether) {
+  Cluster cluster;
+  const auto on_gpus = [](JobSpec spec) {
+    spec.resources.device = DeviceKind::kCuda;
+    return spec;
+  };
+  for (const std::string node : {"g0", "g1"}) {
+    cluster.AddNode(node, 2, DeviceKind::kCuda);
+    cluster.Node(node).agent.network_rate_assumed = true;
+    cluster.AttachAgent(node);
+  }
+  const JobId first = RunSteps(cluster, on_gpus(Spec("first", 1)), kOne, 6);
+  const JobId between = RunSteps(cluster, on_gpus(Spec("between", 1)), kOne, 6);
+  const JobId second = RunSteps(cluster, on_gpus(Spec("second", 1)), kOne, 6);
+  cluster.Cancel(between);
+  cluster.Advance(15);
+  ASSERT_NE(cluster.NodeOfRank(first, 0), cluster.NodeOfRank(second, 0));
+  const JobId head = cluster.Submit(on_gpus(Spec("head", 2)));
+  EXPECT_THAT(cluster.Record(head).reason,
+              HasSubstr("waits for 2 GPUs of one node, or of nodes whose network's rate is known; of 4 GPUs 2 are free"));
 }
 
 // Two nodes of GPUs that must not be used together have a job each that could give way. The head needs two GPUs of one node.
