@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "planner/problem/model_presets.h"
 #include "planner/search/make_plan.h"
-#include "tests/estimate/step_estimate.h"
+#include "planner/frameworks/step_estimate.h"
 
 namespace lynx::comparison {
 namespace {

@@ -36,7 +36,7 @@ these machines; [validation.md](validation.md) says how close the same cost mode
 - **Megatron full** is `--recompute-granularity full --recompute-method uniform --recompute-num-layers 1`. Lynx's own `full`
   makes again only what the backward pass reads; Megatron-LM calls the whole layer again, with its last product and its
   second collective. So its time here is the simulated step of Lynx's `full` and the difference between both in closed
-  form (`tests/estimate/step_estimate.h`, whose layer and iteration times validation.md holds to published ones). Its transfers,
+  form (`planner/frameworks/step_estimate.h`, whose layer and iteration times validation.md holds to published ones). Its transfers,
   order of ranks and reductions are Lynx's: only the policy differs.
 - *Block N*, *selective* (the attention core) and *balanced* (norms and activation function; Yuan et al. 2024) are
   counted as Lynx runs them, which is never slower. *Full, keep collectives* repeats no collective. *No overlap* is the

@@ -44,7 +44,7 @@ CONTRACTS = {
 # before it in the list; rooms in one tuple do not include each other. A file directly in the outer folder, such as a
 # program, may include all of them, but none of them may include it. docs/ARCHITECTURE.md says what each room is for.
 INNER_ORDER = {
-    "planner": ("schedule", "problem", "program", "cost", "recompute", "plan", "lower", "candidates", "stages", "search",
+    "planner": ("schedule", "problem", "program", "cost", "recompute", "plan", "lower", "candidates", "stages", "search", "frameworks",
                 ("report", "opt")),
     "server": ("values", "scheduling", "health", "controller", "metrics", "wire", "store", "loop", "access", "services"),
     "server/controller": ("state", "jobs"),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planner/cost/hardware_profile.h"
-#include "tests/estimate/step_estimate.h"
+#include "planner/frameworks/step_estimate.h"
 #include "tests/validation/published.h"
 
 namespace lynx::validation {

@@ -68,7 +68,7 @@ build/bin/lynx_validate . docs/validation.md
 
 and held by the tests in `tests/validation`, which also hold the thresholds. The published figures are in
 `tests/validation/reference`; rates and links are in `examples/clusters`, with the source of each. Times come from the
-layer graph, the cost model and the schedules' timelines that plans are made with (`tests/estimate/step_estimate.h`), run as
+layer graph, the cost model and the schedules' timelines that plans are made with (`planner/frameworks/step_estimate.h`), run as
 the measured framework ran: Megatron-LM recomputes whole functions, waits for transfers between stages where it did,
 and numbers replicas before stages.
 )";

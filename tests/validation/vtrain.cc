@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
-#include "tests/estimate/step_estimate.h"
+#include "planner/frameworks/step_estimate.h"
 
 namespace lynx::validation {
 namespace {

@@ -15,7 +15,7 @@
 #include "planner/program/validate.h"
 #include "planner/report/plan_table.h"
 #include "planner/search/make_plan.h"
-#include "tests/estimate/step_estimate.h"
+#include "planner/frameworks/step_estimate.h"
 #include "tests/planner/lower/golden_programs.h"
 #include "tests/planner/lower/stage_programs.h"
 #include "tests/planner/plan/plan_fixtures.h"

@@ -17,7 +17,7 @@
 #include "planner/program/validate.h"
 #include "planner/search/compare.h"
 #include "planner/search/make_plan.h"
-#include "tests/estimate/step_estimate.h"
+#include "planner/frameworks/step_estimate.h"
 #include "tests/planner/lower/golden_programs.h"
 #include "tests/planner/lower/stage_programs.h"
 

@@ -1,4 +1,4 @@
-#include "tests/estimate/step_estimate.h"
+#include "planner/frameworks/step_estimate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 //
 // It can also estimate the steps of frameworks that differ from Lynx (FrameworkTraits), for a comparison with published
 // measurements. Pure; thread-safe.
-#ifndef LYNX_TESTS_ESTIMATE_STEP_ESTIMATE_H_
-#define LYNX_TESTS_ESTIMATE_STEP_ESTIMATE_H_
+#ifndef LYNX_PLANNER_FRAMEWORKS_STEP_ESTIMATE_H_
+#define LYNX_PLANNER_FRAMEWORKS_STEP_ESTIMATE_H_
 
 #include <cstdint>
 
@@ -16,41 +16,11 @@
 #include "common/units.h"
 #include "planner/cost/cost_model.h"
 #include "planner/cost/hardware_profile.h"
+#include "planner/frameworks/framework.h"
 #include "planner/problem/job_spec.h"
 #include "planner/problem/layout.h"
 
 namespace lynx {
-
-// Says how a framework runs a step.
-struct FrameworkTraits {
-  // Recomputation calls a checkpointed function again as a whole. This includes its last op, although no op reads the result
-  // (the layer's fc2 with its collective and addition; the last product of the attention core). Lynx recomputes only what an op
-  // reads.
-  bool checkpoints_functions = false;
-  // A rank does not compute while it exchanges activations with its neighbours.
-  bool blocking_transfers = false;
-  // Each rank sends its share of x to the next stage, which gathers the shares again ("scatter/gather", Narayanan et al. 2021).
-  // This is done if every tensor-parallel rank has the whole x.
-  bool scattered_transfers = false;
-  // Gradients are summed over the replicas while the backward pass of the last microbatch runs.
-  bool overlaps_data_reduction = true;
-  RankOrder rank_order = RankOrder::kTpPpDp;
-
-  bool operator==(const FrameworkTraits&) const = default;
-};
-inline constexpr FrameworkTraits kLynxTraits{};
-// The traits of Megatron-LM at the time of the measurements of Korthikanti et al. 2022.
-inline constexpr FrameworkTraits kMegatron2022Traits{.checkpoints_functions = true,
-                                                     .blocking_transfers = true,
-                                                     .scattered_transfers = true,
-                                                     .overlaps_data_reduction = false,
-                                                     .rank_order = RankOrder::kTpDpPp};
-// The traits of Megatron-LM in Yuan et al. 2024: transfers between stages overlap with compute.
-inline constexpr FrameworkTraits kMegatron2024Traits{.checkpoints_functions = true,
-                                                     .blocking_transfers = false,
-                                                     .scattered_transfers = true,
-                                                     .overlaps_data_reduction = false,
-                                                     .rank_order = RankOrder::kTpDpPp};
 
 struct StepRequest {
   ModelSpec model;        // normalized values
@@ -93,4 +63,4 @@ absl::StatusOr<StepEstimate> EstimateStep(const StepRequest& request, const Hard
 
 }  // namespace lynx
 
-#endif  // LYNX_TESTS_ESTIMATE_STEP_ESTIMATE_H_
+#endif  // LYNX_PLANNER_FRAMEWORKS_STEP_ESTIMATE_H_

@@ -1,0 +1,66 @@
+// The training frameworks whose steps the planner can estimate, and how each of them runs a step. A trait is something that the
+// framework does in every job, whatever its layout: it is not measured on a machine and not a choice of the user. Plain data;
+// pure; thread-safe.
+#ifndef LYNX_PLANNER_FRAMEWORKS_FRAMEWORK_H_
+#define LYNX_PLANNER_FRAMEWORKS_FRAMEWORK_H_
+
+#include <cstdint>
+
+#include "common/enum_names.h"
+#include "planner/problem/job_spec.h"
+
+namespace lynx {
+
+// kLynx: this project's own engine. kMegatron: Megatron-LM and Megatron Core. kMegatronDeepspeed: Megatron-DeepSpeed, the fork of
+// 2021 and 2022 with DeepSpeed's pipeline. kDeepspeed: DeepSpeed's engine around a model in eager PyTorch. kFsdp: PyTorch FSDP as
+// llm-foundry runs it.
+enum class Framework : uint8_t {
+  kLynx,
+  kMegatron,
+  kMegatronDeepspeed,
+  kDeepspeed,
+  kTorchtitan,
+  kFsdp,
+  kNanotron,
+  kNemo,
+  kInternevo
+};
+template <>
+inline constexpr auto kEnumNames<Framework> =
+    EnumTable("lynx", "megatron", "megatron-deepspeed", "deepspeed", "torchtitan", "fsdp", "nanotron", "nemo", "internevo");
+inline constexpr int kFrameworkCount = 9;
+
+// Says how a framework runs a step.
+struct FrameworkTraits {
+  // Recomputation calls a checkpointed function again as a whole. This includes its last op, although no op reads the result
+  // (the layer's fc2 with its collective and addition; the last product of the attention core). Lynx recomputes only what an op
+  // reads.
+  bool checkpoints_functions = false;
+  // A rank does not compute while it exchanges activations with its neighbours.
+  bool blocking_transfers = false;
+  // Each rank sends its share of x to the next stage, which gathers the shares again ("scatter/gather", Narayanan et al. 2021).
+  // This is done if every tensor-parallel rank has the whole x.
+  bool scattered_transfers = false;
+  // Gradients are summed over the replicas while the backward pass of the last microbatch runs.
+  bool overlaps_data_reduction = true;
+  RankOrder rank_order = RankOrder::kTpPpDp;
+
+  bool operator==(const FrameworkTraits&) const = default;
+};
+inline constexpr FrameworkTraits kLynxTraits{};
+// The traits of Megatron-LM at the time of the measurements of Korthikanti et al. 2022.
+inline constexpr FrameworkTraits kMegatron2022Traits{.checkpoints_functions = true,
+                                                     .blocking_transfers = true,
+                                                     .scattered_transfers = true,
+                                                     .overlaps_data_reduction = false,
+                                                     .rank_order = RankOrder::kTpDpPp};
+// The traits of Megatron-LM in Yuan et al. 2024: transfers between stages overlap with compute.
+inline constexpr FrameworkTraits kMegatron2024Traits{.checkpoints_functions = true,
+                                                     .blocking_transfers = false,
+                                                     .scattered_transfers = true,
+                                                     .overlaps_data_reduction = false,
+                                                     .rank_order = RankOrder::kTpDpPp};
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_FRAMEWORKS_FRAMEWORK_H_
