@@ -8,12 +8,13 @@
 
 #include "common/enum_names.h"
 #include "planner/problem/job_spec.h"
+#include "planner/problem/layout.h"
 
 namespace lynx {
 
-// kLynx: this project's own engine. kMegatron: Megatron-LM and Megatron Core. kMegatronDeepspeed: Megatron-DeepSpeed, the fork of
-// 2021 and 2022 with DeepSpeed's pipeline. kDeepspeed: DeepSpeed's engine around a model in eager PyTorch. kFsdp: PyTorch FSDP as
-// llm-foundry runs it.
+// kLynx: this project's own engine. kMegatron: Megatron-LM and Megatron Core. kMegatronDeepspeed: Megatron-DeepSpeed, the fork
+// of 2021 and 2022 with DeepSpeed's pipeline. kDeepspeed: DeepSpeed's engine around a model in eager PyTorch. kFsdp: PyTorch
+// FSDP as llm-foundry runs it.
 enum class Framework : uint8_t {
   kLynx,
   kMegatron,
@@ -26,8 +27,8 @@ enum class Framework : uint8_t {
   kInternevo
 };
 template <>
-inline constexpr auto kEnumNames<Framework> =
-    EnumTable("lynx", "megatron", "megatron-deepspeed", "deepspeed", "torchtitan", "fsdp", "nanotron", "nemo", "internevo");
+inline constexpr auto kEnumNames<Framework> = EnumTable("lynx", "megatron", "megatron-deepspeed", "deepspeed", "torchtitan",
+                                                        "fsdp", "nanotron", "nemo", "internevo");
 inline constexpr int kFrameworkCount = 9;
 
 // Says how a framework runs a step.
@@ -43,7 +44,26 @@ struct FrameworkTraits {
   bool scattered_transfers = false;
   // Gradients are summed over the replicas while the backward pass of the last microbatch runs.
   bool overlaps_data_reduction = true;
+  // ZeRO-1: the weights that the optimizer updated are gathered layer by layer while the next step's first forward pass runs.
+  // Else the gather ends before that pass begins.
+  bool hides_weight_gather = false;
+  // ZeRO-1: the weights are not gathered in one collective, but broadcast from one replica after another. Each broadcast costs
+  // at least this time. 0: one gather.
+  int32_t broadcast_nanos_per_replica = 0;
   RankOrder rank_order = RankOrder::kTpPpDp;
+  // What the host spends on one op of one pass, with all that the framework does around it: an op takes at least this time. 0:
+  // the host is never behind (its launches are captured in a graph, or cheap).
+  int32_t host_nanos_per_op = 0;
+  // How fast fused attention is beside the curve of the device's cluster file, in thousandths. The kernel belongs to the
+  // framework, not to the device.
+  int32_t attention_permille = 1000;
+  // How many copies of the logits are in memory at the same time, with 32 and with 16 bits a number.
+  int32_t float_logits_copies = 1;
+  int32_t half_logits_copies = 0;
+  // What the libraries for matrix products and collectives allocate through the framework's allocator.
+  int64_t workspace_bytes = 0;
+  // ZeRO-3: weights are cast to 16 bits while they are gathered, and no shard of 16 bits is kept.
+  bool gathers_from_master = false;
 
   bool operator==(const FrameworkTraits&) const = default;
 };
@@ -60,6 +80,14 @@ inline constexpr FrameworkTraits kMegatron2024Traits{.checkpoints_functions = tr
                                                      .scattered_transfers = true,
                                                      .overlaps_data_reduction = false,
                                                      .rank_order = RankOrder::kTpDpPp};
+
+// True if the framework can run this layout: its degrees, its schedule and what it shards over replicas. Whether it can run the
+// model is not checked.
+bool RunsLayout(Framework framework, const ParallelLayout& layout);
+
+// The traits of a framework in its present versions, with the flags that `lynxctl export` writes. Each value's source is beside
+// it in framework.cc.
+const FrameworkTraits& TraitsOf(Framework framework);
 
 }  // namespace lynx
 

@@ -1,12 +1,13 @@
 #include "planner/frameworks/step_estimate.h"
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/check.h"
 #include "common/status.h"
 #include "planner/cost/op_cost.h"
+#include "planner/frameworks/memory_estimate.h"
+#include "planner/frameworks/pieces.h"
 #include "planner/problem/layout_schedule.h"
 #include "planner/recompute/recompute_policy.h"
 #include "planner/schedule/schedule_order.h"
@@ -14,17 +15,6 @@
 
 namespace lynx {
 namespace {
-
-bool TreatsLayersAlike(RecomputeMode mode) {
-  switch (mode) {
-    case RecomputeMode::kNone:
-    case RecomputeMode::kFull:
-    case RecomputeMode::kFullKeepCollectives:
-    case RecomputeMode::kSelective:
-    case RecomputeMode::kBalanced: return true;
-    default: return false;
-  }
-}
 
 OpSet LayerOps(const LayerGraph& graph) {
   OpSet ops = 0;
@@ -72,41 +62,38 @@ Nanos UnhiddenCopies(const HostLink& host, Bytes bytes, Nanos passes) {
   return slowed + std::max(Nanos(0), copies - passes - slowed);
 }
 
-// Returns the bytes that a layer keeps of a microbatch between its forward and its backward pass.
-Bytes StoredLayerBytes(const LayerGraph& graph, const LayerShape& shape, RecomputeMode mode) {
-  const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers.front();
-  Bytes sum = TensorBytes(Tensor::kX, shape);
-  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
-    if (policy[i] == Placement::kStore) sum += StoredBytes(graph.recomputable()[i], shape);
-  }
-  return sum;
-}
-
 ParallelLayout Numbered(ParallelLayout layout, RankOrder order) {
   layout.rank_order = order;
   return layout;
+}
+
+// The profile with the framework's attention kernel.
+HardwareProfile WithKernels(HardwareProfile profile, const FrameworkTraits& traits) {
+  for (const OpClass kind : {OpClass::kAttention, OpClass::kAttentionBackward}) {
+    EfficiencyCurve& curve = profile.efficiency[static_cast<size_t>(kind)];
+    if (curve.empty()) curve.push_back({.size = 1, .permille = 1000});
+    for (EfficiencyPoint& point : curve) {
+      point.permille = std::clamp(point.permille * traits.attention_permille / 1000, 1, 1000);
+    }
+  }
+  return profile;
 }
 
 class Estimator {
  public:
   Estimator(const StepRequest& request, const HardwareProfile& profile)
       : request_(request), profile_(profile), shape_(ShapeOf(request.model, request.layout, request.micro_batch)),
-        graph_(LayerGraph::Of(shape_)), costs_(profile, request.model, Numbered(request.layout, request.traits.rank_order),
-                                               request.micro_batch, request.ranks_per_node) {}
+        graph_(LayerGraph::Of(shape_)), schedule_(ScheduleOf(request.layout, request.microbatches)), pipeline_(schedule_.shape),
+        pieces_(request.model, shape_, pipeline_),
+        costs_(WithKernels(profile, request.traits), request.model, Numbered(request.layout, request.traits.rank_order),
+               request.micro_batch, request.ranks_per_node) {}
 
   absl::StatusOr<StepEstimate> Run();
 
  private:
-  int32_t LayersOf(int32_t piece) const {
-    const int32_t pieces = shape_of_pipeline_.pieces();
-    return request_.model.layers / pieces + (piece < request_.model.layers % pieces ? 1 : 0);
-  }
-  bool First(int32_t piece) const { return piece == 0; }
-  bool Last(int32_t piece) const { return piece + 1 == shape_of_pipeline_.pieces(); }
   // Returns the time to transfer x from the previous stage to this stage.
   Nanos TransferTo(int32_t stage) const;
   StagePassTimes PassTimes(int32_t stage) const;
-  int64_t ParametersOf(int32_t piece) const;
   int64_t MostParameters() const;
   void AddShardTransfers(int32_t piece, StagePassTimes& times) const;
   Nanos ExposedDataReduction(int64_t parameters, Nanos last_backward) const;
@@ -115,19 +102,20 @@ class Estimator {
   const HardwareProfile& profile_;
   const LayerShape shape_;
   const LayerGraph& graph_;
+  const Schedule schedule_;
+  const PipelineShape& pipeline_;
+  const Pieces pieces_;
   const CostModel costs_;
-  PipelineShape shape_of_pipeline_;
-  bool splits_weight_ = false;
   LayerEstimate layer_;
 };
 
 Nanos Estimator::TransferTo(int32_t stage) const {
-  const int32_t previous = shape_of_pipeline_.Previous(stage);
+  const int32_t previous = pipeline_.Previous(stage);
   if (previous == kNoStage) return Nanos(0);
-  const int32_t from = shape_of_pipeline_.RankOf(previous), to = shape_of_pipeline_.RankOf(stage);
+  const int32_t from = pipeline_.RankOf(previous), to = pipeline_.RankOf(stage);
   if (from == to) return Nanos(0);
   // The ranks are neighbours on the ring: boundary i lies between ranks i and i + 1.
-  const int32_t boundary = (from + 1) % shape_of_pipeline_.ranks == to ? from : to;
+  const int32_t boundary = (from + 1) % pipeline_.ranks == to ? from : to;
   const Bytes bytes = TensorBytes(Tensor::kX, shape_);
   if (!request_.traits.scattered_transfers || shape_.sequence_parallel || shape_.tp == 1) {
     return costs_.BoundaryTime(boundary, bytes);
@@ -138,27 +126,27 @@ Nanos Estimator::TransferTo(int32_t stage) const {
 }
 
 StagePassTimes Estimator::PassTimes(int32_t stage) const {
-  const int32_t piece = shape_of_pipeline_.PieceOf(stage);
-  const int32_t layers = LayersOf(piece);
+  const int32_t piece = pipeline_.PieceOf(stage);
+  const int32_t layers = pieces_.LayersOf(piece);
   StagePassTimes times;
   const auto add = [&](LayerType type, int32_t count, Nanos recompute) {
-    times.forward += costs_.LayerTime(type, Pass::kForward) * count;
-    if (splits_weight_) {
+    const bool transformer = type == LayerType::kTransformer;
+    times.forward += (transformer ? layer_.forward : costs_.LayerTime(type, Pass::kForward)) * count;
+    if (schedule_.splits_weight) {
       times.backward += (recompute + costs_.InputGradientTime(type)) * count;
       times.weight += costs_.LayerTime(type, Pass::kWeight) * count;
     } else {
-      const bool transformer = type == LayerType::kTransformer;
       times.backward += (transformer ? layer_.backward : costs_.LayerTime(type, Pass::kBackward)) * count;
     }
   };
   add(LayerType::kTransformer, layers, layer_.recompute);
-  if (First(piece)) add(LayerType::kEmbedding, 1, Nanos(0));
-  if (Last(piece)) add(LayerType::kHead, 1, Nanos(0));
+  if (pieces_.First(piece)) add(LayerType::kEmbedding, 1, Nanos(0));
+  if (pieces_.Last(piece)) add(LayerType::kHead, 1, Nanos(0));
   const Bytes offloaded =
       Bytes(StoredLayerBytes(graph_, shape_, request_.recompute).value * layers / 1000 * request_.offload_permille);
   times.backward += UnhiddenCopies(profile_.host, offloaded, times.forward + times.backward + times.weight);
   AddShardTransfers(piece, times);
-  const int32_t next = shape_of_pipeline_.Next(stage);
+  const int32_t next = pipeline_.Next(stage);
   const Nanos ahead = next == kNoStage ? Nanos(0) : TransferTo(next);
   if (request_.traits.blocking_transfers) {
     times.forward += TransferTo(stage);  // the stage receives x
@@ -173,7 +161,7 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
 // gathered before each pass.
 void Estimator::AddShardTransfers(int32_t piece, StagePassTimes& times) const {
   const ZeroStage zero = request_.layout.zero;
-  const int64_t parameters = ParametersOf(piece);
+  const int64_t parameters = pieces_.ParametersOf(piece);
   const Nanos weights = zero >= ZeroStage::kWeights ? costs_.WeightGatherTime(parameters) : Nanos(0);
   const Nanos gradients = zero >= ZeroStage::kGradients ? costs_.DataReduceTime(parameters) : Nanos(0);
   const auto add = [&](Nanos transfers, Nanos& pass, Nanos beside) {
@@ -183,32 +171,23 @@ void Estimator::AddShardTransfers(int32_t piece, StagePassTimes& times) const {
   add(weights + gradients, times.backward, times.weight);
 }
 
-int64_t Estimator::ParametersOf(int32_t piece) const {
-  int64_t parameters = LayersOf(piece) * LayerParameters(LayerType::kTransformer, shape_);
-  if (First(piece)) parameters += LayerParameters(LayerType::kEmbedding, shape_);
-  if (Last(piece)) {
-    parameters += LayerParameters(LayerType::kHead, shape_);
-    if (request_.model.tied_embeddings && First(piece)) parameters -= OpParameters(Op::kLogits, shape_);
-  }
-  return parameters;
-}
-
 int64_t Estimator::MostParameters() const {
-  std::vector<int64_t> of_rank(static_cast<size_t>(shape_of_pipeline_.ranks), 0);
-  for (int32_t stage = 0; stage < shape_of_pipeline_.stages(); ++stage) {
-    of_rank[static_cast<size_t>(shape_of_pipeline_.RankOf(stage))] += ParametersOf(shape_of_pipeline_.PieceOf(stage));
-  }
-  return *std::max_element(of_rank.begin(), of_rank.end());
+  int64_t most = 0;
+  for (int32_t rank = 0; rank < pipeline_.ranks; ++rank) most = std::max(most, pieces_.ParametersOfRank(rank));
+  return most;
 }
 
 // Returns the exposed time of the gradient reduction and of the weight gather at the end of the step. If the framework overlaps
 // reductions, the gradients of a layer are reduced while the layers below it run backward for the last time. So at least the
-// reduction of the bottom layer is exposed. Nothing hides the gather of the weights after the optimizer. ZeRO-2 and ZeRO-3
-// reduce gradients with every microbatch, and ZeRO-3 also gathers weights before each pass: these transfers count in the
-// microbatch's time.
+// reduction of the bottom layer is exposed. If the framework hides the gather of the weights after the optimizer, the gather of
+// one layer is exposed. ZeRO-2 and ZeRO-3 reduce gradients with every microbatch, and ZeRO-3 also gathers weights before each
+// pass: these transfers count in the microbatch's time.
 Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) const {
   const ZeroStage zero = request_.layout.zero;
-  const Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0) : costs_.WeightGatherTime(parameters);
+  const int64_t gathered =
+      request_.traits.hides_weight_gather ? std::min(parameters, LayerParameters(LayerType::kTransformer, shape_)) : parameters;
+  Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0) : costs_.WeightGatherTime(gathered);
+  if (gather > Nanos(0)) gather += Nanos(int64_t{request_.traits.broadcast_nanos_per_replica} * request_.layout.dp);
   if (zero >= ZeroStage::kGradients) return gather;
   const Nanos whole = costs_.DataReduceTime(parameters);
   if (!request_.traits.overlaps_data_reduction) return whole + gather;
@@ -217,24 +196,11 @@ Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) c
 }
 
 absl::StatusOr<StepEstimate> Estimator::Run() {
-  if (!TreatsLayersAlike(request_.recompute)) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", EnumName(request_.recompute),
-                                                   "\" does not treat every layer alike, so a step under it has to be "
-                                                   "planned and simulated"));
-  }
   const ParallelLayout& layout = request_.layout;
-  LYNX_RETURN_IF_ERROR(CheckScheduleOf(layout, request_.microbatches));
-  const Schedule schedule = ScheduleOf(layout, request_.microbatches);
-  shape_of_pipeline_ = schedule.shape;
-  splits_weight_ = schedule.splits_weight;
-  if (request_.model.layers < shape_of_pipeline_.pieces()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request_.model.layers, " layers cannot be cut into ", shape_of_pipeline_.pieces(), " parts"));
-  }
-  LYNX_ASSIGN_OR_RETURN(const SlotOrder order, OrderSlots(schedule));
+  LYNX_ASSIGN_OR_RETURN(const SlotOrder order, OrderSlots(schedule_));
   layer_ = EstimateLayer(costs_, graph_, request_.recompute, request_.traits);
   std::vector<StagePassTimes> passes;
-  for (int32_t stage = 0; stage < shape_of_pipeline_.stages(); ++stage) passes.push_back(PassTimes(stage));
+  for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) passes.push_back(PassTimes(stage));
   TimelineScratch scratch;
   StepEstimate estimate{.pipeline = StepTime(order, passes, scratch), .layer = layer_};
   estimate.parameters_per_rank = MostParameters();
@@ -249,25 +215,30 @@ absl::StatusOr<StepEstimate> Estimator::Run() {
 
 LayerEstimate EstimateLayer(const CostModel& costs, const LayerGraph& graph, RecomputeMode recompute,
                             const FrameworkTraits& traits) {
-  LYNX_CHECK(TreatsLayersAlike(recompute));
-  LayerEstimate layer{.forward = costs.LayerTime(LayerType::kTransformer, Pass::kForward)};
+  const auto at_least = [&](Nanos device, OpSet ops, int32_t passes) {
+    return std::max(device, Nanos(int64_t{traits.host_nanos_per_op} * passes * std::popcount(ops)));
+  };
+  const OpSet all = LayerOps(graph);
+  LayerEstimate layer{.forward = at_least(costs.LayerTime(LayerType::kTransformer, Pass::kForward), all, 1)};
   OpSet ops = PolicyOps(graph, recompute);
   if (traits.checkpoints_functions && recompute == RecomputeMode::kFull) {
-    ops = LayerOps(graph);
+    ops = all;
     layer.recompute = layer.forward;
   } else {
     if (traits.checkpoints_functions && recompute == RecomputeMode::kSelective && ops != 0) ops |= Bit(Op::kContext);
-    layer.recompute = costs.OpSetTime(ops) + RepeatedCollectives(costs, graph, ops);
+    layer.recompute = at_least(costs.OpSetTime(ops) + RepeatedCollectives(costs, graph, ops), ops, 1);
   }
   // With sequence parallelism, recomputed ops gather their inputs from the shares of the ranks. Lynx keeps the gathered tensors
   // for the weight gradients. A framework with checkpointed functions drops them, so its weight gradients gather them again:
   // the empty set makes LayerTime count that.
   const OpSet gathered = traits.checkpoints_functions ? 0 : ops;
-  layer.backward = layer.recompute + costs.LayerTime(LayerType::kTransformer, Pass::kBackward, gathered);
+  // An op's backward pass is two: the gradients of its input and of its weights.
+  layer.backward = layer.recompute + at_least(costs.LayerTime(LayerType::kTransformer, Pass::kBackward, gathered), all, 2);
   return layer;
 }
 
 absl::StatusOr<StepEstimate> EstimateStep(const StepRequest& request, const HardwareProfile& profile) {
+  LYNX_RETURN_IF_ERROR(CheckEstimated(request));
   return Estimator(request, profile).Run();
 }
 

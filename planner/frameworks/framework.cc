@@ -1,0 +1,113 @@
+#include "planner/frameworks/framework.h"
+
+#include <array>
+
+namespace lynx {
+namespace {
+
+// Constants that are fitted to measured runs; docs/validation.md says to which, and tests/validation fits them again.
+constexpr int32_t kMegatronDeepspeedHostNanos = 60'000;
+constexpr int32_t kInternevoBroadcastNanos = 2'600'000;
+constexpr int64_t kMegatronWorkspaceBytes = 90'000'000;
+
+// Megatron Core with --overlap-grad-reduce and --overlap-param-gather. The ranks' order and recomputation of whole functions
+// are those of megatron/core/parallel_state.py ("tp-cp-ep-dp-pp") and megatron/core/tensor_parallel/random.py. The head
+// computes 16-bit logits and a 32-bit copy of them for the loss (megatron/core/models/gpt/gpt_model.py,
+// megatron/core/tensor_parallel/cross_entropy.py).
+constexpr FrameworkTraits kMegatronCore{.checkpoints_functions = true,
+                                        .hides_weight_gather = true,
+                                        .rank_order = RankOrder::kTpDpPp,
+                                        .half_logits_copies = 1,
+                                        .workspace_bytes = kMegatronWorkspaceBytes};
+// DeepSpeed's pipeline of 2021 and 2022: exchanges and reductions stand between the passes (deepspeed/runtime/pipe/engine.py),
+// and the topology numbers tensor ranks, then replicas, then stages (PipeModelDataParallelTopology). The model's ops are
+// launched one by one from Python.
+constexpr FrameworkTraits kMegatronDeepspeed{.checkpoints_functions = true,
+                                             .blocking_transfers = true,
+                                             .overlaps_data_reduction = false,
+                                             .rank_order = RankOrder::kTpDpPp,
+                                             .host_nanos_per_op = kMegatronDeepspeedHostNanos,
+                                             .float_logits_copies = 2,
+                                             .half_logits_copies = 1};
+// DeepSpeed's engine with overlap_comm. ZeRO-1's gather follows the optimizer (deepspeed/runtime/zero/stage_1_and_2.py). The
+// loss of Hugging Face's models casts the logits to 32 bits and keeps their logarithm of the softmax.
+constexpr FrameworkTraits kDeepspeed{.checkpoints_functions = true,
+                                     .blocking_transfers = true,
+                                     .rank_order = RankOrder::kTpDpPp,
+                                     .float_logits_copies = 2,
+                                     .half_logits_copies = 1};
+// FSDP gathers a unit (a layer) while the one before it computes, and reduces gradients beside the backward pass
+// (torch.distributed.fsdp, BackwardPrefetch.BACKWARD_PRE). Shards are 32 bits wide; mixed precision casts them when they are
+// gathered. llm-foundry's loss is flash-attention's, which works in place.
+constexpr FrameworkTraits kFsdp{
+    .checkpoints_functions = true, .rank_order = RankOrder::kTpDpPp, .half_logits_copies = 1, .gathers_from_master = true};
+// As FSDP; torchtitan's loss casts the logits to 32 bits (torchtitan/components/loss.py).
+constexpr FrameworkTraits kTorchtitan{.checkpoints_functions = true,
+                                      .rank_order = RankOrder::kTpDpPp,
+                                      .float_logits_copies = 2,
+                                      .half_logits_copies = 1,
+                                      .gathers_from_master = true};
+// Exchanges between stages stand between the passes (nanotron/parallel/pipeline_parallel/p2p.py); the sharded loss casts its
+// logits to 32 bits (nanotron/parallel/tensor_parallel/functional.py).
+constexpr FrameworkTraits kNanotron{.checkpoints_functions = true,
+                                    .blocking_transfers = true,
+                                    .rank_order = RankOrder::kTpDpPp,
+                                    .float_logits_copies = 2,
+                                    .half_logits_copies = 1};
+// The hybrid ZeRO optimizer broadcasts each replica's weights after the step, and its reduction follows the last backward pass
+// (internlm/solver/optimizer/hybrid_zero_optim.py).
+constexpr FrameworkTraits kInternevo{.checkpoints_functions = true,
+                                     .overlaps_data_reduction = false,
+                                     .broadcast_nanos_per_replica = kInternevoBroadcastNanos,
+                                     .rank_order = RankOrder::kTpDpPp,
+                                     .float_logits_copies = 2,
+                                     .half_logits_copies = 1};
+
+constexpr std::array<FrameworkTraits, kFrameworkCount> kTraits = {
+    kLynxTraits, kMegatronCore, kMegatronDeepspeed, kDeepspeed, kTorchtitan, kFsdp, kNanotron, kMegatronCore, kInternevo};
+
+// What a framework can run. Schedules beside 1F1B; `least_zero` and `most_zero`: what it can shard without a pipeline, and with
+// one.
+struct Abilities {
+  bool tensor = true, pipeline = true, context = true;
+  bool interleaved = false, zero_bubble = false;
+  ZeroStage least_zero = ZeroStage::kNone, most_zero = ZeroStage::kOptimizer, most_zero_of_pipeline = ZeroStage::kOptimizer;
+};
+constexpr std::array<Abilities, kFrameworkCount> kAbilities = {{
+    {.context = false, .interleaved = true, .zero_bubble = true},  // lynx
+    {.interleaved = true, .most_zero = ZeroStage::kWeights},       // megatron (Megatron-FSDP)
+    {.context = false},                                            // megatron-deepspeed
+    {.context = false, .most_zero = ZeroStage::kWeights},          // deepspeed
+    {.interleaved = true, .zero_bubble = true, .most_zero = ZeroStage::kWeights, .most_zero_of_pipeline = ZeroStage::kWeights},
+    {.tensor = false,
+     .pipeline = false,
+     .context = false,
+     .least_zero = ZeroStage::kGradients,
+     .most_zero = ZeroStage::kWeights},
+    {.context = false},                                       // nanotron
+    {.interleaved = true, .most_zero = ZeroStage::kWeights},  // nemo
+    {.context = false, .interleaved = true},                  // internevo
+}};
+
+bool HasSchedule(const Abilities& can, ScheduleKind schedule) {
+  switch (schedule) {
+    case ScheduleKind::kOneForwardOneBackward: return true;
+    case ScheduleKind::kInterleaved: return can.interleaved;
+    case ScheduleKind::kZeroBubble: return can.zero_bubble;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+const FrameworkTraits& TraitsOf(Framework framework) { return kTraits.at(static_cast<size_t>(framework)); }
+
+bool RunsLayout(Framework framework, const ParallelLayout& layout) {
+  const Abilities& can = kAbilities.at(static_cast<size_t>(framework));
+  if ((layout.tp > 1 && !can.tensor) || (layout.pp > 1 && !can.pipeline) || (layout.cp > 1 && !can.context)) return false;
+  const ZeroStage most = layout.pp > 1 ? can.most_zero_of_pipeline : can.most_zero;
+  if (layout.zero > most || (layout.zero < can.least_zero && layout.dp > 1)) return false;
+  return layout.weave == WeaveMode::kOff && HasSchedule(can, layout.schedule);
+}
+
+}  // namespace lynx

@@ -1,0 +1,39 @@
+// Finds the fastest layout and recomputation that another framework can run, by closed-form estimates (step_estimate.h,
+// memory_estimate.h). MakePlan does this for our own engine, exactly and with more choices. Pure; thread-safe.
+#ifndef LYNX_PLANNER_FRAMEWORKS_FRAMEWORK_PLAN_H_
+#define LYNX_PLANNER_FRAMEWORKS_FRAMEWORK_PLAN_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/cost/cluster_topology.h"
+#include "planner/frameworks/framework.h"
+#include "planner/frameworks/memory_estimate.h"
+#include "planner/frameworks/step_estimate.h"
+
+namespace lynx {
+
+struct FrameworkPlan {
+  Framework framework = Framework::kLynx;
+  StepRequest request;  // layout, micro-batch and recomputation
+  StepEstimate step;
+  std::vector<MemoryEstimate> memory;  // the index is the pipeline rank
+  Bytes device_memory;                 // what a device has for the job; 0 = unknown
+
+  Bytes peak() const;  // of the fullest rank
+  bool fits() const { return device_memory.value == 0 || peak() <= device_memory; }
+};
+
+// Estimates the step and the memory of one request, whether it fits or not. `cluster` has one group of nodes. Returns
+// InvalidArgument if the cluster has several groups, and as EstimateStep does.
+absl::StatusOr<FrameworkPlan> EstimateOn(const StepRequest& request, Framework framework, const ClusterTopology& cluster);
+
+// Returns the fastest of all layouts, micro-batches and recomputations (none, full, and selective where attention is not fused)
+// that the job allows, that the framework can run, and that fit. If none fits, returns the one that needs the least memory:
+// fits() is false. Returns InvalidArgument if the cluster has several groups of nodes, if the job pins a recomputation that
+// does not treat every layer alike, or if the framework can run no layout that the job allows.
+absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const ClusterTopology& cluster, Framework framework);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_FRAMEWORKS_FRAMEWORK_PLAN_H_

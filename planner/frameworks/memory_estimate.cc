@@ -1,0 +1,125 @@
+#include "planner/frameworks/memory_estimate.h"
+
+#include <algorithm>
+
+#include "common/status.h"
+#include "planner/frameworks/pieces.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/recompute/recompute_policy.h"
+#include "planner/schedule/schedule_memory.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kMomentBytes = 8;  // two 32-bit numbers
+constexpr int64_t kMasterBytes = 4;  // the 32-bit copy of a 16-bit weight
+constexpr int64_t kHalfBytes = 2;
+
+class MemoryEstimator {
+ public:
+  explicit MemoryEstimator(const StepRequest& request)
+      : request_(request), shape_(ShapeOf(request.model, request.layout, request.micro_batch)), graph_(LayerGraph::Of(shape_)),
+        schedule_(ScheduleOf(request.layout, request.microbatches)), pieces_(request.model, shape_, schedule_.shape) {}
+
+  std::vector<MemoryEstimate> Run() const;
+
+ private:
+  void AddStates(int64_t parameters, MemoryEstimate& rank) const;
+  Bytes KeptBytes(int32_t piece) const;
+  Bytes TransientBytes(int32_t pipeline_rank) const;
+  Bytes LayerTransient() const;
+  Bytes LossTransient() const;
+
+  const StepRequest& request_;
+  const LayerShape shape_;
+  const LayerGraph& graph_;
+  const Schedule schedule_;
+  const Pieces pieces_;
+};
+
+void MemoryEstimator::AddStates(int64_t parameters, MemoryEstimate& rank) const {
+  const ZeroStage zero = request_.layout.zero;
+  const int64_t replicas = int64_t{request_.layout.dp} * request_.layout.cp;
+  const auto divided = [&](int64_t bytes, bool shard) { return Bytes(shard ? (bytes + replicas - 1) / replicas : bytes); };
+  const bool half = request_.model.dtype == DataType::kBfloat16;
+  const bool shards_weights = zero >= ZeroStage::kWeights;
+  rank.weights = divided(parameters * shape_.element_bytes(), shards_weights);
+  rank.gradients = divided(parameters * (int64_t{4}), zero >= ZeroStage::kGradients);
+  rank.optimizer = divided(parameters * (kMomentBytes + (half ? kMasterBytes : 0)), zero >= ZeroStage::kOptimizer);
+  if (!shards_weights) return;
+  rank.weights += Bytes(2 * LayerParameters(LayerType::kTransformer, shape_) * shape_.element_bytes());
+  // Weights whose shards are 32 bits wide are cast when they are gathered: there is no shard of 16 bits.
+  if (request_.traits.gathers_from_master && half) rank.weights -= divided(parameters * shape_.element_bytes(), true);
+}
+
+Bytes MemoryEstimator::KeptBytes(int32_t piece) const {
+  Bytes kept = StoredLayerBytes(graph_, shape_, request_.recompute) * pieces_.LayersOf(piece);
+  if (pieces_.First(piece) && shape_.dropout && shape_.stored_masks) kept += TensorBytes(Tensor::kEmbedMask, shape_);
+  if (pieces_.Last(piece)) kept += TensorBytes(Tensor::kX, shape_) + TensorBytes(Tensor::kLnf, shape_);
+  return kept;
+}
+
+// While a layer runs backward, the gradient of its widest tensor is in memory beside that of its input. Under recomputation,
+// what the layer did not keep is there again.
+Bytes MemoryEstimator::LayerTransient() const {
+  const Bytes again =
+      StoredLayerBytes(graph_, shape_, RecomputeMode::kNone) - StoredLayerBytes(graph_, shape_, request_.recompute);
+  Bytes widest = std::max(TensorBytes(Tensor::kFc1, shape_), TensorBytes(Tensor::kQkv, shape_));
+  if (request_.model.attention == AttentionKernel::kUnfused) {
+    widest = std::max(widest, TensorBytes(Tensor::kProbs, shape_) * 2);
+  }
+  return again + widest + TensorBytes(Tensor::kGrad, shape_);
+}
+
+// The logits: 32-bit numbers, in which the loss computes their gradient; and the 16-bit product that some frameworks keep
+// beside them.
+Bytes MemoryEstimator::LossTransient() const {
+  const Bytes logits = TensorBytes(Tensor::kLogits, shape_);
+  const Bytes copies = logits / 4 * (request_.traits.half_logits_copies * kHalfBytes);
+  return logits * request_.traits.float_logits_copies + copies;
+}
+
+Bytes MemoryEstimator::TransientBytes(int32_t pipeline_rank) const {
+  Bytes most = LayerTransient();
+  for (int32_t stage = 0; stage < schedule_.shape.stages(); ++stage) {
+    if (schedule_.shape.RankOf(stage) != pipeline_rank || !pieces_.Last(schedule_.shape.PieceOf(stage))) continue;
+    most = std::max(most, LossTransient());
+  }
+  return most;
+}
+
+std::vector<MemoryEstimate> MemoryEstimator::Run() const {
+  std::vector<StageHeldBytes> stages;
+  for (int32_t stage = 0; stage < schedule_.shape.stages(); ++stage) {
+    const Bytes kept = KeptBytes(schedule_.shape.PieceOf(stage));
+    stages.push_back({.activations = kept, .weights = kept});
+  }
+  const std::vector<Bytes> held = PeakHeldBytes(schedule_, stages);
+  std::vector<MemoryEstimate> ranks(static_cast<size_t>(schedule_.shape.ranks));
+  for (int32_t rank = 0; rank < schedule_.shape.ranks; ++rank) {
+    MemoryEstimate& one = ranks[static_cast<size_t>(rank)];
+    AddStates(pieces_.ParametersOfRank(rank), one);
+    one.activations = held[static_cast<size_t>(rank)];
+    one.transient = TransientBytes(rank);
+    one.workspace = Bytes(request_.traits.workspace_bytes);
+  }
+  return ranks;
+}
+
+}  // namespace
+
+Bytes StoredLayerBytes(const LayerGraph& graph, const LayerShape& shape, RecomputeMode recompute) {
+  const LayerPolicy policy = NamedPolicy(graph, recompute, 1).layers.front();
+  Bytes sum = TensorBytes(Tensor::kX, shape);
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    if (policy[i] == Placement::kStore) sum += StoredBytes(graph.recomputable()[i], shape);
+  }
+  return sum;
+}
+
+absl::StatusOr<std::vector<MemoryEstimate>> EstimateMemory(const StepRequest& request) {
+  LYNX_RETURN_IF_ERROR(CheckEstimated(request));
+  return MemoryEstimator(request).Run();
+}
+
+}  // namespace lynx

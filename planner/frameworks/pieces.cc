@@ -1,0 +1,55 @@
+#include "planner/frameworks/pieces.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "planner/problem/layout_schedule.h"
+
+namespace lynx {
+namespace {
+
+bool TreatsLayersAlike(RecomputeMode mode) {
+  switch (mode) {
+    case RecomputeMode::kNone:
+    case RecomputeMode::kFull:
+    case RecomputeMode::kFullKeepCollectives:
+    case RecomputeMode::kSelective:
+    case RecomputeMode::kBalanced: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+int64_t Pieces::ParametersOf(int32_t piece) const {
+  int64_t parameters = LayersOf(piece) * LayerParameters(LayerType::kTransformer, shape_);
+  if (First(piece)) parameters += LayerParameters(LayerType::kEmbedding, shape_);
+  if (Last(piece)) {
+    parameters += LayerParameters(LayerType::kHead, shape_);
+    if (model_.tied_embeddings && First(piece)) parameters -= OpParameters(Op::kLogits, shape_);
+  }
+  return parameters;
+}
+
+int64_t Pieces::ParametersOfRank(int32_t pipeline_rank) const {
+  int64_t parameters = 0;
+  for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) {
+    if (pipeline_.RankOf(stage) == pipeline_rank) parameters += ParametersOf(pipeline_.PieceOf(stage));
+  }
+  return parameters;
+}
+
+absl::Status CheckEstimated(const StepRequest& request) {
+  if (!TreatsLayersAlike(request.recompute)) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", EnumName(request.recompute),
+                                                   "\" does not treat every layer alike, so a step under it has to be "
+                                                   "planned and simulated"));
+  }
+  LYNX_RETURN_IF_ERROR(CheckScheduleOf(request.layout, request.microbatches));
+  const int32_t pieces = ScheduleOf(request.layout, request.microbatches).shape.pieces();
+  if (request.model.layers < pieces) {
+    return absl::InvalidArgumentError(absl::StrCat(request.model.layers, " layers cannot be cut into ", pieces, " parts"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lynx

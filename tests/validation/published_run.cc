@@ -1,0 +1,339 @@
+#include "tests/validation/published_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/check.h"
+#include "planner/problem/flops.h"
+
+namespace lynx::validation {
+namespace {
+
+constexpr double kGigabyte = 1e9;
+constexpr double kTera = 1e12;
+
+// What is known about all runs of one publication. `framework` and `gpu` are how the columns of its rows begin.
+struct Publication {
+  const char* framework;
+  const char* gpu;
+  const char* name;  // in docs/validation.md
+  Framework traits_of;
+  // The runs are older than the traits: Megatron-LM before overlapped reductions, with unfused attention and dropout.
+  bool before_2023 = false;
+  double network_gbits_of_node = 0;
+  int32_t adapters = 0;
+  // FrameworkTraits::attention_permille of the kernel that ran, fitted; 0: as in the traits.
+  int32_t attention_permille = 0;
+  bool no_accumulation = false;  // a batch that is not published is one microbatch for each replica
+};
+
+constexpr Publication kPublications[] = {
+    {"megatron-deepspeed", "A100 (one node)", "vTrain, one node", Framework::kMegatronDeepspeed, true},
+    {"megatron-deepspeed", "", "vTrain, several nodes", Framework::kMegatronDeepspeed, true, 800, 8},
+    {"llm-foundry", "A100-80GB", "llm-foundry, A100 80GB", Framework::kFsdp, false, 1600, 8, 500},
+    {"llm-foundry", "", "llm-foundry, H100", Framework::kFsdp, false, 0, 0, 300},
+    {"internevo", "", "InternEvo", Framework::kInternevo, false, 400, 4, 500},
+    {"megatron-lm 0.14", "", "Megatron-LM, B200 (SimuMax)", Framework::kMegatron},
+    {"megatron-lm dev", "", "Megatron-LM, mixtures", Framework::kMegatron},
+    {"megatron-lm CI", "", "Megatron-LM, 7B in its CI", Framework::kMegatron},
+    {"megatron-lm", "V100", "Megatron-LM README 2020", Framework::kMegatron, true},
+    {"megatron-lm", "A100-40GB", "Megatron-LM README 2020", Framework::kMegatron, true},
+    {"megatron-lm", "A100-80GB", "Megatron-LM README 2021", Framework::kMegatron, true},
+    {"megatron-lm", "", "Megatron-LM, Llama 3", Framework::kMegatron},
+    {"megatron-core dev", "", "Megatron-LM, mixtures", Framework::kMegatron},
+    {"megatron-core", "", "Megatron-LM README 2024", Framework::kMegatron},
+    {"megatron-bridge", "", "Megatron-Bridge", Framework::kNemo},
+    {"nemo-megatron", "", "NeMo 2023", Framework::kNemo},
+    {"nemo-automodel", "", "NeMo Automodel", Framework::kFsdp},
+    {"nemo", "", "NeMo", Framework::kNemo},
+    {"torchtitan", "", "torchtitan", Framework::kTorchtitan, false, 0, 0, 0, true},
+    {"MLPerf", "", "MLPerf", Framework::kNemo},
+    {"pax", "", "JAX (Pax, MaxText)", Framework::kLynx},
+    {"maxtext", "", "JAX (Pax, MaxText)", Framework::kLynx},
+    {"aceso", "", "Aceso and Megatron-LM (Mist)", Framework::kMegatron, true},
+    {"megatron (Mist", "", "Aceso and Megatron-LM (Mist)", Framework::kMegatron, true},
+    {"primus", "", "Primus (AMD)", Framework::kMegatron},
+};
+
+const Publication& PublicationOf(const Row& row) {
+  for (const Publication& one : kPublications) {
+    if (absl::StartsWith(row.at("framework"), one.framework) && absl::StartsWith(row.at("gpu"), one.gpu)) return one;
+  }
+  LYNX_CHECK(!"a published run has a framework that kPublications does not have");
+  return kPublications[0];
+}
+
+struct Machine {
+  const char* gpu;
+  const char* cluster;
+};
+constexpr Machine kMachines[] = {
+    {"A100 (one node)", "a100-80gb-nvlink"},
+    {"A100-80GB", "a100-80gb-nvlink"},
+    {"A100", "a100-80gb-nvlink"},
+    {"H100-SXM", "h100"},
+    {"H100", "h100"},
+    {"H200", "h200"},
+};
+
+std::string ClusterOf(const std::string& gpu) {
+  for (const Machine& machine : kMachines) {
+    if (gpu == machine.gpu) return machine.cluster;
+  }
+  return "";
+}
+
+// The number in a column; nullopt if it is empty.
+std::optional<double> Maybe(const Row& row, const char* column) {
+  const std::string& text = row.at(column);
+  double number = 0;
+  if (text.empty()) return std::nullopt;
+  LYNX_CHECK(absl::SimpleAtod(text, &number));
+  return number;
+}
+
+int32_t Or(const Row& row, const char* column, int32_t absent) {
+  return static_cast<int32_t>(Maybe(row, column).value_or(absent));
+}
+
+bool IsLlama(const std::string& model) {
+  return absl::StartsWith(model, "LLAMA") || absl::StartsWith(model, "llama") || absl::StartsWith(model, "InternLM");
+}
+bool IsGpt(const std::string& model) { return absl::StartsWith(model, "GPT") || absl::StartsWith(model, "MPT"); }
+
+// Frameworks pad the vocabulary to a multiple of 128 for each tensor-parallel rank.
+int32_t Padded(int32_t vocab, int32_t tp) {
+  const int32_t multiple = 128 * tp;
+  return (vocab + multiple - 1) / multiple * multiple;
+}
+
+Obstacle ReadRecompute(const std::string& text, StepRequest& request) {
+  if (text.empty() || text == "none") {
+    request.recompute = RecomputeMode::kNone;
+  } else if (text == "full" || absl::StartsWith(text, "full (")) {
+    request.recompute = RecomputeMode::kFull;
+  } else {
+    return Obstacle::kPolicy;
+  }
+  return Obstacle::kNone;
+}
+
+Obstacle ReadZero(const Row& row, StepRequest& request) {
+  const std::string& text = row.at("zero");
+  if (absl::StrContains(text, "within")) {
+    int32_t group = 0;
+    LYNX_CHECK(absl::SimpleAtoi(text.substr(text.rfind(' ') + 1), &group));
+    if (request.layout.dp > group) return Obstacle::kZeroGroups;
+  }
+  request.layout.zero = text.empty() || request.layout.dp * request.layout.cp == 1 ? ZeroStage::kNone
+                        : text[0] == '1'                       ? ZeroStage::kOptimizer
+                        : text[0] == '2'                       ? ZeroStage::kGradients
+                                                               : ZeroStage::kWeights;
+  return Obstacle::kNone;
+}
+
+Obstacle ReadLayout(const Row& row, const Publication& publication, RunOfFramework& run) {
+  StepRequest& request = run.request;
+  if (!Maybe(row, "num_gpus") || !Maybe(row, "tp") || !Maybe(row, "pp")) return Obstacle::kIncomplete;
+  ParallelLayout& layout = request.layout;
+  layout.tp = Or(row, "tp", 1);
+  layout.pp = Or(row, "pp", 1);
+  layout.cp = Or(row, "cp", 1);
+  const int32_t devices = Or(row, "num_gpus", 0);
+  const int32_t replica = layout.tp * layout.pp * layout.cp;
+  if (devices % replica != 0) return Obstacle::kIncomplete;
+  layout.dp = devices / replica;
+  layout.sequence_parallel =
+      layout.tp > 1 && !publication.before_2023 && publication.traits_of != Framework::kInternevo;
+  layout.virtual_stages = Or(row, "vp", 1);
+  if (layout.virtual_stages > 1) layout.schedule = ScheduleKind::kInterleaved;
+  const std::string& schedule = row.at("schedule");
+  if (!schedule.empty() && schedule != "1f1b" && schedule != "interleaved") return Obstacle::kSchedule;
+  return ReadZero(row, request);
+}
+
+Obstacle ReadBatch(const Row& row, const Publication& publication, RunOfFramework& run) {
+  StepRequest& request = run.request;
+  run.tuned_micro_batch = !Maybe(row, "micro_batch") && publication.traits_of == Framework::kMegatron;
+  if (!Maybe(row, "micro_batch") && !run.tuned_micro_batch) return Obstacle::kIncomplete;
+  request.micro_batch = Or(row, "micro_batch", 1);
+  const bool one = publication.no_accumulation && request.layout.pp == 1;
+  if (!Maybe(row, "global_batch") && !one) return Obstacle::kIncomplete;
+  const int32_t samples = Or(row, "global_batch", request.micro_batch * request.layout.dp);
+  if (samples % (request.layout.dp * request.micro_batch) != 0) return Obstacle::kIncomplete;
+  request.microbatches = samples / request.layout.dp / request.micro_batch;
+  run.tuned_virtual_stages = run.tuned_micro_batch && request.layout.pp > 1 && !Maybe(row, "vp");
+  return Obstacle::kNone;
+}
+
+Obstacle ReadModel(const Row& row, const Publication& publication, RunOfFramework& run) {
+  const std::string& name = row.at("model");
+  if (Or(row, "ep", 1) > 1 || absl::StrContains(name, "8x") || absl::StartsWith(name, "GPT-OSS")) return Obstacle::kExperts;
+  if (!IsLlama(name) && !IsGpt(name)) return Obstacle::kEncoder;
+  if (absl::StrContains(name, "LoRA")) return Obstacle::kPolicy;
+  for (const char* needed : {"layers", "hidden", "heads", "ffn", "seq", "vocab"}) {
+    if (!Maybe(row, needed)) return Obstacle::kIncomplete;
+  }
+  ModelSpec& model = run.request.model;
+  model = {.layers = Or(row, "layers", 0),
+           .hidden = Or(row, "hidden", 0),
+           .heads = Or(row, "heads", 0),
+           .ffn = Or(row, "ffn", 0),
+           .seq = Or(row, "seq", 0),
+           .vocab = Padded(Or(row, "vocab", 0), run.request.layout.tp),
+           .dropout = publication.before_2023 ? 0.1 : 0.0,
+           .family = IsLlama(name) ? ModelFamily::kLlama : ModelFamily::kGpt,
+           .attention = publication.before_2023 ? AttentionKernel::kUnfused : AttentionKernel::kFused,
+           .dtype = DataType::kBfloat16,
+           .dropout_masks = publication.before_2023 ? DropoutMasks::kStored : DropoutMasks::kRegenerated,
+           .tied_embeddings = !IsLlama(name)};
+  const int32_t key_heads = Or(row, "kv_heads", model.heads);
+  if (key_heads != model.heads) model.kv_heads = key_heads;
+  const std::string& precision = row.at("precision");
+  if (precision.empty()) return Obstacle::kIncomplete;
+  if (absl::StrContains(precision, "fp8") || absl::StrContains(precision, "fp4")) return Obstacle::kEightBits;
+  return Obstacle::kNone;
+}
+
+// The measured time of a step: as published, or from the tokens or the FLOPs of a device in a second.
+double MeasuredSeconds(const Row& row, const StepRequest& request) {
+  if (const std::optional<double> step = Maybe(row, "step_s")) return *step;
+  const double devices = request.layout.ranks();
+  const double samples = static_cast<double>(request.micro_batch) * request.microbatches * request.layout.dp;
+  if (const std::optional<double> tokens = Maybe(row, "tokens_per_s_per_gpu")) {
+    return samples * request.model.seq / (*tokens * devices);
+  }
+  const std::optional<double> rate = Maybe(row, "tflops_per_gpu");
+  if (!rate) return 0;
+  double flops = StepFlops(request.model, static_cast<int64_t>(samples), FlopCount::kModel);
+  if (absl::StrContains(row.at("notes"), "HFU, 96")) {
+    // Narayanan et al. 2021, equation 3: with the second forward pass of each layer.
+    flops = StepFlops(request.model, static_cast<int64_t>(samples), FlopCount::kFullRecompute);
+  }
+  return flops / (*rate * kTera * devices);
+}
+
+Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& run) {
+  StepRequest& request = run.request;
+  if (row.at("framework") == "aceso (Mist artifact)") return Obstacle::kPolicy;
+  if (publication.traits_of == Framework::kLynx) return Obstacle::kFramework;
+  Obstacle found = ReadLayout(row, publication, run);
+  if (const Obstacle model = ReadModel(row, publication, run); model != Obstacle::kNone) return model;
+  if (found == Obstacle::kNone) found = ReadBatch(row, publication, run);
+  run.states_recompute = !row.at("recompute").empty();
+  if (found == Obstacle::kNone) found = ReadRecompute(row.at("recompute"), request);
+  if (found != Obstacle::kNone) return found;
+  if (row.at("gpu").empty()) return Obstacle::kIncomplete;
+  run.network_gbits_of_node = publication.network_gbits_of_node;
+  run.adapters = publication.adapters;
+  request.traits = publication.before_2023 && publication.traits_of == Framework::kMegatron ? kMegatron2022Traits
+                                                                                            : TraitsOf(publication.traits_of);
+  if (publication.attention_permille > 0) request.traits.attention_permille = publication.attention_permille;
+  run.step_seconds = MeasuredSeconds(row, request);
+  run.memory_bytes = Maybe(row, "mem_gb").value_or(0) * kGigabyte;
+  run.described = true;
+  run.cluster = ClusterOf(row.at("gpu"));
+  return run.cluster.empty() ? Obstacle::kDevice : Obstacle::kNone;
+}
+
+// Reads what a row of framework_ci_memory.csv says about the model. An empty column is the default of Megatron-LM's arguments.
+Obstacle ReadIntegrationModel(const Row& row, int32_t tp, ModelSpec& model) {
+  const std::string& name = row.at("case");
+  if (absl::StrContains(name, "distill") || absl::StrContains(name, "grpo")) return Obstacle::kEncoder;
+  if (absl::StrContains(name, "multi_dist_optimizer")) return Obstacle::kZeroGroups;
+  if (!row.at("experts").empty()) return Obstacle::kExperts;
+  if (!absl::StartsWith(name, "gpt/") || row.at("mla") == "True" || row.at("pos") == "none") return Obstacle::kEncoder;
+  for (const char* needed : {"layers", "hidden", "heads", "seq", "mbs", "gbs", "tp", "pp"}) {
+    if (!Maybe(row, needed)) return Obstacle::kIncomplete;
+  }
+  const std::string& attention = row.at("flash");
+  if (attention.empty() || row.at("gpu") == "?") return Obstacle::kIncomplete;
+  const bool gated = row.at("swiglu") == "True";
+  if (gated != (row.at("norm") == "RMSNorm") || gated != (row.at("pos") == "rope")) return Obstacle::kEncoder;
+  const double dropout = Maybe(row, "hidden_dropout").value_or(0.1);
+  const int32_t hidden = Or(row, "hidden", 0);
+  model = {.layers = Or(row, "layers", 0),
+           .hidden = hidden,
+           .heads = Or(row, "heads", 0),
+           .ffn = Or(row, "ffn", gated ? hidden * 8 / 3 / 64 * 64 : 4 * hidden),
+           .seq = Or(row, "seq", 0),
+           .vocab = Padded(Or(row, "vocab", 50257), tp),
+           .dropout = gated ? 0 : dropout,
+           .family = gated ? ModelFamily::kLlama : ModelFamily::kGpt,
+           .attention = attention == "unfused" || attention == "local" ? AttentionKernel::kUnfused : AttentionKernel::kFused,
+           .dtype = DataType::kBfloat16,
+           .dropout_masks = DropoutMasks::kStored,
+           .tied_embeddings = row.at("untied") != "True"};
+  if (const std::optional<double> key_heads = Maybe(row, "kv")) model.kv_heads = static_cast<int32_t>(*key_heads);
+  return row.at("precision") == "bf16" ? Obstacle::kNone : Obstacle::kEightBits;
+}
+
+Obstacle ReadIntegration(const Row& row, RunOfFramework& run) {
+  constexpr int32_t kDevices = 8;
+  StepRequest& request = run.request;
+  const int32_t tp = Or(row, "tp", 1);
+  if (const Obstacle model = ReadIntegrationModel(row, tp, request.model); model != Obstacle::kNone) return model;
+  if (!row.at("layout").empty() || absl::StrContains(row.at("case"), "uneven") || absl::StrContains(row.at("case"), "account_for") ||
+      absl::StrContains(row.at("case"), "defer_embedding") || !row.at("offload").empty()) {
+    return Obstacle::kSchedule;
+  }
+  if (row.at("rec_gran") == "selective" || Or(row, "rec_layers", 1) != 1) return Obstacle::kPolicy;
+  ParallelLayout& layout = request.layout;
+  layout = {.tp = tp, .pp = Or(row, "pp", 1), .cp = Or(row, "cp", 1)};
+  const int32_t replica = layout.tp * layout.pp * layout.cp;
+  if (kDevices % replica != 0) return Obstacle::kIncomplete;
+  layout.dp = kDevices / replica;
+  layout.sequence_parallel = tp > 1 && row.at("sp") == "True";
+  layout.zero = row.at("dist_opt") == "True" && layout.dp * layout.cp > 1 ? ZeroStage::kOptimizer : ZeroStage::kNone;
+  if (const int32_t chunk = Or(row, "vpp_layers", 0); chunk > 0 && layout.pp > 1) {
+    layout.virtual_stages = request.model.layers / layout.pp / chunk;
+    if (layout.virtual_stages > 1) layout.schedule = ScheduleKind::kInterleaved;
+  }
+  request.micro_batch = Or(row, "mbs", 1);
+  const int32_t samples = Or(row, "gbs", 0);
+  if (samples % (request.micro_batch * layout.dp) != 0) return Obstacle::kIncomplete;
+  request.microbatches = samples / request.micro_batch / layout.dp;
+  request.recompute = row.at("rec_gran") == "full" ? RecomputeMode::kFull : RecomputeMode::kNone;
+  request.traits = TraitsOf(Framework::kMegatron);
+  run.memory_bytes = Maybe(row, "mem_peak_bytes").value_or(0);
+  run.last_stage_memory = true;
+  run.described = true;
+  run.cluster = ClusterOf(row.at("gpu"));
+  return run.cluster.empty() ? Obstacle::kDevice : Obstacle::kNone;
+}
+
+}  // namespace
+
+std::vector<RunOfFramework> RunsOfTable(const Table& table) {
+  std::vector<RunOfFramework> runs;
+  for (const Row& row : table) {
+    const Publication& publication = PublicationOf(row);
+    RunOfFramework run{.row = row.at("row"), .source = publication.name, .framework = publication.traits_of};
+    run.model = absl::StrCat(row.at("model"), ", ", row.at("num_gpus"), " ", row.at("gpu"), ", batch ", row.at("global_batch"));
+    run.obstacle = Read(row, publication, run);
+    run.fitted = runs.size() % 2 == 0;
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+std::vector<RunOfFramework> IntegrationRuns(const Table& table) {
+  std::vector<RunOfFramework> runs;
+  for (const Row& row : table) {
+    RunOfFramework run{.row = row.at("row"),
+                       .source = absl::StrCat("Megatron-LM's CI, ", row.at("gpu")),
+                       .model = row.at("case"),
+                       .framework = Framework::kMegatron};
+    run.obstacle = ReadIntegration(row, run);
+    run.fitted = runs.size() % 2 == 0;
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+}  // namespace lynx::validation

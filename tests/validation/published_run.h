@@ -1,0 +1,61 @@
+// Reads published training runs (tests/validation/reference/published_runs.csv and framework_ci_memory.csv), and says for each
+// run what the planner can predict of it, or why it cannot. Not thread-safe.
+#ifndef LYNX_TESTS_VALIDATION_PUBLISHED_RUN_H_
+#define LYNX_TESTS_VALIDATION_PUBLISHED_RUN_H_
+
+#include <string>
+#include <vector>
+
+#include "common/enum_names.h"
+#include "planner/frameworks/step_estimate.h"
+#include "tests/validation/published.h"
+
+namespace lynx::validation {
+
+// Why the planner cannot predict a run. kIncomplete: the publication leaves out the shape, the layout or a batch. kOther: the
+// note of the run says what.
+enum class Obstacle : uint8_t { kNone, kIncomplete, kExperts, kEightBits, kDevice, kEncoder, kPolicy, kSchedule, kZeroGroups, kFramework };
+inline constexpr int kObstacleCount = 10;
+
+}  // namespace lynx::validation
+
+namespace lynx {
+
+template <>
+inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "incomplete", "mixture of experts", "8 or 4 bits",
+                                                                   "no cluster file", "another model or task",
+                                                                   "recomputation by op", "schedule", "ZeRO in groups", "another framework");
+
+}  // namespace lynx
+
+namespace lynx::validation {
+
+struct RunOfFramework {
+  std::string row;     // the row's name, such as "runs:2"
+  std::string source;  // the publication, as docs/validation.md names it
+  std::string model;   // rows of one source with equal `model` differ only in layout, micro-batch and recomputation
+  Framework framework = Framework::kLynx;
+  Obstacle obstacle = Obstacle::kNone;
+  bool described = false;  // `request` and what follows are complete; with Obstacle::kDevice only the time cannot be predicted
+  StepRequest request;     // ranks_per_node is not set
+  std::string cluster;     // a file of examples/clusters, without its ending; "" with Obstacle::kDevice
+  double network_gbits_of_node = 0;  // what all adapters of a node reach together, in Gbit/s; 0: as the file says
+  int32_t adapters = 0;              // 0: as the file says
+  // The publication does not say the micro-batch or the number of virtual stages. The fastest that the framework has counts.
+  bool tuned_micro_batch = false, tuned_virtual_stages = false;
+  // The publication says whether the run recomputed. If not, and the run fits only with recomputation, it is not predicted.
+  bool states_recompute = false;
+  double step_seconds = 0;         // measured; 0 = not published
+  double memory_bytes = 0;         // measured peak of one device; 0 = not published
+  bool last_stage_memory = false;  // memory_bytes is the last stage's, not the largest
+  bool fitted = false;             // constants may be fitted to this row; rows without this mark only test them
+};
+
+// The runs of published_runs.csv, in the order of its rows.
+std::vector<RunOfFramework> RunsOfTable(const Table& table);
+// The runs of framework_ci_memory.csv.
+std::vector<RunOfFramework> IntegrationRuns(const Table& table);
+
+}  // namespace lynx::validation
+
+#endif  // LYNX_TESTS_VALIDATION_PUBLISHED_RUN_H_
