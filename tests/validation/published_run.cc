@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -35,9 +36,9 @@ struct Publication {
 constexpr Publication kPublications[] = {
     {"megatron-deepspeed", "A100 (one node)", "vTrain, one node", Framework::kMegatronDeepspeed, true},
     {"megatron-deepspeed", "", "vTrain, several nodes", Framework::kMegatronDeepspeed, true, 800, 8},
-    {"llm-foundry", "A100-80GB", "llm-foundry, A100 80GB", Framework::kFsdp, false, 1600, 8, 500},
-    {"llm-foundry", "", "llm-foundry, H100", Framework::kFsdp, false, 0, 0, 300},
-    {"internevo", "", "InternEvo", Framework::kInternevo, false, 400, 4, 500},
+    {"llm-foundry", "A100-80GB", "llm-foundry, A100 80GB", Framework::kFsdp, false, 1600, 8, kOldAttentionOnA100},
+    {"llm-foundry", "", "llm-foundry, H100", Framework::kFsdp, false, 0, 0, kOldAttentionOnH100},
+    {"internevo", "", "InternEvo", Framework::kInternevo, false, 400, 4, kOldAttentionOnA100},
     {"megatron-lm 0.14", "", "Megatron-LM, B200 (SimuMax)", Framework::kMegatron},
     {"megatron-lm dev", "", "Megatron-LM, mixtures", Framework::kMegatron},
     {"megatron-lm CI", "", "Megatron-LM, 7B in its CI", Framework::kMegatron},
@@ -131,9 +132,9 @@ Obstacle ReadZero(const Row& row, StepRequest& request) {
     if (request.layout.dp > group) return Obstacle::kZeroGroups;
   }
   request.layout.zero = text.empty() || request.layout.dp * request.layout.cp == 1 ? ZeroStage::kNone
-                        : text[0] == '1'                       ? ZeroStage::kOptimizer
-                        : text[0] == '2'                       ? ZeroStage::kGradients
-                                                               : ZeroStage::kWeights;
+                        : text[0] == '1'                                           ? ZeroStage::kOptimizer
+                        : text[0] == '2'                                           ? ZeroStage::kGradients
+                                                                                   : ZeroStage::kWeights;
   return Obstacle::kNone;
 }
 
@@ -148,8 +149,7 @@ Obstacle ReadLayout(const Row& row, const Publication& publication, RunOfFramewo
   const int32_t replica = layout.tp * layout.pp * layout.cp;
   if (devices % replica != 0) return Obstacle::kIncomplete;
   layout.dp = devices / replica;
-  layout.sequence_parallel =
-      layout.tp > 1 && !publication.before_2023 && publication.traits_of != Framework::kInternevo;
+  layout.sequence_parallel = layout.tp > 1 && !publication.before_2023 && publication.traits_of != Framework::kInternevo;
   layout.virtual_stages = Or(row, "vp", 1);
   if (layout.virtual_stages > 1) layout.schedule = ScheduleKind::kInterleaved;
   const std::string& schedule = row.at("schedule");
@@ -278,8 +278,9 @@ Obstacle ReadIntegration(const Row& row, RunOfFramework& run) {
   StepRequest& request = run.request;
   const int32_t tp = Or(row, "tp", 1);
   if (const Obstacle model = ReadIntegrationModel(row, tp, request.model); model != Obstacle::kNone) return model;
-  if (!row.at("layout").empty() || absl::StrContains(row.at("case"), "uneven") || absl::StrContains(row.at("case"), "account_for") ||
-      absl::StrContains(row.at("case"), "defer_embedding") || !row.at("offload").empty()) {
+  if (!row.at("layout").empty() || absl::StrContains(row.at("case"), "uneven") ||
+      absl::StrContains(row.at("case"), "account_for") || absl::StrContains(row.at("case"), "defer_embedding") ||
+      !row.at("offload").empty()) {
     return Obstacle::kSchedule;
   }
   if (row.at("rec_gran") == "selective" || Or(row, "rec_layers", 1) != 1) return Obstacle::kPolicy;
@@ -307,16 +308,22 @@ Obstacle ReadIntegration(const Row& row, RunOfFramework& run) {
   return run.cluster.empty() ? Obstacle::kDevice : Obstacle::kNone;
 }
 
+// Every second run of a source that is described. `described` counts them by source.
+void MarkFitted(RunOfFramework& run, std::map<std::string, int32_t>& described) {
+  if (run.described) run.fitted = described[run.source]++ % 2 == 0;
+}
+
 }  // namespace
 
 std::vector<RunOfFramework> RunsOfTable(const Table& table) {
   std::vector<RunOfFramework> runs;
+  std::map<std::string, int32_t> described;
   for (const Row& row : table) {
     const Publication& publication = PublicationOf(row);
     RunOfFramework run{.row = row.at("row"), .source = publication.name, .framework = publication.traits_of};
     run.model = absl::StrCat(row.at("model"), ", ", row.at("num_gpus"), " ", row.at("gpu"), ", batch ", row.at("global_batch"));
     run.obstacle = Read(row, publication, run);
-    run.fitted = runs.size() % 2 == 0;
+    MarkFitted(run, described);
     runs.push_back(std::move(run));
   }
   return runs;
@@ -324,13 +331,14 @@ std::vector<RunOfFramework> RunsOfTable(const Table& table) {
 
 std::vector<RunOfFramework> IntegrationRuns(const Table& table) {
   std::vector<RunOfFramework> runs;
+  std::map<std::string, int32_t> described;
   for (const Row& row : table) {
     RunOfFramework run{.row = row.at("row"),
                        .source = absl::StrCat("Megatron-LM's CI, ", row.at("gpu")),
                        .model = row.at("case"),
                        .framework = Framework::kMegatron};
     run.obstacle = ReadIntegration(row, run);
-    run.fitted = runs.size() % 2 == 0;
+    MarkFitted(run, described);
     runs.push_back(std::move(run));
   }
   return runs;

@@ -14,7 +14,18 @@ namespace lynx::validation {
 
 // Why the planner cannot predict a run. kIncomplete: the publication leaves out the shape, the layout or a batch. kOther: the
 // note of the run says what.
-enum class Obstacle : uint8_t { kNone, kIncomplete, kExperts, kEightBits, kDevice, kEncoder, kPolicy, kSchedule, kZeroGroups, kFramework };
+enum class Obstacle : uint8_t {
+  kNone,
+  kIncomplete,
+  kExperts,
+  kEightBits,
+  kDevice,
+  kEncoder,
+  kPolicy,
+  kSchedule,
+  kZeroGroups,
+  kFramework
+};
 inline constexpr int kObstacleCount = 10;
 
 }  // namespace lynx::validation
@@ -24,11 +35,17 @@ namespace lynx {
 template <>
 inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "incomplete", "mixture of experts", "8 or 4 bits",
                                                                    "no cluster file", "another model or task",
-                                                                   "recomputation by op", "schedule", "ZeRO in groups", "another framework");
+                                                                   "recomputation by op", "schedule", "ZeRO in groups",
+                                                                   "another framework");
 
 }  // namespace lynx
 
 namespace lynx::validation {
+
+// Fused attention of 2023, before FlashAttention-2, beside the curves of the cluster files
+// (FrameworkTraits::attention_permille). Fitted: see FittedConstants.
+inline constexpr int32_t kOldAttentionOnA100 = 490;
+inline constexpr int32_t kOldAttentionOnH100 = 330;
 
 struct RunOfFramework {
   std::string row;     // the row's name, such as "runs:2"

@@ -55,6 +55,17 @@ struct Choice {
   double worst_regret = 0;
 };
 
+// A constant of planner/frameworks/framework.cc, or of the machine that a publication describes, that is fitted to the runs of
+// one source. Every second run of the source is fitted to; the others only test the constant.
+struct FittedConstant {
+  const char* name;
+  const char* source;
+  int32_t FrameworkTraits::*trait;
+  int32_t value;  // as the runs have it
+  int32_t step;   // values are multiples of it
+};
+const std::vector<FittedConstant>& FittedConstants();
+
 class Scoreboard {
  public:
   // `source_dir` has tests/validation/reference and examples/clusters. Stops the program if they cannot be read.
@@ -62,8 +73,10 @@ class Scoreboard {
 
   const std::vector<RunOfFramework>& runs() const { return runs_; }
   Prediction Predict(const RunOfFramework& run);
-  // Every `stride`th run of each source; 1 = all.
-  std::vector<Prediction> PredictAll(int32_t stride);
+  // The value, of ten multiples of the constant's step on either side of it, with the least mean absolute error of the times of
+  // the runs that it is fitted to.
+  int32_t Refit(const FittedConstant& constant);
+  std::vector<Prediction> PredictAll();
 
  private:
   const HardwareProfile& ProfileFor(const RunOfFramework& run);
@@ -78,7 +91,8 @@ class Scoreboard {
 std::vector<SourceScore> ScoreBySource(const std::vector<Prediction>& predictions);
 std::vector<Choice> ChoicesBySource(const std::vector<Prediction>& predictions);
 // The tables of docs/validation.md.
-std::string ScoreText(const std::vector<Prediction>& predictions);
+std::string ErrorTable(const std::vector<Prediction>& predictions);
+std::string ChoiceTable(const std::vector<Prediction>& predictions);
 
 }  // namespace lynx::validation
 

@@ -1,5 +1,6 @@
-// lynx_score SOURCE_DIR [SOURCE]: predicts every published run that the planner can express, and prints the errors by source;
-// with SOURCE, a line for each run of the sources whose name begins with it.
+// lynx_score SOURCE_DIR [SOURCE | --refit]: predicts every published run that the planner can express, and prints the errors by
+// source; with SOURCE, a line for each run of the sources whose name begins with it; with --refit, the fitted constants beside
+// what a fit finds now.
 #include <iostream>
 #include <string>
 
@@ -32,12 +33,19 @@ std::string Line(const lynx::validation::Prediction& one) {
 
 int main(int argc, char** argv) {
   if (argc != 2 && argc != 3) {
-    std::cerr << "usage: lynx_score SOURCE_DIR [SOURCE]\n";
+    std::cerr << "usage: lynx_score SOURCE_DIR [SOURCE | --refit]\n";
     return 2;
   }
   lynx::validation::Scoreboard board(argv[1]);
+  if (argc == 3 && std::string(argv[2]) == "--refit") {
+    for (const lynx::validation::FittedConstant& constant : lynx::validation::FittedConstants()) {
+      std::cout << constant.name << ": " << constant.value << ", fitted " << board.Refit(constant) << "\n";
+    }
+    return 0;
+  }
   if (argc == 2) {
-    std::cout << lynx::validation::ScoreText(board.PredictAll(1));
+    const std::vector<lynx::validation::Prediction> predictions = board.PredictAll();
+    std::cout << lynx::validation::ErrorTable(predictions) << lynx::validation::ChoiceTable(predictions);
     return 0;
   }
   for (const lynx::validation::RunOfFramework& run : board.runs()) {

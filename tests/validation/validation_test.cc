@@ -13,7 +13,6 @@
 #include "tests/validation/fit.h"
 #include "tests/validation/korthikanti.h"
 #include "tests/validation/report.h"
-#include "tests/validation/vtrain.h"
 #include "tests/validation/yuan.h"
 
 namespace lynx::validation {
@@ -124,23 +123,6 @@ TEST(YuanTest, TheDemonstrationIsPredictedWithoutAFit) {
   EXPECT_LE(WorstError(throughput), 0.12);
   // The published figures have one decimal.
   ExpectWithin(DemoUtilization(Yuan()), 0.06);
-}
-
-TEST(VtrainTest, TheChosenLayoutIsNearlyTheFastestMeasuredOne) {
-  const auto mean_regret = [](int32_t adapters) {
-    double sum = 0;
-    const std::vector<LayoutChoice> choices = LayoutChoices(TableNamed("vtrain_micro24"), A100(), adapters);
-    EXPECT_EQ(choices.size(), 3u);
-    for (const LayoutChoice& choice : choices) {
-      sum += choice.regret;
-      if (adapters == 1) continue;
-      EXPECT_LE(choice.regret, 0.05) << choice.name;
-      EXPECT_LE(choice.error, 0.05) << choice.name;
-    }
-    return sum / 3;
-  };
-  EXPECT_LE(mean_regret(A100().adapters), 0.02);
-  EXPECT_GE(mean_regret(1), 0.1) << "one adapter of a node is not what rings use";
 }
 
 TEST(ValidationTest, ThePageIsWhatTheCommandWrites) {

@@ -155,6 +155,57 @@ TEST(StepEstimate, SharingGradientsAndWeightsCostsTransfersWithEveryMicrobatch) 
   EXPECT_EQ(EstimateStep(request, fast)->pipeline, optimizer.pipeline) << "hidden behind the passes";
 }
 
+TEST(StepEstimate, SmallOpsTakeAsLongAsTheHostNeedsToLaunchThem) {
+  const ModelSpec model = Model(12);
+  const CostModel costs(StatedCpuProfile(), model, {}, 1, 8);
+  const LayerGraph& graph = LayerGraph::Of(ShapeOf(model, {}, 1));
+  const auto layer = [&](int32_t host_nanos, RecomputeMode mode) {
+    FrameworkTraits traits = kMegatron2022Traits;
+    traits.host_nanos_per_op = host_nanos;
+    return EstimateLayer(costs, graph, mode, traits);
+  };
+  int64_t ops = 0;
+  for (const OpInfo& info : graph.ops()) ops += info.layer_type == LayerType::kTransformer ? 1 : 0;
+  const int32_t slow = 1'000'000'000;
+  EXPECT_EQ(layer(slow, RecomputeMode::kNone).forward, Nanos(slow * ops));
+  EXPECT_EQ(layer(slow, RecomputeMode::kNone).backward, Nanos(2 * slow * ops)) << "gradients of inputs and of weights";
+  EXPECT_EQ(layer(slow, RecomputeMode::kFull).recompute, Nanos(slow * ops));
+  EXPECT_EQ(layer(1, RecomputeMode::kFull).backward, layer(0, RecomputeMode::kFull).backward) << "the device is slower";
+}
+
+TEST(StepEstimate, TheAttentionKernelBelongsToTheFramework) {
+  StepRequest request = Request({}, RecomputeMode::kNone);
+  request.model.attention = AttentionKernel::kFused;
+  const Nanos plain = Estimated(request);
+  request.traits.attention_permille = 100;
+  EXPECT_GT(Estimated(request), plain);
+  request.model.attention = AttentionKernel::kUnfused;
+  const Nanos unfused = Estimated(request);
+  request.traits.attention_permille = 1000;
+  EXPECT_EQ(Estimated(request), unfused) << "the trait is of fused kernels";
+}
+
+TEST(StepEstimate, AHiddenGatherOfWeightsCostsOneLayersGather) {
+  StepRequest request = Request({.dp = 4, .zero = ZeroStage::kOptimizer}, RecomputeMode::kNone);
+  const CostModel costs(StatedCpuProfile(), request.model, request.layout, 1, 8);
+  const StepEstimate exposed = *EstimateStep(request, StatedCpuProfile());
+  request.traits.hides_weight_gather = true;
+  const StepEstimate hidden = *EstimateStep(request, StatedCpuProfile());
+  const int64_t layer = LayerParameters(LayerType::kTransformer, ShapeOf(request.model, request.layout, 1));
+  EXPECT_EQ(exposed.step - hidden.step, costs.WeightGatherTime(exposed.parameters_per_rank) - costs.WeightGatherTime(layer));
+}
+
+TEST(StepEstimate, BroadcastsOfShardsCostTimeByReplica) {
+  StepRequest request = Request({.dp = 4, .zero = ZeroStage::kOptimizer}, RecomputeMode::kNone);
+  const Nanos one_gather = Estimated(request);
+  request.traits.broadcast_nanos_per_replica = 1000;
+  EXPECT_EQ(Estimated(request) - one_gather, Nanos(4 * 1000));
+  request.layout.zero = ZeroStage::kNone;
+  const Nanos replicated = Estimated(request);
+  request.traits.broadcast_nanos_per_replica = 0;
+  EXPECT_EQ(Estimated(request), replicated) << "nothing is gathered";
+}
+
 TEST(StepEstimate, RefusesWhatItCannotEstimate) {
   const auto message = [](const StepRequest& request) {
     const absl::Status status = EstimateStep(request, StatedCpuProfile()).status();

@@ -1,0 +1,124 @@
+#include "planner/frameworks/framework_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/candidates/search.h"
+#include "tests/planner/plan/plan_fixtures.h"
+
+namespace lynx {
+namespace {
+
+JobSpec Job() {
+  JobSpec spec;
+  spec.name = "small";
+  spec.model = {.layers = 8,
+                .hidden = 1024,
+                .heads = 8,
+                .ffn = 4096,
+                .seq = 512,
+                .vocab = 4096,
+                .dropout = 0,
+                .attention = AttentionKernel::kFused,
+                .dtype = DataType::kBfloat16};
+  spec.train.steps = 10;
+  spec.train.global_batch = 32;
+  spec.resources = {.min_ranks = 8, .max_ranks = 8};
+  return spec;
+}
+
+ClusterTopology Nodes(Bytes memory) {
+  NodeGroup group;
+  group.nodes = 2;
+  group.devices_per_node = 4;
+  group.memory_per_device = memory;
+  group.profile = StatedCpuProfile();
+  return ClusterTopology{{group}};
+}
+
+FrameworkPlan Planned(const JobSpec& spec, const ClusterTopology& cluster, Framework framework) {
+  const absl::StatusOr<FrameworkPlan> plan = PlanForFramework(spec, cluster, framework);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : FrameworkPlan{};
+}
+
+TEST(FrameworkPlan, IsTheFastestThatFits) {
+  const ClusterTopology cluster = Nodes(Bytes(0));
+  const FrameworkPlan best = Planned(Job(), cluster, Framework::kMegatron);
+  EXPECT_TRUE(best.fits());
+  EXPECT_EQ(best.request.traits, TraitsOf(Framework::kMegatron));
+  EXPECT_EQ(best.request.ranks_per_node, 4);
+  int32_t compared = 0;
+  for (const Candidate& one : SearchSpace(Job(), cluster, PlanTarget::kAnyFramework, true)) {
+    if (!RunsLayout(Framework::kMegatron, one.layout)) continue;
+    StepRequest request = best.request;
+    request.layout = one.layout;
+    request.micro_batch = one.micro_batch;
+    request.microbatches = one.microbatches;
+    for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
+      request.recompute = mode;
+      const absl::StatusOr<FrameworkPlan> other = EstimateOn(request, Framework::kMegatron, cluster);
+      ASSERT_TRUE(other.ok()) << other.status();
+      EXPECT_LE(best.step.step, other->step.step) << LayoutText(one.layout);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 50);
+}
+
+TEST(FrameworkPlan, RecomputesIfMemoryIsShort) {
+  JobSpec spec = Job();
+  spec.parallel.tp = 1, spec.parallel.pp = 1, spec.train.micro_batch = 4;
+  const FrameworkPlan roomy = Planned(spec, Nodes(Bytes(0)), Framework::kMegatron);
+  EXPECT_EQ(roomy.request.recompute, RecomputeMode::kNone);
+  const FrameworkPlan tight = Planned(spec, Nodes(roomy.peak() - Bytes(1)), Framework::kMegatron);
+  EXPECT_TRUE(tight.fits());
+  EXPECT_EQ(tight.request.recompute, RecomputeMode::kFull);
+  EXPECT_GT(tight.step.step, roomy.step.step);
+}
+
+TEST(FrameworkPlan, SaysWhatNeedsTheLeastIfNothingFits) {
+  const FrameworkPlan plan = Planned(Job(), Nodes(Bytes(1000)), Framework::kMegatron);
+  EXPECT_FALSE(plan.fits());
+  EXPECT_LT(plan.peak(), Planned(Job(), Nodes(Bytes(0)), Framework::kMegatron).peak());
+}
+
+TEST(FrameworkPlan, HasOnlyLayoutsOfTheFramework) {
+  const FrameworkPlan plan = Planned(Job(), Nodes(Bytes(0)), Framework::kFsdp);
+  EXPECT_EQ(plan.request.layout.dp, 8);
+  EXPECT_GE(plan.request.layout.zero, ZeroStage::kGradients);
+}
+
+TEST(FrameworkPlan, KeepsWhatTheJobPins) {
+  JobSpec spec = Job();
+  spec.parallel.tp = 2;
+  spec.recompute = RecomputeMode::kFull;
+  const FrameworkPlan plan = Planned(spec, Nodes(Bytes(0)), Framework::kMegatron);
+  EXPECT_EQ(plan.request.layout.tp, 2);
+  EXPECT_EQ(plan.request.recompute, RecomputeMode::kFull);
+}
+
+TEST(FrameworkPlan, RefusesWhatTheFrameworkCannotRun) {
+  JobSpec spec = Job();
+  spec.parallel.tp = 2;
+  const auto refused = PlanForFramework(spec, Nodes(Bytes(0)), Framework::kFsdp);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("no layout that the job allows is one that fsdp can run"));
+}
+
+TEST(FrameworkPlan, RefusesSeveralGroupsOfNodes) {
+  ClusterTopology cluster = Nodes(Bytes(0));
+  cluster.groups.push_back(cluster.groups.front());
+  const auto refused = PlanForFramework(Job(), cluster, Framework::kMegatron);
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("the cluster has 2 groups of nodes"));
+}
+
+TEST(FrameworkPlan, RefusesPoliciesThatDifferByLayer) {
+  JobSpec spec = Job();
+  spec.recompute = RecomputeMode::kHeu;
+  const auto refused = PlanForFramework(spec, Nodes(Bytes(0)), Framework::kMegatron);
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("\"heu\" does not treat every layer alike"));
+}
+
+}  // namespace
+}  // namespace lynx

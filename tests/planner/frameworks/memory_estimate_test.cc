@@ -1,0 +1,126 @@
+#include "planner/frameworks/memory_estimate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/lower/lower.h"
+#include "planner/program/memory_model.h"
+#include "planner/recompute/recompute_policy.h"
+#include "tests/planner/plan/plan_fixtures.h"
+
+namespace lynx {
+namespace {
+
+StepRequest Request(const ParallelLayout& layout, RecomputeMode mode = RecomputeMode::kNone) {
+  return {
+      .model = {.layers = 8, .hidden = 512, .heads = 8, .ffn = 2048, .seq = 256, .vocab = 4096, .dtype = DataType::kBfloat16},
+      .layout = layout,
+      .micro_batch = 2,
+      .microbatches = 4,
+      .recompute = mode};
+}
+
+std::vector<MemoryEstimate> Estimated(const StepRequest& request) {
+  const absl::StatusOr<std::vector<MemoryEstimate>> ranks = EstimateMemory(request);
+  EXPECT_TRUE(ranks.ok()) << ranks.status();
+  return ranks.ok() ? *ranks : std::vector<MemoryEstimate>(static_cast<size_t>(request.layout.pp));
+}
+
+TEST(MemoryEstimate, StatesFollowFromTheParametersAndWhatZeroShards) {
+  const StepRequest plain = Request({.dp = 4});
+  const int64_t parameters = ModelParameters(plain.model);
+  const MemoryEstimate whole = Estimated(plain).front();
+  EXPECT_EQ(whole.weights, Bytes(2 * parameters));
+  EXPECT_EQ(whole.gradients, Bytes(4 * parameters));
+  EXPECT_EQ(whole.optimizer, Bytes(12 * parameters)) << "the 32-bit weights and both moments";
+
+  const MemoryEstimate one = Estimated(Request({.dp = 4, .zero = ZeroStage::kOptimizer})).front();
+  EXPECT_EQ(one.optimizer, Bytes(3 * parameters));
+  EXPECT_EQ(one.gradients, whole.gradients);
+  const MemoryEstimate two = Estimated(Request({.dp = 4, .zero = ZeroStage::kGradients})).front();
+  EXPECT_EQ(two.gradients, Bytes(parameters));
+  EXPECT_EQ(two.weights, whole.weights);
+  const MemoryEstimate three = Estimated(Request({.dp = 4, .zero = ZeroStage::kWeights})).front();
+  const int64_t layer = LayerParameters(LayerType::kTransformer, ShapeOf(plain.model, plain.layout, 2));
+  EXPECT_EQ(three.weights, Bytes(parameters / 2 + 2 * layer * 2)) << "a quarter, and two gathered layers";
+}
+
+TEST(MemoryEstimate, ContextParallelRanksShareTheOptimizerToo) {
+  const MemoryEstimate whole = Estimated(Request({})).front();
+  const MemoryEstimate shared = Estimated(Request({.cp = 4, .zero = ZeroStage::kOptimizer})).front();
+  EXPECT_EQ(shared.optimizer, whole.optimizer / 4);
+}
+
+TEST(MemoryEstimate, WeightsOf32BitsHaveNoSecondCopy) {
+  StepRequest request = Request({});
+  request.model.dtype = DataType::kFloat32;
+  const int64_t parameters = ModelParameters(request.model);
+  const MemoryEstimate rank = Estimated(request).front();
+  EXPECT_EQ(rank.weights, Bytes(4 * parameters));
+  EXPECT_EQ(rank.optimizer, Bytes(8 * parameters));
+}
+
+TEST(MemoryEstimate, CastShardsAreNotKeptIn16Bits) {
+  StepRequest request = Request({.dp = 4, .zero = ZeroStage::kWeights});
+  const Bytes kept = Estimated(request).front().weights;
+  request.traits.gathers_from_master = true;
+  EXPECT_EQ(kept - Estimated(request).front().weights, Bytes(ModelParameters(request.model) * 2 / 4));
+}
+
+TEST(MemoryEstimate, ActivationsAgreeWithTheFoldOverAProgram) {
+  for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective}) {
+    for (const bool sequence_parallel : {false, true}) {
+      StepRequest request = Request({.tp = 2, .pp = 2, .sequence_parallel = sequence_parallel}, mode);
+      const std::vector<MemoryEstimate> ranks = Estimated(request);
+      for (int32_t stage = 0; stage < 2; ++stage) {
+        StageContext context = TinyContext(request.model, request.layout, request.microbatches, stage);
+        context.micro_batch = request.micro_batch;
+        const int32_t layers = context.only_slice().layers();
+        const Program program = LowerStage(context, NamedPolicy(context.graph(), mode, layers));
+        const absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
+        ASSERT_TRUE(memory.ok()) << memory.status();
+        const MemoryEstimate& rank = ranks[static_cast<size_t>(stage)];
+        const double exact = static_cast<double>(memory->live_peak.value);
+        // The estimate leaves out what passes between stages, and counts the largest of the gradients inside a layer, not all.
+        EXPECT_NEAR(static_cast<double>((rank.activations + rank.transient).value), exact, 0.15 * exact)
+            << EnumName(mode) << (sequence_parallel ? " sp" : "") << " stage " << stage;
+      }
+    }
+  }
+}
+
+TEST(MemoryEstimate, OnlyTheLastRankHasTheLogitsAndTheirCopies) {
+  StepRequest request = Request({.pp = 2}, RecomputeMode::kFull);
+  request.model.vocab = 1 << 18;
+  const std::vector<MemoryEstimate> one = Estimated(request);
+  request.traits.half_logits_copies = 1;
+  request.traits.float_logits_copies = 2;
+  const std::vector<MemoryEstimate> copies = Estimated(request);
+  const int64_t logits = int64_t{2} * 256 * (1 << 18) * 4;
+  EXPECT_EQ(one[1].transient, Bytes(logits));
+  EXPECT_EQ(copies[1].transient, Bytes(2 * logits + logits / 2));
+  EXPECT_EQ(copies[0], one[0]);
+}
+
+TEST(MemoryEstimate, WhatLibrariesAllocateCounts) {
+  StepRequest request = Request({});
+  const Bytes before = Estimated(request).front().total();
+  request.traits.workspace_bytes = 1000;
+  EXPECT_EQ(Estimated(request).front().total() - before, Bytes(1000));
+}
+
+TEST(MemoryEstimate, RefusesPoliciesThatDifferByLayer) {
+  const auto refused = EstimateMemory(Request({}, RecomputeMode::kHeu));
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("does not treat every layer alike"));
+}
+
+TEST(MemoryEstimate, RefusesMorePartsThanLayers) {
+  StepRequest request = Request({.pp = 16});
+  request.microbatches = 16;
+  const auto refused = EstimateMemory(request);
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("8 layers cannot be cut into 16 parts"));
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,133 @@
+// Holds the thresholds of the scoreboard (docs/validation.md): no source gets worse unnoticed.
+#include "tests/validation/score.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace lynx::validation {
+namespace {
+
+Scoreboard& Board() {
+  static Scoreboard board(LYNX_SOURCE_DIR);
+  return board;
+}
+const std::vector<Prediction>& Predictions() {
+  static const std::vector<Prediction> predictions = Board().PredictAll();
+  return predictions;
+}
+SourceScore ScoreOf(const std::string& source) {
+  for (SourceScore& score : ScoreBySource(Predictions())) {
+    if (score.source == source) return score;
+  }
+  ADD_FAILURE() << "no source " << source;
+  return {};
+}
+const RunOfFramework& RunNamed(const std::string& row) {
+  const std::vector<RunOfFramework>& runs = Board().runs();
+  const auto found = std::find_if(runs.begin(), runs.end(), [&](const RunOfFramework& run) { return run.row == row; });
+  EXPECT_NE(found, runs.end()) << row;
+  return *found;
+}
+
+struct Threshold {
+  const char* source;
+  int32_t predicted;  // at least this number of runs
+  double time;        // the mean absolute error at most; 0 = no times
+  double memory;
+};
+
+TEST(Score, NoSourceIsWorseThanItsThreshold) {
+  constexpr Threshold kThresholds[] = {
+      {"vTrain, several nodes", 88, 0.08, 0},
+      {"vTrain, one node", 1080, 0.085, 0},
+      {"llm-foundry, A100 80GB", 61, 0.05, 0},
+      {"llm-foundry, H100", 70, 0.05, 0},
+      {"InternEvo", 20, 0.085, 0},
+      {"Megatron-LM README 2024", 9, 0.07, 0},
+      {"Megatron-LM README 2021", 10, 0.08, 0},
+      {"Megatron-LM, B200 (SimuMax)", 31, 0, 0.034},
+      {"Megatron-LM's CI, A100", 52, 0, 0.012},
+      {"Megatron-LM's CI, H100", 7, 0, 0.025},
+      {"Megatron-LM's CI, GB200", 34, 0, 0.03},
+  };
+  for (const Threshold& threshold : kThresholds) {
+    const SourceScore score = ScoreOf(threshold.source);
+    EXPECT_GE(score.expressed, threshold.predicted) << threshold.source;
+    EXPECT_LE(score.time.mean, threshold.time) << threshold.source;
+    EXPECT_LE(score.memory.mean, threshold.memory) << threshold.source;
+  }
+}
+
+TEST(Score, ErrorsOnRunsThatNothingWasFittedToAreAlike) {
+  for (const FittedConstant& constant : FittedConstants()) {
+    const SourceScore score = ScoreOf(constant.source);
+    EXPECT_GE(score.held_back_time.runs, 10) << constant.source;
+    EXPECT_LE(score.held_back_time.mean, score.time.mean + 0.03) << constant.source;
+  }
+}
+
+TEST(Score, ConstantsAreWhatAFitFinds) {
+  for (const FittedConstant& constant : FittedConstants()) {
+    EXPECT_EQ(Board().Refit(constant), constant.value) << constant.name;
+  }
+}
+
+TEST(Score, EveryRunThatRanFits) {
+  for (const SourceScore& score : ScoreBySource(Predictions())) EXPECT_EQ(score.false_overflows, 0) << score.source;
+}
+
+TEST(Score, TheChosenLayoutIsNearlyTheFastestMeasuredOne) {
+  std::map<std::string, double> mean;
+  for (const Choice& choice : ChoicesBySource(Predictions())) mean[choice.source] = choice.mean_regret;
+  EXPECT_LE(mean.at("vTrain, several nodes"), 0.02);
+  EXPECT_LE(mean.at("vTrain, one node"), 0.055);
+  EXPECT_LE(mean.at("InternEvo"), 0.05);
+}
+
+TEST(Score, ARunIsPredictedOrHasAnObstacle) {
+  for (const Prediction& one : Predictions()) {
+    const bool predicted = one.has_time() || one.has_memory();
+    if (one.run->obstacle == Obstacle::kNone && !predicted) {
+      // Only these: nothing is said of recomputation, without which the run does not fit; or only the time is published, of a
+      // model that the host bounds.
+      EXPECT_FALSE(one.run->states_recompute) << one.run->row;
+    }
+    if (one.run->obstacle != Obstacle::kNone && one.run->obstacle != Obstacle::kDevice) EXPECT_FALSE(predicted) << one.run->row;
+  }
+}
+
+TEST(Score, ObstaclesAreTheRowsOwn) {
+  EXPECT_EQ(RunNamed("runs:2250").obstacle, Obstacle::kExperts) << "DeepSeek-V3";
+  EXPECT_EQ(RunNamed("runs:1966").obstacle, Obstacle::kEightBits) << "MPT-3b in 8 bits";
+  EXPECT_EQ(RunNamed("runs:21").obstacle, Obstacle::kIncomplete) << "no sequence length";
+  EXPECT_EQ(RunNamed("runs:2200").obstacle, Obstacle::kZeroGroups) << "shards within 8 of 16 replicas";
+  EXPECT_EQ(RunNamed("runs:2187").obstacle, Obstacle::kFramework) << "Pax";
+  EXPECT_EQ(RunNamed("golden:2").obstacle, Obstacle::kEncoder) << "BERT";
+}
+
+TEST(Score, ARowBecomesTheRequestThatItDescribes) {
+  const RunOfFramework& run = RunNamed("runs:1981");  // MPT-13b on 8 A100, 16,384 tokens
+  ASSERT_TRUE(run.described);
+  EXPECT_EQ(run.framework, Framework::kFsdp);
+  EXPECT_EQ(run.request.layout, (ParallelLayout{.dp = 8, .zero = ZeroStage::kWeights}));
+  EXPECT_EQ(run.request.micro_batch, 3);
+  EXPECT_EQ(run.request.microbatches, 3);
+  EXPECT_EQ(run.request.recompute, RecomputeMode::kFull);
+  EXPECT_EQ(run.request.model.vocab, 50432) << "50,368 padded to a multiple of 128";
+  EXPECT_EQ(run.cluster, "a100-80gb-nvlink");
+  EXPECT_EQ(run.network_gbits_of_node, 1600);
+}
+
+TEST(Score, ErrorsHaveSignsOnlyInTheirMedian) {
+  const Errors errors = ErrorsOf({-0.3, 0.1, 0.2});
+  EXPECT_EQ(errors.runs, 3);
+  EXPECT_DOUBLE_EQ(errors.median, 0.1);
+  EXPECT_DOUBLE_EQ(errors.mean, 0.2);
+  EXPECT_DOUBLE_EQ(errors.ninetieth, 0.3);
+  EXPECT_EQ(ErrorsOf({}).runs, 0);
+}
+
+}  // namespace
+}  // namespace lynx::validation
