@@ -254,6 +254,10 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* plan = app.add_subcommand("plan", "Plan a job offline, without a server");
   static PlanOptions options;
   AddPlanInputs(*plan, options);
+  plan->add_option("--framework", options.framework,
+                   "Predict the best that this framework can run: lynx, megatron, megatron-deepspeed, deepspeed, torchtitan, "
+                   "fsdp, nanotron, nemo or internevo")
+      ->capture_default_str();
   plan->add_option("--actions", options.actions_rank, "Print the action program of this rank")->check(CLI::NonNegativeNumber);
   plan->add_option("--html", options.html, "Also write the plan as one page for a browser to this file")->check(FileName);
   plan->add_option("--trace", options.trace, "Also write the predicted step to this file, as a trace for ui.perfetto.dev")

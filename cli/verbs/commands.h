@@ -56,16 +56,17 @@ struct PlanOptions {
   double opt_seconds = 10;      // time limit of the exact solver for each problem
   std::string file;
   std::vector<std::string> overrides;
-  std::string cluster;           // cluster file; "" = a uniform cluster by the fields below
-  std::string profile;           // a HardwareProfile as JSON; "" = stated figures are used
-  int32_t nodes = 0;             // 0 = as many as the job's ranks need, or as the cluster file says
-  int32_t devices_per_node = 0;  // 0 = the job's max_ranks
-  std::string device_memory;     // "" = unknown
-  std::string host_memory;       // memory of a node to which GPUs may offload; "" = unknown
-  bool keep_node_order = false;  // true: ranks fill the nodes of a mixed cluster in the order of the cluster file
-  int32_t actions_rank = -1;     // print this rank's program instead of the table
-  std::string html;              // write the plan as a page to this file
-  std::string trace;             // write the predicted step as a trace to this file
+  std::string cluster;             // cluster file; "" = a uniform cluster by the fields below
+  std::string profile;             // a HardwareProfile as JSON; "" = stated figures are used
+  int32_t nodes = 0;               // 0 = as many as the job's ranks need, or as the cluster file says
+  int32_t devices_per_node = 0;    // 0 = the job's max_ranks
+  std::string device_memory;       // "" = unknown
+  std::string host_memory;         // memory of a node to which GPUs may offload; "" = unknown
+  bool keep_node_order = false;    // true: ranks fill the nodes of a mixed cluster in the order of the cluster file
+  std::string framework = "lynx";  // `plan` predicts this framework (a Framework's name)
+  int32_t actions_rank = -1;       // print this rank's program instead of the table
+  std::string html;                // write the plan as a page to this file
+  std::string trace;               // write the predicted step as a trace to this file
 };
 
 struct WhatIfOptions {

@@ -1,6 +1,9 @@
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/output/exit_code.h"
 #include "cli/output/output_file.h"
 #include "cli/output/waiting_line.h"
@@ -10,8 +13,10 @@
 #include "cli/verbs/commands.h"
 #include "cli/verbs/plan_request.h"
 #include "common/status.h"
+#include "planner/frameworks/framework_plan.h"
 #include "planner/plan/plan.h"
 #include "planner/report/chrome_trace.h"
+#include "planner/report/framework_table.h"
 #include "planner/report/html_page.h"
 #include "planner/report/plan_table.h"
 #include "planner/search/faster_model.h"
@@ -46,10 +51,44 @@ absl::Status WriteReports(const PlanOptions& options, const PlanRequest& request
   return absl::OkStatus();
 }
 
+// Options that show a plan of our own engine, and mean nothing for another framework.
+absl::Status CheckFrameworkOptions(const PlanOptions& options) {
+  const char* given = options.actions_rank >= 0  ? "--actions"
+                      : !options.html.empty()    ? "--html"
+                      : !options.trace.empty()   ? "--trace"
+                      : options.target != "lynx" ? "--for"
+                                                 : nullptr;
+  if (given == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(given,
+                                                 " goes with plans for Lynx's own engine; leave it out, or leave out "
+                                                 "--framework"));
+}
+
+int PlanFramework(const GlobalOptions& global, const PlanOptions& options, Framework framework) {
+  if (const absl::Status known = CheckFrameworkOptions(options); !known.ok()) return Fail(known);
+  PlanOptions any = options;
+  any.target = "any";
+  auto request = ReadPlanRequest(any);
+  if (!request.ok()) return Fail(request.status());
+  const auto plan =
+      WithWaitingLine("planning", [&](const auto&) { return PlanForFramework(request->spec, request->cluster, framework); });
+  if (!plan.ok()) return Fail(plan.status());
+  const HardwareProfile& profile = request->cluster.groups.front().profile;
+  const std::string json = nlohmann::ordered_json::parse(FrameworkPlanJson(*plan, profile)).dump(1) + "\n";
+  const int code = ShowJson(global.output, json, FrameworkPlanText(*plan, profile));
+  return code == kExitOk && !plan->fits() ? kExitJobFailed : code;
+}
+
 }  // namespace
 
 int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   using enum OutputFormat;
+  Framework framework = Framework::kLynx;
+  if (!ParseEnum(options.framework, framework)) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("--framework ", options.framework, ": expected one of ", absl::StrJoin(kEnumNames<Framework>, ", "))));
+  }
+  if (framework != Framework::kLynx) return PlanFramework(global, options, framework);
   if (options.actions_rank >= 0) {
     if (const absl::Status known = CheckOutput(global.output, {kTable, kWide}); !known.ok())
       return Fail(Annotate(known, "--actions"));

@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "cli/spec/cluster_file.h"
 #include "common/status.h"
+#include "planner/frameworks/step_estimate.h"
 #include "planner/problem/model_presets.h"
 #include "planner/search/make_plan.h"
-#include "planner/frameworks/step_estimate.h"
 
 namespace lynx::comparison {
 namespace {

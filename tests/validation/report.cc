@@ -178,15 +178,16 @@ Each constant is fitted to every second run of one source, and to nothing else. 
 )";
 
 constexpr char kScoreCauses[] = R"(
-Causes of the errors that are left:
+What is known of the errors that are left:
 
-- InternEvo with tensor parallelism is 12% slower than predicted on any number of nodes. Its runs are of 2023, and what else the
-  framework did beside its products is not published.
-- Megatron-LM's table of 2021 is predicted about 10% too fast for the models with pipelines. They ran an interleaved schedule whose
-  transfers were not hidden; the number of virtual stages is not published.
-- Megatron-LM's table of 2024: the smallest two models are 13% and 17% slower than predicted. They have one microbatch of one sample
-  on each device for a step of a second or less, in which the reduction over 48 replicas is hidden less than predicted.
-- Memory of the largest layers (16,384 wide) is 4 to 6% low on B200: weight gradients that wait for their sum are not counted.
+- InternEvo with tensor parallelism is 12% slower than predicted, on any number of nodes. The cause is not known.
+- Megatron-LM's table of 2021 is predicted about 10% too fast for the models with pipelines. The cause is not known: the number of
+  virtual stages and what was hidden are not published.
+- Megatron-LM's table of 2024: the smallest two models are 13% and 17% slower than predicted. They run four microbatches of one
+  sample between two reductions over 48 replicas; how much of these was hidden is not published.
+- Memory of the largest layers (16,384 wide) is 4 to 6% low on B200, and of the same layers at half the width within 2%. The cause
+  is not known.
+- What is not predicted at all is in the last column. Mixtures of experts and products in 8 bits are most of it.
 
 What others report of their own predictions: vTrain 14.7% on several nodes and 8.4% on one (Bang et al. 2024); Calculon 12.9% and 39%
 on the same runs; SimuMax -13.5 to +0.1% of time and 1.4% of memory on B200; Primus -9 to +7%.

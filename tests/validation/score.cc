@@ -139,9 +139,9 @@ Prediction Scoreboard::Predict(const RunOfFramework& run) {
 
 const std::vector<FittedConstant>& FittedConstants() {
   static const std::vector<FittedConstant> constants = {
-      {"Megatron-DeepSpeed: host time of an op (us)", "vTrain, one node", &FrameworkTraits::host_nanos_per_op,
+      {"Megatron-DeepSpeed: host time of an op (ns)", "vTrain, one node", &FrameworkTraits::host_nanos_per_op,
        TraitsOf(Framework::kMegatronDeepspeed).host_nanos_per_op, 1000},
-      {"InternEvo: broadcast of one replica's weights (us)", "InternEvo", &FrameworkTraits::broadcast_nanos_per_replica,
+      {"InternEvo: broadcast of one replica's weights (ns)", "InternEvo", &FrameworkTraits::broadcast_nanos_per_replica,
        TraitsOf(Framework::kInternevo).broadcast_nanos_per_replica, 100'000},
       {"Attention before FlashAttention-2 on A100 (thousandths of the curve)", "llm-foundry, A100 80GB",
        &FrameworkTraits::attention_permille, kOldAttentionOnA100, 10},

@@ -68,7 +68,11 @@ TEST(FrameworkPlan, IsTheFastestThatFits) {
 
 TEST(FrameworkPlan, RecomputesIfMemoryIsShort) {
   JobSpec spec = Job();
-  spec.parallel.tp = 1, spec.parallel.pp = 1, spec.train.micro_batch = 4;
+  spec.parallel.tp = 1;
+  spec.parallel.pp = 1;
+  spec.parallel.cp = 1;
+  spec.parallel.zero = ZeroStage::kNone;
+  spec.train.micro_batch = 4;
   const FrameworkPlan roomy = Planned(spec, Nodes(Bytes(0)), Framework::kMegatron);
   EXPECT_EQ(roomy.request.recompute, RecomputeMode::kNone);
   const FrameworkPlan tight = Planned(spec, Nodes(roomy.peak() - Bytes(1)), Framework::kMegatron);
