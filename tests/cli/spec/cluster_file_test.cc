@@ -203,7 +203,7 @@ std::vector<std::string> Examples() {
 }
 
 TEST(ClusterFile, ExamplesAreValidAndSayWhereEveryNumberIsFrom) {
-  EXPECT_EQ(Examples().size(), 5u);
+  EXPECT_EQ(Examples().size(), 19u);
   for (const std::string& path : Examples()) {
     SCOPED_TRACE(path);
     const auto file = ReadClusterFile(path);
@@ -245,6 +245,27 @@ TEST(ClusterFile, DocumentedReferenceIsCurrent) {
   const auto page = ReadTextFile(std::string(LYNX_SOURCE_DIR) + "/docs/cluster-file.md");
   ASSERT_TRUE(page.ok()) << page.status();
   EXPECT_THAT(*page, HasSubstr(ClusterFileReference())) << "paste the output of: lynxctl defaults --cluster-reference";
+}
+
+TEST(ClusterFile, DocumentationListsAllExamples) {
+  const auto page = ReadTextFile(std::string(LYNX_SOURCE_DIR) + "/docs/cluster-file.md");
+  ASSERT_TRUE(page.ok()) << page.status();
+  for (const std::string& path : Examples()) {
+    EXPECT_THAT(*page, HasSubstr(absl::StrCat("`", std::filesystem::path(path).stem().string(), "`")));
+  }
+}
+
+// The links of a node may be a mesh in which a few devices have few links: the fewer devices, the slower.
+TEST(ClusterFile, ExamplesSayWhereFewDevicesHaveFewLinks) {
+  for (const char* name : {"mi300x", "mi325x", "mi355x", "v100-dgx1"}) {
+    SCOPED_TRACE(name);
+    const auto file = ReadClusterFile(absl::StrCat(LYNX_SOURCE_DIR, "/examples/clusters/", name, ".yaml"));
+    ASSERT_TRUE(file.ok()) << file.status();
+    const HardwareProfile& profile = file->cluster.groups[0].profile;
+    ASSERT_EQ(profile.inner_links.size(), 2u);
+    EXPECT_LT(profile.inner_links[0].link.bytes_per_second, profile.inner_links[1].link.bytes_per_second);
+    EXPECT_LT(profile.inner_links[1].link.bytes_per_second, profile.intra_node.bytes_per_second);
+  }
 }
 
 TEST(ClusterFile, MissingAndEmptyFilesSaySo) {
