@@ -267,6 +267,8 @@ v1::HardwareProfile ToProto(const HardwareProfile& profile, ProfileShapes shapes
   *message.mutable_intra_node() = LinkToProto(profile.intra_node);
   *message.mutable_inter_node() = LinkToProto(profile.inter_node);
   if (profile.adapters > 1) message.set_adapters(profile.adapters);
+  message.set_pod_nodes(profile.pod_nodes);
+  if (profile.oversubscription_permille > 1000) message.set_oversubscription_permille(profile.oversubscription_permille);
   message.set_overlap_slowdown_permille(profile.overlap_slowdown_permille);
   message.set_communication_compute_permille(profile.communication_compute_permille);
   DescriptionToProto(profile, message);
@@ -297,6 +299,11 @@ absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, co
   LYNX_ASSIGN_OR_RETURN(profile.inter_node, LinkFromProto(message.inter_node(), FieldPath(path, "inter_node")));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "adapters"), message.adapters(), 0, kMaxAdapters));
   profile.adapters = std::max(1, message.adapters());
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "pod_nodes"), message.pod_nodes(), 0, kMaxPodNodes));
+  profile.pod_nodes = message.pod_nodes();
+  profile.oversubscription_permille = message.oversubscription_permille() == 0 ? 1000 : message.oversubscription_permille();
+  LYNX_RETURN_IF_ERROR(
+      CheckRange(FieldPath(path, "oversubscription_permille"), profile.oversubscription_permille, 1000, 100'000));
   LYNX_RETURN_IF_ERROR(
       CheckRange(FieldPath(path, "overlap_slowdown_permille"), message.overlap_slowdown_permille(), 1000, 1'000'000));
   LYNX_RETURN_IF_ERROR(

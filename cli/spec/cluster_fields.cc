@@ -192,6 +192,14 @@ std::vector<Field<GroupEntry>> MakeGroupFields() {
       "links.network.adapters",
       "between nodes: network adapters of a node that the rings of one group use at the same time, each at that bandwidth",
       false, "1", [](G& g) -> int32_t& { return g.group.profile.adapters; }, ParseCount));
+  fields.push_back(Scalar<G>(
+      "links.network.podNodes",
+      "between nodes: nodes on switches of their own (a pod), over which each has the whole bandwidth; default: all nodes",
+      false, "", [](G& g) -> int32_t& { return g.group.profile.pod_nodes; }, ParseCount));
+  fields.push_back(Scalar<G>(
+      "links.network.oversubscription",
+      "between nodes: bandwidth of a pod's nodes together over that of its links to other pods, 1 to 100; needs podNodes",
+      false, "1", [](G& g) -> int32_t& { return g.group.profile.oversubscription_permille; }, ParseSlowdown));
   AddHostFields(fields);
   return fields;
 }

@@ -32,13 +32,16 @@ absl::StatusOr<NodeGroup> GroupOf(const GroupEntry& entry, const DeviceEntry& de
                                   const YamlReader& reader) {
   NodeGroup group = entry.group;
   const HostLink host = group.profile.host;
-  const int32_t adapters = group.profile.adapters;
+  const int32_t adapters = group.profile.adapters, pod_nodes = group.profile.pod_nodes;
+  const int32_t oversubscription = group.profile.oversubscription_permille;
   group.profile = device.profile;
   if (group.profile.device_kind.empty()) group.profile.device_kind = device.name.empty() ? group.name : device.name;
   group.profile.host = host;
   group.profile.intra_node = entry.node_link.cost();
   group.profile.inter_node = entry.network_link.cost();
   group.profile.adapters = adapters;
+  group.profile.pod_nodes = pod_nodes;
+  group.profile.oversubscription_permille = oversubscription;
   for (const LinkEntry& link : entry.inner_links) group.profile.inner_links.push_back({link.devices, link.cost()});
   group.memory_per_device = device.memory - device.reserved_memory;
   if (group.memory_per_device.value <= 0) {
@@ -121,7 +124,12 @@ absl::Status UseMeasured(const HardwareProfile& measured, ClusterTopology& clust
     keep(now.gemm_tiles, stated.gemm_tiles);
     keep(now.inner_links, stated.inner_links);
     keep(now.host, stated.host);
-    if (now.adapters == 1) now.adapters = stated.adapters;  // agents do not count network adapters
+    // Agents do not count network adapters, and do not find out how the switches are joined.
+    if (now.adapters == 1) now.adapters = stated.adapters;
+    if (now.pod_nodes == 0) {
+      now.pod_nodes = stated.pod_nodes;
+      now.oversubscription_permille = stated.oversubscription_permille;
+    }
     keep(now.bfloat16_flops_per_second, stated.bfloat16_flops_per_second);
     found = true;
   }

@@ -246,6 +246,9 @@ HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b) {
   TakeSlower(a.intra_node, b.intra_node);
   TakeSlower(a.inter_node, b.inter_node);
   a.adapters = std::min(a.adapters, b.adapters);
+  // A group may leave the smaller pods first. Where a kind of node has no pods, those of the other kind count.
+  if (a.pod_nodes == 0 || (b.pod_nodes > 0 && b.pod_nodes < a.pod_nodes)) a.pod_nodes = b.pod_nodes;
+  a.oversubscription_permille = std::max(a.oversubscription_permille, b.oversubscription_permille);
   a.overlap_slowdown_permille = std::max(a.overlap_slowdown_permille, b.overlap_slowdown_permille);
   a.communication_compute_permille = std::max(a.communication_compute_permille, b.communication_compute_permille);
   return a;

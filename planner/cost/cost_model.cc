@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <optional>
 #include <tuple>
 
 #include "common/check.h"
@@ -122,8 +123,10 @@ void TakeFrom(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps
 
 CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
                      int32_t ranks_per_node)
-    : profile_(profile), layout_(layout), shape_(ShapeOf(model, layout, micro_batch)), graph_(LayerGraph::Of(shape_)),
-      ranks_per_node_(ranks_per_node) {
+    : profile_(profile), layout_(layout), shape_(ShapeOf(model, layout, micro_batch)),
+      graph_(LayerGraph::Of(shape_)), places_{.ranks = layout.ranks(),
+                                              .ranks_per_node = ranks_per_node,
+                                              .pod_nodes = profile.pod_nodes} {
   LYNX_CHECK(ranks_per_node >= 1);
   LYNX_CHECK(profile.overlap_slowdown_permille >= 1000 && profile.communication_compute_permille >= 0);
   const ShapeTimes* measured = FindTimes(profile.measured, shape_);
@@ -146,7 +149,7 @@ CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, con
 
 void CostModel::AddContextTransfers() {
   if (layout_.cp == 1) return;
-  const Nanos gather = AllGather(ContextGatherBytes(shape_), layout_.cp, context_link_);
+  const Nanos gather = AllGatherTime(ContextGatherBytes(shape_), layout_.cp, context_path_);
   OpTimes& first = times_[static_cast<size_t>(graph_.Has(Op::kFlash) ? Op::kFlash : Op::kProbs)];
   first.forward += gather;
   first.backward += gather * 2;
@@ -163,29 +166,14 @@ void CostModel::ComputeSegmentTimes() {
   }
 }
 
-size_t CostModel::LinkLevelOf(int32_t first, int32_t last) const {
-  const size_t levels = profile_.inner_links.size();
-  if (first / ranks_per_node_ != last / ranks_per_node_) return levels + 1;
-  for (size_t i = 0; i < levels; ++i) {
-    const int32_t devices = profile_.inner_links[i].devices;
-    if (first % ranks_per_node_ / devices == last % ranks_per_node_ / devices) return i;
-  }
-  return levels;
-}
-
-const LinkCost& CostModel::LinkAt(size_t level) const {
-  if (level < profile_.inner_links.size()) return profile_.inner_links[level].link;
-  return level == profile_.inner_links.size() ? profile_.intra_node : profile_.inter_node;
-}
-
-std::vector<int32_t> CostModel::MembersOf(const RankCoordinates& first, RingKind kind) const {
+std::vector<int32_t> CostModel::MembersOf(const RankCoordinates& first, GroupKind kind) const {
   std::vector<int32_t> members;
   const int32_t twin = PipelineOf(layout_).bidirectional() ? layout_.pp - 1 - first.stage : first.stage;
-  for (int32_t t = first.tp; t < (kind == RingKind::kTensor ? layout_.tp : first.tp + 1); ++t) {
-    for (int32_t d = first.dp; d < (kind == RingKind::kGradient ? layout_.dp : first.dp + 1); ++d) {
-      for (int32_t c = first.cp; c < (kind == RingKind::kTensor ? first.cp + 1 : layout_.cp); ++c) {
+  for (int32_t t = first.tp; t < (kind == GroupKind::kTensor ? layout_.tp : first.tp + 1); ++t) {
+    for (int32_t d = first.dp; d < (kind == GroupKind::kGradient ? layout_.dp : first.dp + 1); ++d) {
+      for (int32_t c = first.cp; c < (kind == GroupKind::kTensor ? first.cp + 1 : layout_.cp); ++c) {
         members.push_back(RankOf(layout_, {t, first.stage, d, c}));
-        if (kind == RingKind::kGradient && twin != first.stage) members.push_back(RankOf(layout_, {t, twin, d, c}));
+        if (kind == GroupKind::kGradient && twin != first.stage) members.push_back(RankOf(layout_, {t, twin, d, c}));
       }
     }
   }
@@ -193,73 +181,65 @@ std::vector<int32_t> CostModel::MembersOf(const RankCoordinates& first, RingKind
   return members;
 }
 
-int64_t CostModel::RateOfRings(const std::vector<int32_t>& members) const {
-  int64_t rings = profile_.adapters;
-  size_t inside = 0;  // the level of the link that joins the members of a node
-  for (auto begin = members.begin(); begin != members.end();) {
-    const int32_t node = *begin / ranks_per_node_;
-    const auto end = std::find_if(begin, members.end(), [&](int32_t rank) { return rank / ranks_per_node_ != node; });
-    rings = std::min<int64_t>(rings, end - begin);
-    inside = std::max(inside, LinkLevelOf(*begin, *(end - 1)));
-    begin = end;
-  }
-  const int64_t between = profile_.inter_node.bytes_per_second;
-  if (rings == 1) return between;
-  const int64_t within = LinkAt(inside).bytes_per_second;
-  return within / rings > between ? between * rings : std::max(between, within);
-}
-
-LinkCost CostModel::RingLink(size_t level, RingKind kind) const {
-  LinkCost link = LinkAt(level);
-  if (level <= profile_.inner_links.size() || profile_.adapters == 1) return link;
-  int64_t slowest = std::numeric_limits<int64_t>::max();
-  // If a node holds whole tensor-parallel groups, the rings of all tensor ranks use the same nodes in the same way. So the
-  // ring of the first tensor rank is enough.
-  const int32_t alike = kind == RingKind::kTensor || ranks_per_node_ % layout_.tp == 0 ? 1 : layout_.tp;
+GroupPath CostModel::PathOf(size_t level, GroupKind kind) const {
+  const GroupPath plain{.link = LinkAt(level, profile_)};
+  const bool gpus = profile_.gemm_tiles.units > 0;
+  if (level <= profile_.inner_links.size() || (profile_.adapters == 1 && profile_.pod_nodes == 0 && !gpus)) return plain;
+  std::optional<GroupPath> slowest;
+  // If a node holds whole tensor-parallel groups, the groups of all tensor ranks use the same nodes in the same way. So the
+  // group of the first tensor rank is enough.
+  const int32_t alike = kind == GroupKind::kTensor || places_.ranks_per_node % layout_.tp == 0 ? 1 : layout_.tp;
   for (int32_t stage = 0; stage < layout_.pp; ++stage) {
     for (int32_t t = 0; t < alike; ++t) {
-      for (int32_t d = 0; d < (kind == RingKind::kGradient ? 1 : layout_.dp); ++d) {
-        for (int32_t c = 0; c < (kind == RingKind::kTensor ? layout_.cp : 1); ++c) {
-          slowest = std::min(slowest, RateOfRings(MembersOf({t, stage, d, c}, kind)));
+      for (int32_t d = 0; d < (kind == GroupKind::kGradient ? 1 : layout_.dp); ++d) {
+        for (int32_t c = 0; c < (kind == GroupKind::kTensor ? layout_.cp : 1); ++c) {
+          const GroupPath path = PathThrough(MembersOf({t, stage, d, c}, kind), profile_, places_);
+          slowest = slowest ? SlowerPath(*slowest, path) : path;
         }
       }
     }
   }
-  link.bytes_per_second = slowest;
-  return link;
+  return *slowest;
 }
 
-// The ring of a group passes through all ranks of the group, so it needs the link that joins the group's first and last rank.
+// A group's collectives pass through all its ranks, so they need the link that joins the group's first and last rank.
 void CostModel::ChooseLinks() {
+  const auto level_of = [this](int32_t first, int32_t last) {
+    return LinkLevelOf(first, last, profile_, places_.ranks_per_node);
+  };
   const auto [tp, pp, dp, cp] = std::tuple(layout_.tp, layout_.pp, layout_.dp, layout_.cp);
   size_t tensor = 0, context = 0, data = 0;
   std::vector<size_t> boundary(static_cast<size_t>(pp), 0);
+  std::vector<bool> crosses(static_cast<size_t>(pp), false);  // the boundary lies between pods for some rank
   for (int32_t stage = 0; stage < pp; ++stage) {
     for (int32_t d = 0; d < dp; ++d) {
       const int32_t first = RankOf(layout_, {0, stage, d, 0}), last = RankOf(layout_, {tp - 1, stage, d, cp - 1});
-      context = std::max(context, LinkLevelOf(first, last));
+      context = std::max(context, level_of(first, last));
       for (int32_t c = 0; c < cp; ++c) {
-        tensor = std::max(tensor, LinkLevelOf(RankOf(layout_, {0, stage, d, c}), RankOf(layout_, {tp - 1, stage, d, c})));
+        tensor = std::max(tensor, level_of(RankOf(layout_, {0, stage, d, c}), RankOf(layout_, {tp - 1, stage, d, c})));
       }
       // A block is a set of consecutive ranks that a faster link joins. If a block ends anywhere between the first rank of a
       // stage and the last rank of its neighbour, the transfer of some rank leaves this block.
       const int32_t next = (stage + 1) % pp;
       const auto [low, high] = std::minmax({RankOf(layout_, {0, stage, d, 0}), RankOf(layout_, {0, next, d, 0})});
       size_t& level = boundary[static_cast<size_t>(stage)];
-      level = std::max(level, LinkLevelOf(low, high + tp * cp - 1));
+      level = std::max(level, level_of(low, high + tp * cp - 1));
+      if (places_.PodOf(low) != places_.PodOf(high + tp * cp - 1)) crosses[static_cast<size_t>(stage)] = true;
     }
     // In a bidirectional pipeline, the rank at the mirrored position holds the same layers.
     const int32_t twin = PipelineOf(layout_).bidirectional() ? pp - 1 - stage : stage;
     for (int32_t t = 0; t < tp; ++t) {
       const auto [low, high] = std::minmax({stage, twin});
-      data = std::max(data, LinkLevelOf(RankOf(layout_, {t, low, 0, 0}), RankOf(layout_, {t, high, dp - 1, cp - 1})));
+      data = std::max(data, level_of(RankOf(layout_, {t, low, 0, 0}), RankOf(layout_, {t, high, dp - 1, cp - 1})));
     }
   }
-  tensor_link_ = RingLink(tensor, RingKind::kTensor);
-  context_link_ = RingLink(context, RingKind::kContext);
-  data_link_ = RingLink(data, RingKind::kGradient);
-  world_link_ = LinkAt(LinkLevelOf(0, layout_.ranks() - 1));
-  for (const size_t level : boundary) boundary_links_.push_back(LinkAt(level));
+  tensor_path_ = PathOf(tensor, GroupKind::kTensor);
+  context_path_ = PathOf(context, GroupKind::kContext);
+  data_path_ = PathOf(data, GroupKind::kGradient);
+  world_link_ = LinkAt(level_of(0, layout_.ranks() - 1), profile_);
+  for (size_t i = 0; i < boundary.size(); ++i) {
+    boundary_links_.push_back(crosses[i] ? LinkBetweenPods(profile_, places_.UsedNodes(0)) : LinkAt(boundary[i], profile_));
+  }
 }
 
 Nanos CostModel::OpTime(Op op, Pass pass) const {
@@ -280,16 +260,6 @@ Nanos CostModel::OpSetTime(OpSet ops) const {
 
 Nanos CostModel::SegmentTime(LayerType type, Segment segment, Pass pass) const {
   return segment_times_[static_cast<int>(type)][static_cast<int>(segment)][static_cast<int>(pass)];
-}
-
-Nanos CostModel::AllReduce(Bytes bytes, int32_t n, const LinkCost& link) const {
-  if (n <= 1) return Nanos(0);
-  return TransferTimeOf((bytes.value + n - 1) / n, link) * (2 * (n - 1));
-}
-
-Nanos CostModel::AllGather(Bytes bytes, int32_t n, const LinkCost& link) const {
-  if (n <= 1) return Nanos(0);
-  return TransferTimeOf((bytes.value + n - 1) / n, link) * (n - 1);
 }
 
 Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) const {
@@ -334,7 +304,7 @@ Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
   const Bytes bytes = CollectiveBytes(type, segment, pass, shape_);
   // In a ring, a reduce-scatter takes as long as an all-gather. An all-reduce is a reduce-scatter and then an all-gather.
   const bool both = graph_.CollectiveOf(type, segment, pass).kind == Collective::kAllReduce;
-  return both ? AllReduce(bytes, layout_.tp, tensor_link_) : AllGather(bytes, layout_.tp, tensor_link_);
+  return both ? AllReduceTime(bytes, layout_.tp, tensor_path_) : AllGatherTime(bytes, layout_.tp, tensor_path_);
 }
 
 Nanos CostModel::GatherTime(LayerType type, Tensor gathered) const {
@@ -421,13 +391,13 @@ Nanos CostModel::DataReduceTime(int64_t parameters) const {
   const int32_t replicas = GradientRanks(layout_);
   const Bytes gradients(parameters * kFloatBytes);
   // In a ring, a reduce-scatter takes as long as an all-gather.
-  return layout_.zero == ZeroStage::kNone ? AllReduce(gradients, replicas, data_link_)
-                                          : AllGather(gradients, replicas, data_link_);
+  return layout_.zero == ZeroStage::kNone ? AllReduceTime(gradients, replicas, data_path_)
+                                          : AllGatherTime(gradients, replicas, data_path_);
 }
 
 Nanos CostModel::WeightGatherTime(int64_t parameters) const {
   if (layout_.zero == ZeroStage::kNone) return Nanos(0);
-  return AllGather(Bytes(parameters * shape_.element_bytes()), GradientRanks(layout_), data_link_);
+  return AllGatherTime(Bytes(parameters * shape_.element_bytes()), GradientRanks(layout_), data_path_);
 }
 
 Nanos CostModel::OffloadTime(Bytes bytes) const {
@@ -468,10 +438,10 @@ Nanos CostModel::OptimizerTime(int64_t parameters) const {
   return MemoryTime(profile_, Bytes(parameters * traffic.whole + (parameters + shares - 1) / shares * traffic.share));
 }
 
-Nanos CostModel::NormTime() const { return AllReduce(Bytes(2 * sizeof(double)), layout_.ranks(), world_link_); }
+Nanos CostModel::NormTime() const { return AllReduceTime(Bytes(2 * sizeof(double)), layout_.ranks(), {.link = world_link_}); }
 
 Nanos CostModel::TiedEmbeddingTime() const {
-  return AllReduce(Bytes(OpParameters(Op::kLogits, shape_) * kFloatBytes), 2, boundary_links_.back());
+  return AllReduceTime(Bytes(OpParameters(Op::kLogits, shape_) * kFloatBytes), 2, {.link = boundary_links_.back()});
 }
 
 Nanos CostModel::OverlapCapacity(Nanos window) const {

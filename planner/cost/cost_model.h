@@ -1,8 +1,7 @@
 // CostModel computes how long each action takes, from a HardwareProfile. If this shape, or the shape that differs only in
 // sequence parallelism, was measured, op times come from the measurement. Otherwise they come from the roofline of
-// planner/cost/op_cost.h. Collectives are rings over the slowest link that the group needs; between nodes, as many rings share
-// the data as the group has members in each node (RateOfRings). Times are integer nanoseconds. Pure; immutable after
-// construction; thread-safe.
+// planner/cost/op_cost.h. Collectives take the slowest link that the group needs, by rings, or on GPUs by trees if these are
+// faster (planner/cost/group_path.h). Times are integer nanoseconds. Pure; immutable after construction; thread-safe.
 //
 // Model states. With 32-bit weights, the optimizer is that of Lynx's engine: it reads the gradient twice (norm, update), and
 // reads and writes the weight and both moments: 32 bytes per parameter. With 16-bit weights it is Megatron-LM's optimizer. For
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "common/units.h"
+#include "planner/cost/group_path.h"
 #include "planner/cost/hardware_profile.h"
 #include "planner/problem/layout.h"
 #include "planner/problem/stage_context.h"
@@ -39,9 +39,6 @@ class CostModel {
   Nanos OpTime(Op op, Pass pass) const;
   Nanos OpSetTime(OpSet ops) const;  // sum of the times of the ops' forward passes
   Nanos SegmentTime(LayerType type, Segment segment, Pass pass) const;
-  // Time of a ring all-reduce over n ranks: 2(n-1) steps of bytes/n each (Patarasuk and Yuan 2009). 0 if n = 1.
-  Nanos AllReduce(Bytes bytes, int32_t n, const LinkCost& link) const;
-  Nanos AllGather(Bytes bytes, int32_t n, const LinkCost& link) const;  // `bytes`: size of the gathered result
 
   // Time of a compute action (F, B, W, R, OPT) on the compute stream while no transfer is in flight. 0 for starts and waits.
   Nanos ComputeTime(const Action& action, const StageContext& context) const;
@@ -109,21 +106,12 @@ class CostModel {
   bool measured() const { return measured_; }
 
  private:
-  // The level of the link that a group with the ranks `first` to `last` uses. Levels 0, 1, ... are the inner links, which
-  // join only some devices of a node. The next level is the link between all devices of a node, and the last level is the link
-  // between nodes.
-  size_t LinkLevelOf(int32_t first, int32_t last) const;
-  const LinkCost& LinkAt(size_t level) const;
-  // A group whose collectives are rings. kGradient: the ranks that sum the gradients of the same weights.
-  enum class RingKind : uint8_t { kTensor, kContext, kGradient };
+  // A group whose members sum or gather. kGradient: the ranks that sum the gradients of the same weights.
+  enum class GroupKind : uint8_t { kTensor, kContext, kGradient };
   // The ranks of the group whose first member is given, in ascending order.
-  std::vector<int32_t> MembersOf(const RankCoordinates& first, RingKind kind) const;
-  // The rate at which data pass a group that spans nodes. If the group has at least n members in each of its nodes, the group
-  // uses n rings, at most as many as a node has adapters (HardwareProfile::adapters). Each ring carries an equal share of the
-  // data through its own adapter of each node. Inside a node, the data of all rings pass each member.
-  int64_t RateOfRings(const std::vector<int32_t>& members) const;
-  // The link of the slowest group of this kind, if the groups use links up to `level`.
-  LinkCost RingLink(size_t level, RingKind kind) const;
+  std::vector<int32_t> MembersOf(const RankCoordinates& first, GroupKind kind) const;
+  // The path of the slowest group of this kind, if the groups use links up to `level`.
+  GroupPath PathOf(size_t level, GroupKind kind) const;
   void ComputeSegmentTimes();
   void AddContextTransfers();
   void ChooseLinks();
@@ -134,15 +122,15 @@ class CostModel {
   ParallelLayout layout_;
   LayerShape shape_;
   const LayerGraph& graph_;
-  int32_t ranks_per_node_;
   bool measured_ = false;
   std::array<OpTimes, kOpCount> times_{};
   Nanos optimizer_per_mega_parameter_;  // measured; used only if measured_ is true; otherwise the time follows from memory
                                         // traffic
   // The sum of the op times of a segment. The indices are layer type, segment and pass.
   std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{};
-  // The slowest link that any member of the group uses.
-  LinkCost tensor_link_, context_link_, data_link_, world_link_;
+  RankPlaces places_;
+  GroupPath tensor_path_, context_path_, data_path_;  // of the slowest group of each kind
+  LinkCost world_link_;                               // over which the host sums over all ranks, by a ring also on GPUs
   std::vector<LinkCost> boundary_links_;  // [i] joins stages i and i + 1; the last one joins the last and the first stage
 };
 

@@ -139,6 +139,14 @@ absl::Status CheckProfile(const HardwareProfile& profile) {
   if (profile.adapters < 1 || profile.adapters > kMaxAdapters) {
     return Unusable(profile, absl::StrCat("a node has ", profile.adapters, " network adapters, not 1 to ", kMaxAdapters));
   }
+  if (profile.pod_nodes < 0 || profile.pod_nodes > kMaxPodNodes || !IsSlowdown(profile.oversubscription_permille)) {
+    return Unusable(profile, absl::StrCat("a pod has ", profile.pod_nodes, " nodes, not 0 to ", kMaxPodNodes,
+                                          ", or its network is oversubscribed by ", profile.oversubscription_permille,
+                                          " permille, not within 1000 and 100000"));
+  }
+  if (profile.oversubscription_permille > 1000 && profile.pod_nodes == 0) {
+    return Unusable(profile, "its network is oversubscribed, but between which nodes is not said: give the nodes of a pod");
+  }
   if (!IsSlowdown(profile.overlap_slowdown_permille)) {
     return Unusable(profile, absl::StrCat("the overlap slowdown is ", profile.overlap_slowdown_permille,
                                           " permille, not within 1000 and 100000"));

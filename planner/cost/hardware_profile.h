@@ -114,6 +114,11 @@ struct HardwareProfile {
   // Number of network adapters of a node; at least 1. A ring between nodes that has n members in each node uses n adapters, but
   // at most this many. Each adapter has the rate of inter_node. 1 also stands for an unknown number.
   int32_t adapters = 1;
+  // Nodes that are joined by switches of their own (a pod), over which each of them has the rate of inter_node; consecutive
+  // nodes fill a pod. 0: all nodes. Out of a pod, the switches have room for pod_nodes * 1000 / oversubscription_permille of
+  // its nodes at that rate.
+  int32_t pod_nodes = 0;
+  int32_t oversubscription_permille = 1000;  // 1000..100000; above 1000 only with pod_nodes
   HostLink host;
   // Factor, in thousandths, by which an op takes longer while a collective runs at the same time; at least 1000 (no slowdown).
   int32_t overlap_slowdown_permille = 1000;
@@ -128,6 +133,7 @@ struct HardwareProfile {
 };
 inline constexpr size_t kMaxLinkLevels = 4;
 inline constexpr int32_t kMaxAdapters = 1 << 20;
+inline constexpr int32_t kMaxPodNodes = 1 << 20;
 
 // Upper limit for the time of one op or transfer (about three hours), so that sums of times fit into 64 bits.
 inline constexpr Nanos kMaxTime{10'000'000'000'000};

@@ -217,6 +217,8 @@ TEST(ConvertTest, BadProfilesNameTheField) {
        "profile.measured is 65 entries long"},
       {[](P& p) { p.set_bfloat16_flops_per_second(-1); }, "profile.bfloat16_flops_per_second is -1"},
       {[](P& p) { p.set_adapters(-1); }, "profile.adapters is -1"},
+      {[](P& p) { p.set_pod_nodes(-1); }, "profile.pod_nodes is -1"},
+      {[](P& p) { p.set_oversubscription_permille(999); }, "profile.oversubscription_permille is 999"},
       {[](P& p) { p.add_efficiency(); }, "profile.efficiency is 6 entries long"},
       {[](P& p) { p.mutable_efficiency(1)->add_points()->set_permille(1); }, "profile.efficiency[1].points[0].size is 0"},
       {[](P& p) { p.mutable_efficiency(1)->add_points()->set_size(1); }, "profile.efficiency[1].points[0].permille is 0"},

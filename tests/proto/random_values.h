@@ -159,6 +159,10 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
   profile.intra_node = {nanos(), Pick(random, 1, int64_t{1} << 40)};
   profile.inter_node = {nanos(), Pick(random, 1, int64_t{1} << 40)};
   profile.adapters = static_cast<int32_t>(Pick(random, 1, 16));
+  if (Pick(random, 0, 1) == 0) {
+    profile.pod_nodes = static_cast<int32_t>(Pick(random, 1, 64));
+    profile.oversubscription_permille = static_cast<int32_t>(Pick(random, 1000, 8000));
+  }
   profile.bfloat16_flops_per_second = Pick(random, 0, int64_t{1} << 50);
   for (EfficiencyCurve& curve : profile.efficiency) {
     const int64_t points = Pick(random, 0, 4);

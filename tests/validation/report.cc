@@ -79,9 +79,10 @@ constexpr char kModelText[] = R"(
 An op takes max(FLOPs / rate, bytes / bandwidth) and a fixed overhead (`planner/cost/op_cost.h`). Products pay for the idle
 units of their last wave of tiles, and for writing what they computed: a weight gradient reads and writes its 32-bit
 sum, which counts when a microbatch is small. Unfused attention, the loss and the optimizer are bound by memory and
-counted kernel by kernel; fused attention follows published curves by sequence length. Collectives are rings over the
+counted kernel by kernel; fused attention follows published curves by sequence length. Collectives take the
 slowest link that they need, at the rate that rings reach; between nodes they use several adapters, where the file says that
-a node has them. A weight gradient hides its layer's backward collective and
+a node has them, and an all-reduce is a ring or goes by trees, whichever is faster
+(`planner/cost/group_path.h`). A weight gradient hides its layer's backward collective and
 takes longer beside it. Interleaved schedules come from the generator, their bubbles from the timeline; the embedding,
 the head, transfers, the reduction of tied embeddings and the optimizer are counted where they stand.
 

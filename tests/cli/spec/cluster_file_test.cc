@@ -49,7 +49,7 @@ nodeGroups:
         - {devices: 2, latency: 1us, bandwidth: 600GB/s}
         - {devices: 4, latency: 2us, bandwidth: 300GB/s, share: 0.8}
       node: {latency: 3us, bandwidth: 300GB/s, share: 0.5}
-      network: {latency: 10us, bandwidth: {value: 200Gbit/s, source: "data sheet"}, adapters: 8}
+      network: {latency: 10us, bandwidth: {value: 200Gbit/s, source: "sheet"}, adapters: 8, podNodes: 32, oversubscription: 2.5}
   - name: small
     nodes: 1
     devicesPerNode: 4
@@ -87,6 +87,8 @@ TEST(ClusterFile, ReadsGroupsOfNodes) {
   fast.intra_node = {Nanos(3000), 150'000'000'000};
   fast.inter_node = {Nanos(10'000), 25'000'000'000};
   fast.adapters = 8;
+  fast.pod_nodes = 32;
+  fast.oversubscription_permille = 2500;
   fast.host = {Nanos(10'000), 20'000'000'000, 22'000'000'000, 30'000'000'000, 1100};
   fast.overlap_slowdown_permille = 1500;
   fast.communication_compute_permille = 100;
@@ -102,6 +104,8 @@ TEST(ClusterFile, ReadsGroupsOfNodes) {
   EXPECT_EQ(small.profile.host, HostLink());
   EXPECT_EQ(small.profile.inter_node, (LinkCost{Nanos(20'000), 10'000'000'000}));
   EXPECT_EQ(small.profile.adapters, 1);
+  EXPECT_EQ(small.profile.pod_nodes, 0);
+  EXPECT_EQ(small.profile.oversubscription_permille, 1000);
 }
 
 TEST(ClusterFile, KeepsTheSources) {
@@ -114,7 +118,7 @@ TEST(ClusterFile, KeepsTheSources) {
     return std::string("none");
   };
   EXPECT_EQ(source("devices[0].memory"), "80GiB by data sheet");
-  EXPECT_EQ(source("nodeGroups[0].links.network.bandwidth"), "200Gbit/s by data sheet");
+  EXPECT_EQ(source("nodeGroups[0].links.network.bandwidth"), "200Gbit/s by sheet");
   EXPECT_EQ(source("devices[0].peak.float32"), "20TFLOP/s by ");
 }
 
@@ -139,6 +143,12 @@ INSTANTIATE_TEST_SUITE_P(
                    "c.yaml:25:5: nodeGroups[0].hostMemry: unknown field; did you mean 'hostMemory'?"},
         BadCluster{"NoAdapter", "adapters: 8", "adapters: 0",
                    "nodeGroups[0].links.network.adapters: expected a whole number above zero"},
+        BadCluster{"NoPod", "podNodes: 32", "podNodes: 0",
+                   "nodeGroups[0].links.network.podNodes: expected a whole number above zero"},
+        BadCluster{"OversubscriptionWithoutPods", "podNodes: 32, ", "",
+                   "its network is oversubscribed, but between which nodes is not said: give the nodes of a pod"},
+        BadCluster{"Undersubscribed", "oversubscription: 2.5", "oversubscription: 0.5",
+                   "links.network.oversubscription: expected a number from 1 to 100, found '0.5'"},
         BadCluster{"UnknownLink", "      network: {latency: 20us", "      networks: {latency: 20us",
                    "c.yaml:42:7: nodeGroups[1].links.networks: unknown field; did you mean 'network'?"},
         BadCluster{"NoUnit", "memoryBandwidth: 2TB/s", "memoryBandwidth: 2000",
@@ -191,6 +201,8 @@ TEST(ClusterFile, MeasuredFiguresReplaceStatedOnes) {
   EXPECT_EQ(now.efficiency, stated.groups[0].profile.efficiency) << "not measured";
   EXPECT_EQ(now.host, stated.groups[0].profile.host);
   EXPECT_EQ(now.adapters, 8);
+  EXPECT_EQ(now.pod_nodes, 32);
+  EXPECT_EQ(now.oversubscription_permille, 2500);
   EXPECT_EQ(cluster.groups[1], stated.groups[1]) << "another kind";
 }
 

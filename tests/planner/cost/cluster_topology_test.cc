@@ -82,6 +82,9 @@ TEST(ClusterTopology, SlowerProfileTakesTheWorseOfEveryFigure) {
   a.inter_node.bytes_per_second /= 3;
   a.adapters = 8;
   b.adapters = 4;
+  a.pod_nodes = 16;
+  a.oversubscription_permille = 2000;
+  b.pod_nodes = 8;
   b.overlap_slowdown_permille += 7;
   a.communication_compute_permille += 5;
   b.device_kind = "other";
@@ -93,6 +96,11 @@ TEST(ClusterTopology, SlowerProfileTakesTheWorseOfEveryFigure) {
   EXPECT_EQ(slower.intra_node, (LinkCost{b.intra_node.latency, a.intra_node.bytes_per_second}));
   EXPECT_EQ(slower.inter_node, a.inter_node);
   EXPECT_EQ(slower.adapters, 4);
+  EXPECT_EQ(slower.pod_nodes, 8);
+  EXPECT_EQ(slower.oversubscription_permille, 2000);
+  const HardwareProfile plain = StatedCpuProfile();
+  EXPECT_EQ(SlowerProfile(a, plain).pod_nodes, 16) << "the other nodes have no pods";
+  EXPECT_EQ(SlowerProfile(plain, a).pod_nodes, 16);
   EXPECT_EQ(slower.overlap_slowdown_permille, b.overlap_slowdown_permille);
   EXPECT_EQ(slower.communication_compute_permille, a.communication_compute_permille);
   EXPECT_EQ(slower.device_kind, "mixed");

@@ -63,6 +63,16 @@ TEST(CostModel, UnusableProfilesAreRefused) {
   bad.adapters = 0;
   EXPECT_FALSE(CheckProfile(bad).ok());
   bad = good;
+  bad.pod_nodes = -1;
+  EXPECT_FALSE(CheckProfile(bad).ok());
+  bad = good;
+  bad.pod_nodes = 4;
+  bad.oversubscription_permille = 999;
+  EXPECT_FALSE(CheckProfile(bad).ok());
+  bad = good;
+  bad.oversubscription_permille = 2000;
+  EXPECT_FALSE(CheckProfile(bad).ok()) << "between which nodes?";
+  bad = good;
   bad.overlap_slowdown_permille = 999;
   EXPECT_FALSE(CheckProfile(bad).ok());
   bad = good;
@@ -137,17 +147,6 @@ TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   for (ShapeTimes& times : profile.measured) times.shape.sequence_parallel = times.shape.tp > 1;
   EXPECT_EQ(CostModel(profile, model, plain, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time * all / half));
   EXPECT_EQ(CostModel(profile, model, sharded, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time));
-}
-
-TEST(CostModel, RingCollectivesByHand) {
-  const ModelSpec model = TinyModel(1);
-  const CostModel costs(RoundProfile(model), model, {}, 1, 1);
-  const LinkCost link{Nanos(5), 500'000'000};
-  // The group has 4 ranks, and the tensor 1000 bytes. There are 6 steps of 250 bytes at 2 ns per byte, with 5 ns of latency
-  // each.
-  EXPECT_EQ(costs.AllReduce(Bytes(1000), 4, link), Nanos(6 * 505));
-  EXPECT_EQ(costs.AllGather(Bytes(1000), 4, link), Nanos(3 * 505));
-  EXPECT_EQ(costs.AllReduce(Bytes(1000), 1, link), Nanos(0));
 }
 
 TEST(CostModel, GroupsUseTheSlowLinkWhenTheyLeaveTheNode) {
