@@ -10,6 +10,7 @@
 #include "planner/problem/layout_schedule.h"
 #include "planner/program/memory_model.h"
 #include "planner/recompute/stage_problem.h"
+#include "planner/schedule/schedule_memory.h"
 
 namespace lynx {
 namespace {
@@ -56,7 +57,12 @@ int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t micro
   const int64_t p = layout.pp, v = layout.virtual_stages;
   switch (layout.schedule) {
     case ScheduleKind::kGpipe: return std::max<int64_t>(1, microbatches + 1 - StrandsOf(layout.weave));
-    case ScheduleKind::kInterleaved: return std::min((v - 1) * p + 2 * (p - rank - 1) + 1, v * microbatches);
+    case ScheduleKind::kInterleaved: {
+      // With groups of microbatches (weave), the schedule moves groups, and each of them counts as one microbatch here.
+      const int64_t groups = (microbatches + GroupOf(layout.weave) - 1) / GroupOf(layout.weave);
+      if (groups % p != 0) return InterleavedInFlight(PipelineOf(layout), rank, groups);
+      return std::min((v - 1) * p + 2 * (p - rank - 1) + 1, v * microbatches);
+    }
     case ScheduleKind::kOneForwardOneBackward:
     case ScheduleKind::kZeroBubble: return std::min(p - rank, microbatches);
     default: return 1;

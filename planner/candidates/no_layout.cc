@@ -216,8 +216,8 @@ class Rules {
     const auto every = [&](const auto& fails) { return std::all_of(counts.begin(), counts.end(), fails); };
     const int64_t pp = p_.pp;
     const bool interleaved = p_.schedule == kInterleaved || (p_.virtual_stages > 1 && p_.schedule == kAuto);
-    if (interleaved && every([&](int64_t m) { return m % pp != 0; })) {
-      return absl::StrCat("the interleaved schedule",
+    if (interleaved && even_batches_ && every([&](int64_t m) { return m % pp != 0; })) {
+      return absl::StrCat("for other frameworks the interleaved schedule",
                           p_.virtual_stages > 1 ? absl::StrCat(" (parallel.virtualStages ", p_.virtual_stages, ")") : "",
                           " needs a multiple of parallel.pp = ", pp, are,
                           ": change train.globalBatch or parallel.pp, or use parallel.virtualStages 1 and schedule auto");

@@ -171,7 +171,8 @@ class Space {
     if (!CheckScheduleOf(c.layout, c.microbatches).ok()) return false;
     if (PipelineOf(c.layout).pieces() > model_.layers) return false;  // each piece must have at least one layer
     switch (c.layout.schedule) {
-      case ScheduleKind::kInterleaved: return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
+      // Other frameworks run only whole groups of parallel.pp microbatches (docs/schedules.md).
+      case ScheduleKind::kInterleaved: return c.layout.pp > 1 && (!even_batches_ || c.microbatches % c.layout.pp == 0);
       case ScheduleKind::kChimera: return c.layout.pp % 2 == 0 && c.microbatches % 2 == 0;
       default: return true;
     }

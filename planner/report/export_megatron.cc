@@ -161,15 +161,30 @@ class Megatron {
     } else if (layout_.virtual_stages > 1) {
       args_.Value("--num-virtual-stages-per-pipeline-rank", layout_.virtual_stages);
     }
-    if (layout_.virtual_stages > 1 && plan_.microbatches % layout_.pp != 0) {
-      Miss(absl::StrCat("interleaving of ", plan_.microbatches, " microbatches over ", layout_.pp,
-                        " stages: Megatron-LM wants a multiple of the stages; change train.globalBatch"));
-    }
+    if (layout_.virtual_stages > 1 && plan_.microbatches % layout_.pp != 0) Groups();
     if (layout_.pp == 1) return;
     if (layout_.schedule != ScheduleKind::kOneForwardOneBackward && layout_.schedule != ScheduleKind::kInterleaved) {
       Miss(
           ScheduleMissing(layout_, layout_.virtual_stages > 1 ? "Megatron-LM runs interleaved 1F1B" : "Megatron-LM runs 1F1B"));
     }
+  }
+
+  // Megatron-LM interleaves groups of at least pp microbatches; a last group that is smaller must have at least pp, too
+  // (megatron/core/pipeline_parallel/schedules.py). With larger groups, a rank runs more forwards before its first backward.
+  void Groups() {
+    const int32_t pp = layout_.pp, microbatches = plan_.microbatches;
+    const std::string what = absl::StrCat("interleaving of ", microbatches, " microbatches over ", pp, " stages");
+    if (microbatches < pp) {
+      Miss(absl::StrCat(what, ": Megatron-LM wants at least as many as stages; change train.globalBatch"));
+      return;
+    }
+    const auto runs = [&](int32_t group) { return microbatches % group == 0 || microbatches % group >= pp; };
+    int32_t group = pp;
+    while (!runs(group)) ++group;  // one group of all microbatches always runs
+    args_.Value("--microbatch-group-size-per-virtual-pipeline-stage", group);
+    Miss(absl::StrCat(what, " in groups of ", pp, ": Megatron-LM takes groups of ", group, " here, and a rank holds up to ",
+                      (layout_.virtual_stages - 1) * (group - pp),
+                      " more chunks' activations than in the plan; change train.globalBatch"));
   }
 
   void Replicas() {

@@ -36,6 +36,16 @@ std::vector<InFlightCount> CountInFlight(const Schedule& schedule) {
   return counts;
 }
 
+int64_t InterleavedInFlight(const PipelineShape& shape, int32_t rank, int64_t microbatches) {
+  const int64_t p = shape.ranks, v = shape.chunks;
+  const int64_t whole = (microbatches - 1) / p;      // groups of p microbatches before the last group
+  const int64_t of_last = microbatches - whole * p;  // microbatches of the last group, 1..p
+  const int64_t slots = (v - 1) * p + 2 * (p - rank - 1) + 1;
+  if (slots <= whole * p * v) return slots;
+  const int64_t in_last = std::min(slots - whole * p * v, p * v);
+  return whole * p * v + in_last / p * of_last + std::min(in_last % p, of_last);
+}
+
 std::vector<Bytes> PeakHeldBytes(const Schedule& schedule, const std::vector<StageHeldBytes>& stages) {
   LYNX_CHECK(stages.size() == static_cast<size_t>(schedule.shape.stages()));
   std::vector<Bytes> peaks;

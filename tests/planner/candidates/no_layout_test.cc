@@ -171,10 +171,11 @@ INSTANTIATE_TEST_SUITE_P(
                s.parallel = {.tp = 1, .pp = 3, .virtual_stages = 2};
                s.resources = {.min_ranks = 6, .max_ranks = 6};
              },
-             "the interleaved schedule (parallel.virtualStages 2) needs a multiple of parallel.pp = 3 microbatches "
-             "(train.globalBatch / (parallel.dp * train.microBatch)), here of 1 or 2 or 4 or 8: change "
+             "for other frameworks the interleaved schedule (parallel.virtualStages 2) needs a multiple of parallel.pp = 3 "
+             "microbatches (train.globalBatch / (parallel.dp * train.microBatch)), here of 1 or 2 or 4 or 8: change "
              "train.globalBatch or parallel.pp, "
-             "or use parallel.virtualStages 1 and schedule auto"},
+             "or use parallel.virtualStages 1 and schedule auto",
+             /*even_batches=*/true},
         Case{"chimera_microbatches",
              [](JobSpec& s) {
                s.parallel = {.tp = 4, .pp = 2, .schedule = kChimera};

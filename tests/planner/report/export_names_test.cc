@@ -74,6 +74,9 @@ std::vector<NamedCase> DozenPlans() {
   plans.push_back({"qwen3", Llama().Model([](ModelSpec& m) { m.qk_norm = true, m.head_dim = 128; })});
   plans.push_back({"phi3", Llama().Model([](ModelSpec& m) { m.rotary.dims = m.head_size() / 2; })});
   plans.push_back({"bfloat16-replicas", Case({.dp = 2}).Model([](ModelSpec& m) { m.dtype = DataType::kBfloat16; })});
+  Case groups({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved});
+  groups.plan.microbatches = 7;
+  plans.push_back({"groups-of-microbatches", groups});
   return plans;
 }
 
@@ -142,6 +145,7 @@ const std::map<std::string, std::set<std::string>> kMegatronValues = {
     {"--make-vocab-size-divisible-by", {}},
     {"--max-position-embeddings", {}},
     {"--micro-batch-size", {}},
+    {"--microbatch-group-size-per-virtual-pipeline-stage", {}},
     {"--min-lr", {}},
     {"--normalization", {"LayerNorm", "RMSNorm"}},
     {"--num-attention-heads", {}},

@@ -32,6 +32,12 @@ struct FlagCase {
 };
 void PrintTo(const FlagCase& flag, std::ostream* out) { *out << flag.name; }
 
+Case Interleaved(int32_t microbatches) {
+  Case one({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved});
+  one.plan.microbatches = microbatches;
+  return one;
+}
+
 class MegatronFlag : public testing::TestWithParam<FlagCase> {};
 
 TEST_P(MegatronFlag, StandsExactlyWhenNeeded) {
@@ -67,6 +73,8 @@ INSTANTIATE_TEST_SUITE_P(
         FlagCase{"UnevenVirtualStages",
                  Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}, {1, 2, 3, 4}), Case({.pp = 2}),
                  "--pipeline-model-parallel-layout 'Et|t*2|t*3|t*4L'"},
+        FlagCase{"GroupsOfMicrobatches", Interleaved(7), Interleaved(8),
+                 "--microbatch-group-size-per-virtual-pipeline-stage 4"},
         FlagCase{"OverlapGradients", Case({.dp = 2}), Case(), "--overlap-grad-reduce"},
         FlagCase{"DistributedOptimizer", WithZero(ZeroStage::kOptimizer), WithZero(ZeroStage::kNone),
                  "--use-distributed-optimizer"},
@@ -175,11 +183,6 @@ Case Unclipped() {
   one.spec.train.optimizer.clip_norm = 0;
   return one;
 }
-Case FewMicrobatches() {
-  Case one({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved});
-  one.plan.microbatches = 7;
-  return one;
-}
 
 Case Undecayed() {
   Case one;
@@ -247,7 +250,11 @@ INSTANTIATE_TEST_SUITE_P(
         MissingCase{"TorchtitanRankOrder", kT, Case({.pp = 2, .dp = 2}),
                     Case({.pp = 2, .dp = 2, .rank_order = RankOrder::kTpDpPp}), "ranks in the order tp-pp-dp"},
         MissingCase{"MegatronFused", kM, Fused(), Llama(), "fused attention in 32 bits"},
-        MissingCase{"MegatronInterleaving", kM, FewMicrobatches(), Case({.pp = 2}), "interleaving of 7 microbatches"},
+        MissingCase{
+            "MegatronInterleaving", kM, Interleaved(7), Interleaved(8),
+            "interleaving of 7 microbatches over 2 stages in groups of 2: Megatron-LM takes groups of 4 here, and a rank "
+            "holds up to 2 more chunks' activations"},
+        MissingCase{"MegatronFewMicrobatches", kM, Interleaved(1), Interleaved(2), "at least as many as stages"},
         MissingCase{"MegatronConnections", kM, Case({.tp = 2, .dp = 2, .zero = ZeroStage::kWeights}),
                     Case({.dp = 2, .zero = ZeroStage::kWeights}), "CUDA_DEVICE_MAX_CONNECTIONS"},
         MissingCase{"MegatronCollectives", kM, Case({.tp = 2}).Recompute(RecomputeMode::kFullKeepCollectives),
@@ -281,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(
         MissingCase{"TorchtitanAttention", kT, Case(), Llama(), "attention that stores its scores"},
         MissingCase{"TorchtitanOddSequence", kT, Sequence(33), Case(), "sequences of 33 tokens"},
         MissingCase{"TorchtitanFewMicrobatches", kT, Microbatches({.pp = 2}, 1), Case({.pp = 2}), "at least as many as stages"},
-        MissingCase{"TorchtitanRounds", kT, FewMicrobatches(), Case({.pp = 2}), "multiple of 3"},
+        MissingCase{"TorchtitanRounds", kT, Interleaved(7), Case({.pp = 2}), "multiple of 3"},
         MissingCase{"TorchtitanDecay", kT, Case(), Undecayed(), "weight decay of matrices alone"},
         MissingCase{"TorchtitanCheckpoints", kT, OneCheckpoint(), Checkpointed(), "keeps two at least"},
         MissingCase{"TorchtitanMainTied", kMain, Tied({.pp = 2}), Tied({}), "tied embeddings beside pipeline parallelism"},

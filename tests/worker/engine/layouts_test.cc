@@ -60,6 +60,9 @@ TEST(UnevenBatches, TrainTheModelOfASingleRank) {
       {ParallelLayout{.tp = 2, .pp = 2}, 5},
       {ParallelLayout{.pp = 2, .dp = 3, .schedule = ScheduleKind::kZeroBubble}, 2},
       {ParallelLayout{.pp = 2, .dp = 3, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}, 2},
+      // 3 and 1 microbatches over 2 stages: the last group of the interleaved schedule is not full
+      {ParallelLayout{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}, 3},
+      {ParallelLayout{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}, 8},
       {ParallelLayout{.tp = 2, .dp = 3, .weave = WeaveMode::kPairs}, 1},
   };
   for (const TinyModel model : {TinyModel::kGpt, TinyModel::kTiedLlama}) {
