@@ -214,6 +214,43 @@ JobField TextField(std::string path, std::string meaning, bool required, std::fu
           }};
 }
 
+// Reads a list ([9, 10, 9]) or a text with the same numbers ("9 10 9").
+JobField StageLayersField() {
+  constexpr char kMeaning[] =
+      "layers of each stage, or of each chunk with virtual stages, in the model's order, such as [9, 10, 9]; needs "
+      "parallel.pp; "
+      "empty: parallel.partition decides";
+  const auto read = [](const std::string& text, std::vector<int32_t>& layers) {
+    for (const std::string& number :
+         std::vector<std::string>(absl::StrSplit(text, absl::ByAnyChar(" ,[]"), absl::SkipEmpty()))) {
+      LYNX_RETURN_IF_ERROR(ReadInt(number, layers.emplace_back()));
+    }
+    return absl::OkStatus();
+  };
+  return {"parallel.stageLayers",
+          kMeaning,
+          false,
+          [=](const std::string& text, JobSpec& spec) {
+            spec.parallel.stage_layers.clear();
+            return read(text, spec.parallel.stage_layers);
+          },
+          [](const JobSpec& spec) {
+            const std::vector<int32_t>& layers = spec.parallel.stage_layers;
+            return layers.empty() ? "" : absl::StrCat("[", absl::StrJoin(layers, ", "), "]");
+          },
+          [=](YamlReader& reader, const YamlValue& value, const std::string& path, JobSpec& spec) {
+            spec.parallel.stage_layers.clear();
+            const std::vector<YamlValue> one = {value};
+            for (const YamlValue& item : value.IsList() ? value.items : one) {
+              if (!item.IsScalar()) return reader.Error(item, path, absl::StrCat("expected whole numbers (", kMeaning, ")"));
+              const absl::Status status = read(item.scalar, spec.parallel.stage_layers);
+              if (!status.ok()) return reader.Error(item, path, std::string(status.message()));
+            }
+            return absl::OkStatus();
+          },
+          ScalarKind::kIntegers};
+}
+
 JobField AfterField() {
   return {"scheduling.after", "jobs, by id or name, that must have succeeded before this one begins, separated by blanks",
           false,
@@ -495,6 +532,7 @@ const std::vector<JobField>& JobFields() {
             "how layers are spread over the stages: for the shortest step, or, to compare with, as many each, by forward and "
             "backward time alone, by moving one layer at a time",
             "exact, even, compute or greedy", [](JobSpec& s) -> PartitionMethod& { return s.parallel.partition; }),
+        StageLayersField(),
         EnumField("recompute", "recomputation policy",
                   "auto, none, full, full-keep-collectives, selective, uniform, block, balanced, no-overlap, heu or opt",
                   [](JobSpec& s) -> RecomputeMode& { return s.recompute; }),

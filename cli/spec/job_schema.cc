@@ -24,6 +24,7 @@ Json ScalarSchema(const JobField& field) {
     case ScalarKind::kInteger: return typed("integer");
     case ScalarKind::kReal: return typed("number");
     case ScalarKind::kBoolean: return typed("boolean");
+    case ScalarKind::kIntegers: return {{"type", {"array", "string", "integer"}}, {"items", {{"type", "integer"}}}};
     case ScalarKind::kText: break;
   }
   return field.words.empty() ? Json{{"type", {"string", "number"}}} : Json{{"enum", field.words}};

@@ -19,8 +19,9 @@ namespace lynx::cli {
 
 class YamlReader;
 
-// The form of a scalar. A field's words ("auto") may be written in its place.
-enum class ScalarKind : uint8_t { kText, kInteger, kReal, kBoolean };
+// The form of a scalar. A field's words ("auto") may be written in its place. kIntegers: a list of whole numbers, or a text
+// with blanks between them.
+enum class ScalarKind : uint8_t { kText, kInteger, kReal, kBoolean, kIntegers };
 
 // A field of a record T. `path` is "name", or "section.name" for a map inside the record.
 template <class T>

@@ -8,6 +8,7 @@
 #include "planner/candidates/plan_caches.h"
 #include "planner/candidates/search.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/problem/stage_context.h"
 #include "planner/program/memory_model.h"
 #include "planner/recompute/stage_problem.h"
 #include "planner/schedule/schedule_memory.h"
@@ -249,13 +250,21 @@ std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) co
   return budget;
 }
 
+// The layers of a rank are divided evenly over its chunks (EvenPartition). So each chunk has at least this number of layers,
+// rounded down. If the job says the layers of each chunk, some chunk may have fewer.
+int32_t CandidateBound::LeastOfChunk(int32_t layers) const {
+  const std::vector<int32_t>& pinned = request_.spec.parallel.stage_layers;
+  if (pipeline_.chunks == 1 || pinned.empty()) return layers / pipeline_.chunks;
+  return *std::min_element(pinned.begin(), pinned.end());
+}
+
 Bytes CandidateBound::Lacking() const {
   Bytes most(std::numeric_limits<int64_t>::min() / 2);
   for (const Rank& rank : Ranks()) {
     const int32_t layers = request_.spec.model.layers / candidate_.layout.pp;
     const std::optional<Bytes> budget = Budget(rank, layers);
     if (!budget) continue;
-    most = std::max(most, floor_.input() * (rank.chunks_in_flight * (layers / pipeline_.chunks)) - *budget);
+    most = std::max(most, floor_.input() * (rank.chunks_in_flight * LeastOfChunk(layers)) - *budget);
   }
   return most;
 }
@@ -271,9 +280,7 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nan
   const std::optional<Bytes> budget = Budget(rank, layers);
   const Nanos busy = Busy(rank, layers);
   if (!budget) return busy;
-  // The layers of a rank are divided evenly over its chunks (EvenPartition). So each chunk has at least this number of layers,
-  // rounded down.
-  const int64_t held_layers = rank.chunks_in_flight * (layers / pipeline_.chunks);
+  const int64_t held_layers = rank.chunks_in_flight * LeastOfChunk(layers);
   if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
   const Bytes each = *budget / held_layers - floor_.input();
   if (each.value < 0) return std::nullopt;
@@ -308,6 +315,8 @@ bool CandidateBound::MayTake(Nanos step) const {
   double before = before_share_ * static_cast<double>(total_.value);  // delay by the ranks that come earlier in the pipeline,
                                                                       // which the loop has not visited yet
   int64_t taken = 0;
+  std::vector<int32_t> pinned;  // the layers of each rank, if the job says them
+  if (!request_.spec.parallel.stage_layers.empty()) pinned = RankLayers(pipeline_, request_.spec.parallel.stage_layers);
   int32_t guess = model_layers / p;  // a rank probably gets about as many layers as the rank after it
   for (int32_t r = p - 1; r >= 0; --r) {
     const Rank& rank = Ranks()[static_cast<size_t>(r)];
@@ -317,8 +326,8 @@ bool CandidateBound::MayTake(Nanos step) const {
       const std::optional<Nanos> least_step = LeastStep(r, layers, ahead, step);
       return least_step && *least_step <= allowed;
     };
-    if (!fits(least)) return false;
-    guess = LastThatFits(least, most + 1, guess, fits);
+    if (!fits(pinned.empty() ? least : pinned[static_cast<size_t>(r)])) return false;
+    guess = pinned.empty() ? LastThatFits(least, most + 1, guess, fits) : pinned[static_cast<size_t>(r)];
     before -= share(guess);
     taken += guess;
   }

@@ -130,6 +130,8 @@ class CandidateBound {
   std::optional<Bytes> Budget(const Rank& rank, int32_t layers) const;
   // Bytes of one microbatch that each of `layers` layers can offload in a step of length `step`.
   Bytes Offloaded(Nanos step, int32_t layers) const;
+  // Every chunk of a rank with `layers` layers has at least this number of layers.
+  int32_t LeastOfChunk(int32_t layers) const;
   // Lower bound for x_r if the layers offload as much as possible in a step of length `step`. nullopt: the layers do not fit.
   std::optional<Nanos> Least(const Rank& rank, int32_t layers, Nanos step) const;
   Nanos Busy(const Rank& rank, int32_t layers) const { return floor_.layer() * layers + rank.ends; }

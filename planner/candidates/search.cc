@@ -169,7 +169,10 @@ class Space {
 
   bool ScheduleFits(const Candidate& c) const {
     if (!CheckScheduleOf(c.layout, c.microbatches).ok()) return false;
-    if (PipelineOf(c.layout).pieces() > model_.layers) return false;  // each piece must have at least one layer
+    const int32_t pieces = PipelineOf(c.layout).pieces();
+    if (pieces > model_.layers) return false;  // each piece must have at least one layer
+    const size_t pinned_pieces = pinned_.stage_layers.size();
+    if (pinned_pieces > 0 && static_cast<size_t>(pieces) != pinned_pieces) return false;
     switch (c.layout.schedule) {
       // Other frameworks run only whole groups of parallel.pp microbatches (docs/schedules.md).
       case ScheduleKind::kInterleaved: return c.layout.pp > 1 && (!even_batches_ || c.microbatches % c.layout.pp == 0);

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "planner/problem/batch_split.h"
 #include "planner/schedule/custom_schedule.h"
@@ -227,6 +229,50 @@ absl::Status ValidateCustomSchedule(const ParallelSpec& p) {
   return same("parallel.virtualStages", p.virtual_stages, VirtualStagesOf(*custom->schedule), " chunks that it can place");
 }
 
+// The number of pieces of the model, for each of which a stage or a chunk needs its number of layers. 0: any multiple of pp.
+int64_t PiecesOf(const ParallelSpec& p) {
+  switch (p.schedule) {
+    case ScheduleKind::kCustom: return ReadCustomSchedule(p.schedule_text)->schedule->shape.pieces();
+    case ScheduleKind::kZeroBubbleV: return int64_t{2} * p.pp;
+    case ScheduleKind::kAuto:
+    case ScheduleKind::kInterleaved: return int64_t{p.virtual_stages} * p.pp;
+    default: return p.pp;
+  }
+}
+
+// The schedule must be valid.
+absl::Status ValidateStageLayers(const ParallelSpec& p, int32_t model_layers) {
+  const std::vector<int32_t>& layers = p.stage_layers;
+  if (layers.empty()) return absl::OkStatus();
+  constexpr char kField[] = "parallel.stageLayers";
+  if (layers.size() > static_cast<size_t>(kMaxLayers)) {
+    return Bad(kField, absl::StrCat(layers.size(), " numbers long"), absl::StrCat("must be at most ", kMaxLayers));
+  }
+  const std::string text = absl::StrJoin(layers, " ");
+  if (p.partition != PartitionMethod::kExact) {
+    return Bad("parallel.partition", EnumName(p.partition), absl::StrCat("must be left out beside ", kField, " ", text));
+  }
+  if (p.pp == 0) {
+    return Bad(kField, text, "says the layers of each stage, so it needs their number: give parallel.pp");
+  }
+  const int64_t pieces = PiecesOf(p), count = static_cast<int64_t>(layers.size());
+  if (pieces > 0 ? count != pieces : count % p.pp != 0) {
+    const std::string what =
+        pieces == 0      ? absl::StrCat("a multiple of parallel.pp, which is ", p.pp)
+        : pieces == p.pp ? absl::StrCat("parallel.pp = ", p.pp)
+        : p.virtual_stages > 1
+            ? absl::StrCat("parallel.pp * parallel.virtualStages = ", p.pp, " * ", p.virtual_stages, " = ", pieces)
+            : absl::StrCat(pieces, ", one for each chunk of parallel.schedule ", EnumName(p.schedule));
+    return Bad(kField, text, absl::StrCat("has ", count, " numbers, but must have ", what));
+  }
+  const auto less = std::find_if(layers.begin(), layers.end(), [](int32_t n) { return n < 1; });
+  if (less != layers.end())
+    return Bad(kField, text, absl::StrCat("every stage needs a layer, but number ", less - layers.begin() + 1, " is ", *less));
+  const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
+  if (sum == model_layers) return absl::OkStatus();
+  return Bad(kField, text, absl::StrCat("the sum is ", sum, ", but model.layers is ", model_layers));
+}
+
 absl::Status ValidateSchedule(const ParallelSpec& p) {
   if (p.schedule == ScheduleKind::kCustom) return ValidateCustomSchedule(p);
   if (!p.schedule_text.empty()) {
@@ -296,6 +342,7 @@ absl::Status ValidateParallel(const JobSpec& spec) {
     return Bad("parallel.pp", p.pp,
                absl::StrCat("every stage needs a layer, so it must be at most model.layers, which is ", spec.model.layers));
   }
+  LYNX_RETURN_IF_ERROR(ValidateStageLayers(p, spec.model.layers));
   if (p.dp > 0) LYNX_RETURN_IF_ERROR(ValidateBatch(spec.train, p.dp));
   const auto at_least_one = [](int32_t n) { return int64_t{n == 0 ? 1 : n}; };
   const int64_t product = at_least_one(p.tp) * at_least_one(p.cp) * at_least_one(p.pp) * at_least_one(p.dp);
@@ -370,6 +417,12 @@ void Normalize(JobSpec& spec) {
       if (parallel.pp == 0) parallel.pp = custom->schedule->shape.ranks;
       if (parallel.virtual_stages == 0) parallel.virtual_stages = VirtualStagesOf(*custom->schedule);
     }
+  }
+  const bool chooses_chunks = parallel.schedule == ScheduleKind::kAuto || parallel.schedule == ScheduleKind::kInterleaved;
+  const auto pieces = static_cast<int64_t>(parallel.stage_layers.size());
+  if (pieces > 0 && pieces <= kMaxLayers && chooses_chunks && parallel.virtual_stages == 0 && parallel.pp > 0 &&
+      pieces % parallel.pp == 0) {
+    parallel.virtual_stages = static_cast<int32_t>(pieces / parallel.pp);
   }
   std::vector<RecomputeMode>& forbidden = spec.recompute_options.forbidden;
   std::sort(forbidden.begin(), forbidden.end());

@@ -249,6 +249,10 @@ struct ParallelSpec {  // in all numbers, 0 = auto
   WeaveMode weave = WeaveMode::kAuto;
   RankOrder rank_order = RankOrder::kAuto;
   PartitionMethod partition = PartitionMethod::kExact;
+  // The number of transformer layers of each stage, in the order of the model; with virtual stages, of each chunk. Each is at
+  // least 1. There is one entry for each piece of the model (PipelineShape::pieces), so the length fixes the virtual stages.
+  // Needs a pinned pp. Empty: `partition` decides.
+  std::vector<int32_t> stage_layers;
 
   bool operator==(const ParallelSpec&) const = default;
 };
@@ -360,7 +364,8 @@ struct JobSpec {
   bool operator==(const JobSpec&) const = default;
 };
 
-// Fills in fields that follow from other fields (ffn, and the degrees that a custom schedule fixes). Resets redundant fields
+// Fills in fields that follow from other fields (ffn, the degrees that a custom schedule fixes, and the virtual stages that
+// stage_layers fix). Resets redundant fields
 // to 0 (kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head size). Sorts the forbidden
 // modes, and prints a custom schedule again with ScheduleText. Idempotent.
 void Normalize(JobSpec& spec);

@@ -118,6 +118,7 @@ void Describe(Fields& fields, ParallelSpec& parallel) {
   fields.Named(LYNX_FIELD(weave), parallel.weave);
   fields.Named(LYNX_FIELD(rank_order), parallel.rank_order);
   fields.Named(LYNX_FIELD(partition), parallel.partition);
+  if constexpr (!Fields::kForRanks) fields.Field(LYNX_FIELD(stage_layers), parallel.stage_layers);
 }
 
 template <class Fields>

@@ -42,7 +42,7 @@ ParallelLayout PinnedLayout(const ParallelSpec& parallel) {
   return layout;
 }
 
-ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition) {
+ParallelSpec SpecOf(const ParallelLayout& layout, const ParallelSpec& job) {
   return {.tp = layout.tp,
           .pp = layout.pp,
           .dp = layout.dp,
@@ -54,7 +54,8 @@ ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition) {
           .zero = layout.zero,
           .weave = layout.weave,
           .rank_order = layout.rank_order,
-          .partition = partition};
+          .partition = job.partition,
+          .stage_layers = job.stage_layers};
 }
 
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout) {

@@ -58,8 +58,9 @@ std::string LayoutText(const ParallelLayout& layout);
 // Returns a layout with the degrees and modes that the job pins. The others have their default values (degrees 1, nothing
 // sharded, 1F1B). The spec must have passed ValidateJobSpec: LYNX_CHECK fails if its custom schedule is invalid.
 ParallelLayout PinnedLayout(const ParallelSpec& parallel);
-// The inverse of PinnedLayout: pins every degree and mode to the layout's value.
-ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition);
+// The inverse of PinnedLayout: pins every degree and mode to the layout's value. What a layout does not say (how layers are
+// distributed over the stages) is that of `job`.
+ParallelSpec SpecOf(const ParallelLayout& layout, const ParallelSpec& job);
 
 inline constexpr int32_t kMaxRotaryDims = 512;  // the engine can rotate at most this number of elements of a head
 // Returns FailedPrecondition, with the field of the job file, if Lynx's own engine cannot train the model in this layout. The

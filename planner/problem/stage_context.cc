@@ -45,6 +45,15 @@ bool StageContext::has_head() const {
 
 int32_t GradientRanks(const ParallelLayout& layout) { return layout.dp * layout.cp * PipelineOf(layout).pipes(); }
 
+std::vector<int32_t> RankLayers(const PipelineShape& pipeline, const std::vector<int32_t>& pieces) {
+  LYNX_CHECK(static_cast<int64_t>(pieces.size()) == pipeline.pieces());
+  std::vector<int32_t> layers(static_cast<size_t>(pipeline.ranks));
+  for (int32_t stage = 0; stage < pipeline.stages(); ++stage) {
+    layers[static_cast<size_t>(pipeline.RankOf(stage))] += pieces[static_cast<size_t>(pipeline.PieceOf(stage))];
+  }
+  return layers;
+}
+
 std::vector<StageContext> PipelineContexts(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
                                            int32_t microbatches, const std::vector<int32_t>& layers) {
   const PipelineShape pipeline = PipelineOf(layout);

@@ -40,6 +40,10 @@ PipelineShape PipelineOf(const ParallelLayout& layout);
 // bidirectional pipeline, ranks r and p - 1 - r hold the same pieces of the two copies of the model, so both are counted.
 int32_t GradientRanks(const ParallelLayout& layout);
 
+// The number of layers of each pipeline rank, over all its chunks, if the pieces of the model have these numbers of layers. In
+// a bidirectional pipeline, a rank holds a piece of each copy.
+std::vector<int32_t> RankLayers(const PipelineShape& pipeline, const std::vector<int32_t>& pieces);
+
 struct StageContext {
   ModelSpec model;
   ParallelLayout layout;

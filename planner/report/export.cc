@@ -83,7 +83,7 @@ std::optional<int32_t> CommonFirstLayers(const std::vector<const SlicePlan*>& sl
 
 // Returns the fastest plan that has the layout of `plan` and only policies that the framework has. nullopt: no such plan fits.
 absl::StatusOr<std::optional<Plan>> Substitute(ExportFormat format, PlanRequest request, const Plan& plan) {
-  request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
+  request.spec.parallel = SpecOf(plan.layout, request.spec.parallel);
   request.spec.train.micro_batch = plan.micro_batch;
   request.spec.recompute_options = {};  // no offloading; for kBlock, the planner chooses the best N that fits
   std::optional<Plan> best;

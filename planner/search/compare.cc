@@ -41,7 +41,7 @@ absl::StatusOr<Plan> PlanOrReason(const PlanRequest& request) {
 
 // Returns the request with layout, micro-batch and number of ranks fixed to the plan's values.
 PlanRequest InLayoutOf(PlanRequest request, const Plan& plan) {
-  request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
+  request.spec.parallel = SpecOf(plan.layout, request.spec.parallel);
   request.spec.train.micro_batch = plan.micro_batch;
   request.spec.resources.min_ranks = request.spec.resources.max_ranks = plan.layout.ranks();
   return request;
@@ -330,6 +330,7 @@ Alternative TryChange(const Change& change, const Plan& plan) {
 ComparedPartition PlanPartition(const PlanRequest& pinned, PartitionMethod method) {
   PlanRequest with = pinned;
   with.spec.parallel.partition = method;
+  with.spec.parallel.stage_layers.clear();
   ComparedPartition row{.method = method};
   absl::StatusOr<Plan> plan = PlanOrReason(with);
   if (plan.ok()) {

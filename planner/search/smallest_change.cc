@@ -101,7 +101,7 @@ Suggestion SmallerMicroBatch(PlanRequest request) {
 }
 
 // Tries the value auto for `zero`, which says what replicas shard, then auto for `sequenceParallel`, which says what
-// tensor-parallel ranks shard. At last tries passes that do not run side by side.
+// tensor-parallel ranks shard. At last tries passes that do not run side by side, and stages with other numbers of layers.
 Suggestion AutoModes(const PlanRequest& request) {
   PlanRequest changed = request;
   changed.spec.parallel.zero = ZeroStage::kAuto;
@@ -112,6 +112,9 @@ Suggestion AutoModes(const PlanRequest& request) {
   changed = request;
   changed.spec.parallel.weave = WeaveMode::kOff;
   if (request.spec.parallel.weave != WeaveMode::kOff && Fits(changed)) return "parallel.weave: off";
+  changed = request;
+  changed.spec.parallel.stage_layers.clear();
+  if (!request.spec.parallel.stage_layers.empty() && Fits(changed)) return "parallel.stageLayers: []";
   return std::nullopt;
 }
 

@@ -10,6 +10,7 @@
 #include "planner/lower/weave.h"
 #include "planner/problem/layout_schedule.h"
 #include "planner/problem/shorter_steps.h"
+#include "planner/problem/stage_context.h"
 #include "planner/stages/partition.h"
 
 namespace lynx {
@@ -42,6 +43,7 @@ LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candid
 
 std::vector<int32_t> LayoutPlanner::PieceLayers(const std::vector<int32_t>& layers) const {
   const PipelineShape& pipeline = fits_.pipeline();
+  if (!pinned_layers().empty()) return pinned_layers();
   if (pipeline.bidirectional()) return EvenPartition(pipeline.pieces(), request_.spec.model.layers);
   std::vector<int32_t> pieces(static_cast<size_t>(pipeline.pieces()));
   for (int32_t rank = 0; rank < stages(); ++rank) {
@@ -58,6 +60,7 @@ std::vector<StageContext> LayoutPlanner::Contexts(const std::vector<int32_t>& la
 }
 
 std::vector<int32_t> LayoutPlanner::EqualPartition() const {
+  if (!pinned_layers().empty()) return RankLayers(fits_.pipeline(), pinned_layers());
   const std::vector<int32_t> equal = EvenPartition(stages(), request_.spec.model.layers);
   if (!fits_.pipeline().bidirectional()) return equal;
   std::vector<int32_t> both;
@@ -66,7 +69,7 @@ std::vector<int32_t> LayoutPlanner::EqualPartition() const {
 }
 
 std::optional<std::vector<int32_t>> LayoutPlanner::Partition(const StageCost& cost, const StageLowerBound& floor) const {
-  if (fits_.pipeline().bidirectional()) {
+  if (has_one_partition()) {
     const std::vector<int32_t> equal = EqualPartition();
     for (int32_t rank = 0; rank < stages(); ++rank) {
       if (!cost(rank, equal[rank])) return std::nullopt;
@@ -82,7 +85,7 @@ std::optional<std::vector<int32_t>> LayoutPlanner::Partition(const StageCost& co
 
 std::vector<int32_t> LayoutPlanner::BaselinePartition(PartitionMethod method, RecomputeMode mode) {
   const std::vector<int32_t> equal = EqualPartition();
-  if (fits_.pipeline().bidirectional() || method == PartitionMethod::kEven) return equal;
+  if (has_one_partition() || method == PartitionMethod::kEven) return equal;
   if (method == PartitionMethod::kCompute) {
     const auto busy = [&](int32_t stage, int32_t count) { return fits_.BusyTime(stage, count).value; };
     return Partition(busy, busy).value_or(equal);
@@ -363,7 +366,7 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
 // The exact partition is based on estimates. If the simulation gives other times than the estimates, a partition of a simpler
 // method can be faster.
 std::optional<Draft> LayoutPlanner::TryBaselinePartitions(const Draft& draft) {
-  if (!exact_partition() || fits_.pipeline().bidirectional() || stages() == 1) return std::nullopt;
+  if (!exact_partition() || has_one_partition() || stages() == 1) return std::nullopt;
   const RecomputeMode wanted = request_.spec.recompute;
   std::vector<RecomputeMode> modes;
   if (MayOverlap(wanted)) {

@@ -122,12 +122,17 @@ class LayoutPlanner {
   std::vector<StageContext> Contexts(const std::vector<int32_t>& layers, int32_t microbatches) const;
   Nanos StepBound(const std::vector<int64_t>& stage_costs) const;
   // The best partition for these costs. In a bidirectional pipeline, two ranks hold each piece of the model, so ranks cannot be
-  // balanced one by one. There all pieces have an equal number of layers.
+  // balanced one by one. There all pieces have an equal number of layers. If the job says the layers of each piece, there is
+  // also only one partition. It is then nullopt if a stage has no cost.
   std::optional<std::vector<int32_t>> Partition(const StageCost& cost, const StageLowerBound& floor) const;
+  // The partition that the job pins, or the one with an equal number of layers in each piece.
   std::vector<int32_t> EqualPartition() const;
+  // The layers of each piece that the job pins; may be empty.
+  const std::vector<int32_t>& pinned_layers() const { return request_.spec.parallel.stage_layers; }
+  bool has_one_partition() const { return fits_.pipeline().bidirectional() || !pinned_layers().empty(); }
   PartitionMethod partition_method() const { return request_.spec.parallel.partition; }
   bool exact_partition() const { return partition_method() == PartitionMethod::kExact; }
-  // The partition of a method other than kExact. In a bidirectional pipeline: the equal partition.
+  // The partition of a method other than kExact. If there is only one partition: this one.
   std::vector<int32_t> BaselinePartition(PartitionMethod method, RecomputeMode mode);
   std::optional<Draft> DraftOfBaseline(RecomputeMode mode, Nanos to_beat);
   // Returns the balanced partition by estimated costs in which each stage has fewer layers than its entry in `ruled_out`.

@@ -8,6 +8,7 @@
 #include "planner/lower/weave.h"
 #include "planner/problem/layout_schedule.h"
 #include "planner/problem/shorter_steps.h"
+#include "planner/problem/stage_context.h"
 #include "planner/program/arena_layout.h"
 #include "planner/program/memory_model.h"
 #include "planner/stages/partition.h"
@@ -49,7 +50,9 @@ StageOracle::StageOracle(const PlanRequest& request, const Candidate& candidate,
     device_memory_.push_back(DeviceMemoryOfStage(request.cluster, candidate.layout, stage));
     const bool copies = costs_.Of(stage).OffloadTime(Bytes(1)) < kMaxTime;
     const bool offers = copies && lynx::OffersOffloading(request);
-    const int32_t layers = std::max(pipeline_.chunks, request.spec.model.layers * pipeline_.pipes() / stages());
+    const int32_t layers = request.spec.parallel.stage_layers.empty()
+                               ? std::max(pipeline_.chunks, request.spec.model.layers * pipeline_.pipes() / stages())
+                               : RankLayers(pipeline_, request.spec.parallel.stage_layers)[static_cast<size_t>(stage)];
     const Bytes limit = offers ? Limit(stage, layers).value_or(Bytes(0)) : Bytes(0);
     host_memory_.push_back(offers ? HostShare(stage, layers, limit) / pipeline_.chunks : Bytes(0));
     auto& busy = busy_times_.emplace_back();
@@ -151,6 +154,13 @@ std::vector<StageOracle::Part> StageOracle::PartsOf(int32_t stage, int32_t layer
   // In a bidirectional pipeline, both ranks of a piece have the same number of layers for this piece.
   const int32_t first = pipeline_.PieceOf(stage);
   if (pipeline_.bidirectional() && first >= pipeline_.pieces() / 2) std::reverse(counts.begin(), counts.end());
+  // The job may say the layers of each chunk. Other numbers of layers are asked for only to estimate memory.
+  const std::vector<int32_t>& pinned = request_.spec.parallel.stage_layers;
+  if (!pinned.empty() && RankLayers(pipeline_, pinned)[static_cast<size_t>(stage)] == layers) {
+    for (int32_t chunk = 0; chunk < pipeline_.chunks; ++chunk) {
+      counts[static_cast<size_t>(chunk)] = pinned[static_cast<size_t>(pipeline_.PieceOf(pipeline_.StageOn(stage, chunk)))];
+    }
+  }
   std::vector<Part> parts;
   for (int32_t chunk = 0; chunk < pipeline_.chunks; ++chunk) {
     const int32_t virtual_stage = pipeline_.StageOn(stage, chunk);

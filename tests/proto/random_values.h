@@ -55,7 +55,13 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   spec.parallel.partition = pick(PartitionMethod::kGreedy);
   spec.parallel.schedule = pick(ScheduleKind::kInterleaved);
   if (spec.parallel.schedule == ScheduleKind::kInterleaved) spec.parallel.virtual_stages = 3;
-  if (spec.parallel.pp > 0 && Pick(random, 0, 3) == 0) {
+  if (spec.parallel.pp > 0 && spec.parallel.schedule == ScheduleKind::kAuto && Pick(random, 0, 1) == 0) {
+    spec.parallel.partition = PartitionMethod::kExact;
+    std::vector<int32_t>& layers = spec.parallel.stage_layers;
+    layers.assign(static_cast<size_t>(spec.parallel.pp), 1);
+    layers.back() += model.layers - spec.parallel.pp;
+    spec.parallel.virtual_stages = 1;  // the list says it
+  } else if (spec.parallel.pp > 0 && Pick(random, 0, 3) == 0) {
     const absl::StatusOr<Schedule> schedule =
         GenerateSchedule(ScheduleKind::kOneForwardOneBackward, spec.parallel.pp, 1, static_cast<int32_t>(Pick(random, 1, 8)));
     spec.parallel.schedule = ScheduleKind::kCustom;

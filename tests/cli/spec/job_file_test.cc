@@ -195,6 +195,27 @@ TEST(JobFile, ForbidsOffloadingBesidePolicies) {
   EXPECT_FALSE(allowed->recompute_options.forbids_offload);
 }
 
+TEST(JobFile, ReadsTheLayersOfStages) {
+  const auto with = [](const std::string& layers, const std::vector<std::string>& sets = {}) {
+    return ParseJobFile(Replaced("resources:", absl::StrCat("parallel: {pp: 2, stageLayers: ", layers, "}\nresources:")),
+                        "job.yaml", "/data", sets);
+  };
+  const auto spec = with("[1, 3]");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->parallel.stage_layers, testing::ElementsAre(1, 3));
+  EXPECT_THAT(JobFileText(*spec), HasSubstr("stageLayers: [1, 3]\n"));
+  const auto again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+  EXPECT_EQ(*with("1 3"), *spec) << "a text with blanks";
+  EXPECT_THAT(with("[1, 3]", {"parallel.stageLayers=3 1"})->parallel.stage_layers, testing::ElementsAre(3, 1));
+  EXPECT_THAT(with("[1, 3]", {"parallel.stageLayers="})->parallel.stage_layers, testing::IsEmpty());
+  const auto error = [&](const std::string& layers) { return std::string(with(layers).status().message()); };
+  EXPECT_THAT(error("[1, some]"), HasSubstr("parallel.stageLayers: expected a whole number up to 2147483647, found 'some'"));
+  EXPECT_THAT(error("[1, [3]]"), HasSubstr("parallel.stageLayers: expected whole numbers"));
+  EXPECT_THAT(error("[1, 2]"), HasSubstr("parallel.stageLayers is 1 2: the sum is 3, but model.layers is 4"));
+}
+
 TEST(JobFile, BadOverridesNameThemselves) {
   auto error = [](const std::string& set) {
     return std::string(ParseJobFile(kGood, "job.yaml", "/data", {set}).status().message());

@@ -6,6 +6,8 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lynx {
 namespace {
@@ -50,6 +52,24 @@ std::function<void(JobSpec&)> Llama(std::function<void(ModelSpec&)> change) {
     spec.model.dropout = 0;
     change(spec.model);
   };
+}
+
+// Sets `parallel`, with these numbers of layers of the stages.
+std::function<void(JobSpec&)> Stages(std::vector<int32_t> layers, ParallelSpec parallel) {
+  parallel.stage_layers = std::move(layers);
+  return [parallel](JobSpec& spec) { spec.parallel = parallel; };
+}
+
+TEST(JobSpecTest, LayersOfStagesFixTheVirtualStages) {
+  JobSpec spec = GoodSpec();
+  Stages({1, 1, 1, 1}, {.pp = 2})(spec);
+  Normalize(spec);
+  EXPECT_TRUE(ValidateJobSpec(spec).ok()) << ValidateJobSpec(spec);
+  EXPECT_EQ(spec.parallel.virtual_stages, 2);
+  Stages({1, 3}, {.pp = 2, .schedule = ScheduleKind::kChimera})(spec);
+  Normalize(spec);
+  EXPECT_TRUE(ValidateJobSpec(spec).ok()) << ValidateJobSpec(spec);
+  EXPECT_EQ(spec.parallel.virtual_stages, 0);
 }
 
 struct BadCase {
@@ -151,6 +171,21 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
        "train.globalBatch is 16: must be at least parallel.dp, which is 17, because every replica needs a sample"},
       {[](JobSpec& s) { s.parallel.dp = 7, s.train.micro_batch = 4; },
        "train.microBatch is 4: must be at most 3, the samples of a replica: train.globalBatch 16 / parallel.dp 7"},
+      {Stages({1, 3}, {}),
+       "parallel.stageLayers is 1 3: says the layers of each stage, so it needs their number: give parallel.pp"},
+      {Stages({1, 2}, {.pp = 2}), "parallel.stageLayers is 1 2: the sum is 3, but model.layers is 4"},
+      {Stages({4, 0}, {.pp = 2}), "parallel.stageLayers is 4 0: every stage needs a layer, but number 2 is 0"},
+      {Stages({1, 1, 2}, {.pp = 2}),
+       "parallel.stageLayers is 1 1 2: has 3 numbers, but must have a multiple of parallel.pp, which is 2"},
+      {Stages({1, 1, 2}, {.pp = 2, .schedule = ScheduleKind::kGpipe}),
+       "parallel.stageLayers is 1 1 2: has 3 numbers, but must have parallel.pp = 2"},
+      {Stages({2, 2}, {.pp = 2, .virtual_stages = 2}),
+       "parallel.stageLayers is 2 2: has 2 numbers, but must have parallel.pp * parallel.virtualStages = 2 * 2 = 4"},
+      {Stages({2, 2}, {.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}),
+       "parallel.stageLayers is 2 2: has 2 numbers, but must have 4, one for each chunk of parallel.schedule zero-bubble-v"},
+      {Stages({2, 2}, {.pp = 2, .partition = PartitionMethod::kEven}),
+       "parallel.partition is even: must be left out beside parallel.stageLayers 2 2"},
+      {Stages(std::vector<int32_t>(1001, 1), {.pp = 2}), "parallel.stageLayers is 1001 numbers long: must be at most 1000"},
       {[](JobSpec& s) { s.parallel = {.tp = 4, .pp = 4}; }, "resources.ranks (most) is 8: must be at least 16"},
       {[](JobSpec& s) { s.parallel = {.tp = 1, .pp = 1, .dp = 1, .cp = 1}, s.resources.min_ranks = 2; },
        "resources.ranks (least) is 2: must be at most 1"},

@@ -226,7 +226,7 @@ TEST(LayoutTest, ReplicasMayBeNumberedBeforeStages) {
 TEST(LayoutTest, OneStageOrOneReplicaHasOneOrder) {
   ParallelSpec spec{.pp = 2, .dp = 2, .rank_order = RankOrder::kTpDpPp};
   EXPECT_EQ(PinnedLayout(spec).rank_order, RankOrder::kTpDpPp);
-  EXPECT_EQ(SpecOf(PinnedLayout(spec), spec.partition).rank_order, RankOrder::kTpDpPp);
+  EXPECT_EQ(SpecOf(PinnedLayout(spec), spec).rank_order, RankOrder::kTpDpPp);
   spec.pp = 1;
   EXPECT_EQ(PinnedLayout(spec).rank_order, RankOrder::kTpPpDp);
   spec = {.pp = 2, .dp = 1, .rank_order = RankOrder::kTpDpPp};
