@@ -80,6 +80,17 @@ constexpr Machine kMachines[] = {
     {"H100-SXM", "h100"},
     {"H100", "h100"},
     {"H200", "h200"},
+    {"V100-32GB", "v100-dgx2"},
+    {"A100-40GB", "a100-40gb-nvlink"},
+    {"B200", "b200"},
+    {"B300", "b300"},
+    {"GB200", "gb200"},
+    {"GB300", "gb300"},
+    {"L4-24GB", "l4"},
+    {"A10G-24GB", "a10g"},
+    {"MI300X", "mi300x"},
+    {"MI325X", "mi325x"},
+    {"MI355X", "mi355x"},
 };
 
 std::string ClusterOf(const std::string& gpu) {

@@ -103,6 +103,7 @@ const HardwareProfile& Scoreboard::ProfileFor(const RunOfFramework& run) {
   LYNX_CHECK(file.ok());
   const NodeGroup& group = file->cluster.groups.front();
   memory_of_[run.cluster] = static_cast<double>(group.memory_per_device.value);
+  devices_of_[run.cluster] = group.devices_per_node;
   HardwareProfile profile = group.profile;
   if (run.network_gbits_of_node > 0) {
     profile.adapters = run.adapters;
@@ -114,17 +115,17 @@ const HardwareProfile& Scoreboard::ProfileFor(const RunOfFramework& run) {
 }
 
 Prediction Scoreboard::Predict(const RunOfFramework& run) {
-  constexpr int32_t kDevicesOfNode = 8;
   Prediction prediction{.run = &run};
   if (!run.described) return prediction;
   for (StepRequest request : Candidates(run)) {
-    request.ranks_per_node = kDevicesOfNode;
     const double memory = MemoryOf(request, run.last_stage_memory);
     if (run.cluster.empty()) {
       prediction.memory_bytes = memory;
       continue;
     }
-    const absl::StatusOr<StepEstimate> estimate = EstimateStep(request, ProfileFor(run));
+    const HardwareProfile& profile = ProfileFor(run);
+    request.ranks_per_node = devices_of_[run.cluster];
+    const absl::StatusOr<StepEstimate> estimate = EstimateStep(request, profile);
     if (!estimate.ok()) continue;
     prediction.device_memory_bytes = memory_of_[run.cluster];
     const bool fits = MemoryOf(request, false) <= prediction.device_memory_bytes;

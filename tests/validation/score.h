@@ -84,7 +84,8 @@ class Scoreboard {
   std::string source_dir_;
   std::vector<RunOfFramework> runs_;
   std::map<std::string, HardwareProfile> profiles_;
-  std::map<std::string, double> memory_of_;
+  std::map<std::string, double> memory_of_;    // by cluster: bytes that a device has for a job
+  std::map<std::string, int32_t> devices_of_;  // by cluster: devices of a node
 };
 
 // In the order in which sources first appear.
