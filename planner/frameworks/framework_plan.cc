@@ -69,6 +69,7 @@ absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const Cluste
                                 .layout = candidate.layout,
                                 .micro_batch = candidate.micro_batch,
                                 .microbatches = candidate.microbatches,
+                                .stage_layers = spec.parallel.stage_layers,
                                 .recompute = mode};
       LYNX_ASSIGN_OR_RETURN(FrameworkPlan plan, EstimateOn(request, framework, cluster));
       if (!best || Better(plan, *best)) best = std::move(plan);

@@ -19,7 +19,7 @@ class MemoryEstimator {
  public:
   explicit MemoryEstimator(const StepRequest& request)
       : request_(request), shape_(ShapeOf(request.model, request.layout, request.micro_batch)), graph_(LayerGraph::Of(shape_)),
-        schedule_(ScheduleOf(request.layout, request.microbatches)), pieces_(request.model, shape_, schedule_.shape) {}
+        schedule_(ScheduleOf(request.layout, request.microbatches)), pieces_(request, shape_, schedule_.shape) {}
 
   std::vector<MemoryEstimate> Run() const;
 

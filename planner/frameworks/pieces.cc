@@ -1,5 +1,8 @@
 #include "planner/frameworks/pieces.h"
 
+#include <numeric>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/problem/layout_schedule.h"
@@ -48,6 +51,13 @@ absl::Status CheckEstimated(const StepRequest& request) {
   const int32_t pieces = ScheduleOf(request.layout, request.microbatches).shape.pieces();
   if (request.model.layers < pieces) {
     return absl::InvalidArgumentError(absl::StrCat(request.model.layers, " layers cannot be cut into ", pieces, " parts"));
+  }
+  const std::vector<int32_t>& layers = request.stage_layers;
+  const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
+  if (!layers.empty() && (static_cast<int64_t>(layers.size()) != pieces || sum != request.model.layers)) {
+    return absl::InvalidArgumentError(absl::StrCat("the layers of ", layers.size(), " stages are given, ", sum,
+                                                   " in all, but the model has ", request.model.layers, " layers in ", pieces,
+                                                   " parts"));
   }
   return absl::OkStatus();
 }

@@ -84,7 +84,7 @@ class Estimator {
   Estimator(const StepRequest& request, const HardwareProfile& profile)
       : request_(request), profile_(profile), shape_(ShapeOf(request.model, request.layout, request.micro_batch)),
         graph_(LayerGraph::Of(shape_)), schedule_(ScheduleOf(request.layout, request.microbatches)), pipeline_(schedule_.shape),
-        pieces_(request.model, shape_, pipeline_),
+        pieces_(request, shape_, pipeline_),
         costs_(WithKernels(profile, request.traits), request.model, Numbered(request.layout, request.traits.rank_order),
                request.micro_batch, request.ranks_per_node) {}
 

@@ -27,6 +27,8 @@ struct StepRequest {
   ParallelLayout layout;  // no value may be auto
   int32_t micro_batch = 1;
   int32_t microbatches = 1;  // number for each replica in one step
+  // The layers of each piece of the model (ParallelSpec::stage_layers). Empty: as even as possible.
+  std::vector<int32_t> stage_layers;
   // A mode that treats every layer alike: kNone, kFull, kFullKeepCollectives, kSelective or kBalanced.
   RecomputeMode recompute = RecomputeMode::kNone;
   // The share of each chunk's stored activations that is copied to the host and back. The copies run at the same time as the

@@ -102,6 +102,21 @@ TEST(FrameworkPlan, KeepsWhatTheJobPins) {
   EXPECT_EQ(plan.request.recompute, RecomputeMode::kFull);
 }
 
+TEST(FrameworkPlan, HasTheLayersOfStagesThatTheJobPins) {
+  JobSpec spec = Job();
+  spec.parallel = {.tp = 2, .pp = 2, .virtual_stages = 1, .zero = ZeroStage::kOptimizer};
+  const FrameworkPlan even = Planned(spec, Nodes(Bytes(0)), Framework::kMegatron);
+  spec.parallel.stage_layers = {7, 1};
+  const FrameworkPlan uneven = Planned(spec, Nodes(Bytes(0)), Framework::kMegatron);
+  EXPECT_GT(uneven.step.step, even.step.step);
+  EXPECT_GT(uneven.memory[0].weights, even.memory[0].weights);
+  EXPECT_LT(uneven.memory[1].weights, even.memory[1].weights);
+  StepRequest request = uneven.request;
+  request.stage_layers = {7, 2};
+  EXPECT_EQ(std::string(EstimateOn(request, Framework::kMegatron, Nodes(Bytes(0))).status().message()),
+            "the layers of 2 stages are given, 9 in all, but the model has 8 layers in 2 parts");
+}
+
 TEST(FrameworkPlan, RefusesWhatTheFrameworkCannotRun) {
   JobSpec spec = Job();
   spec.parallel.tp = 2;
