@@ -518,6 +518,11 @@ const std::vector<JobField>& JobFields() {
         ScheduleField(),
         EnumField("parallel.zero", "model states that data-parallel ranks share out",
                   "auto, none, optimizer, gradients or weights", [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; }),
+        IntField(
+            "parallel.zeroGroup",
+            "replicas that shard the states among them, such as those of a node; the groups hold the same states; planned, not "
+            "trained; auto: all replicas",
+            false, parallel, &ParallelSpec::zero_group, "auto"),
         EnumField(
             "parallel.weave",
             "passes of microbatches that run side by side, so that one computes while another's collective is under way: 2 or "

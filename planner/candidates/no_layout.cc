@@ -57,7 +57,7 @@ class Rules {
   Reason First() const {
     using Rule = Reason (Rules::*)() const;
     for (const Rule rule : {&Rules::Node, &Rules::Chunks, &Rules::Pipeline, &Rules::Ranks, &Rules::Batch, &Rules::Replicas,
-                            &Rules::Microbatches}) {
+                            &Rules::ZeroGroup, &Rules::Microbatches}) {
       if (Reason reason = (this->*rule)()) return reason;
     }
     return std::nullopt;
@@ -196,6 +196,16 @@ class Rules {
                         "; change train.globalBatch, resources.ranks or a degree");
   }
 
+  Reason ZeroGroup() const {
+    const int32_t group = p_.zero_group;
+    const auto whole = [&](int64_t dp) { return dp % group == 0; };
+    if (group == 0 || replicas_.empty() || std::any_of(replicas_.begin(), replicas_.end(), whole)) return std::nullopt;
+    return absl::StrCat("parallel.zeroGroup is ", group, ", and parallel.dp must be a multiple of it, but ", RanksText(),
+                        " and ", Product(), " leave ", Listed(replicas_),
+                        " replicas (parallel.dp): change resources.ranks, a degree or "
+                        "parallel.zeroGroup");
+  }
+
   // The numbers of microbatches per replica and step that the batch allows, for the possible numbers of replicas.
   std::set<int64_t> PossibleMicrobatches() const {
     std::set<int64_t> counts;
@@ -270,6 +280,7 @@ std::vector<Pin> PinsOf(const JobSpec& spec) {
   degree("parallel.dp", &ParallelSpec::dp);
   degree("parallel.cp", &ParallelSpec::cp);
   degree("parallel.virtualStages", &ParallelSpec::virtual_stages);
+  degree("parallel.zeroGroup", &ParallelSpec::zero_group);
   if (spec.parallel.schedule == kCustom) return pins;  // a custom schedule fixes the pipeline's degrees
   if (spec.parallel.schedule != kAuto) {
     pins.push_back({absl::StrCat("parallel.schedule ", EnumName(spec.parallel.schedule)),

@@ -61,11 +61,16 @@ const LayerLowerBound& PlanCaches::Floor(const Candidate& candidate) {
 
 const StateLowerBound& PlanCaches::States(const Candidate& candidate) {
   const ParallelLayout& layout = candidate.layout;
-  const StatesKey key(layout.tp, layout.pp, layout.cp, layout.dp, layout.zero, layout.rank_order);
+  const StatesKey key(layout.tp, layout.pp, layout.cp, layout.dp, layout.zero, layout.zero_group, layout.rank_order);
   const auto it = states_.find(key);
   if (it != states_.end()) return it->second;
-  const ParallelLayout degrees{
-      .tp = layout.tp, .pp = layout.pp, .dp = layout.dp, .cp = layout.cp, .zero = layout.zero, .rank_order = layout.rank_order};
+  const ParallelLayout degrees{.tp = layout.tp,
+                               .pp = layout.pp,
+                               .dp = layout.dp,
+                               .cp = layout.cp,
+                               .zero = layout.zero,
+                               .rank_order = layout.rank_order,
+                               .zero_group = layout.zero_group};
   return states_.emplace(key, StateLowerBound(request_.cluster, request_.spec.model, degrees)).first->second;
 }
 

@@ -118,7 +118,9 @@ class Space {
       const int64_t ranks = int64_t{replica} * dp;
       if (ranks > max_ranks_ || Done()) break;
       if (ranks < spec_.resources.min_ranks) continue;
+      if (pinned_.zero_group > 0 && dp % pinned_.zero_group != 0) continue;
       layout.dp = dp;
+      layout.zero_group = pinned_.zero_group == dp ? 0 : pinned_.zero_group;
       for (int32_t size : micro_batches_) {
         const BatchSplit split{spec_.train.global_batch, dp, size};
         if (!Allows(split, even_batches_) || (!split.Even() && IsBetween(split, replica))) continue;
@@ -151,6 +153,10 @@ class Space {
 
   std::vector<ZeroStage> Zero(const ParallelLayout& layout) const {
     if (pinned_.zero != ZeroStage::kAuto) return {pinned_.zero};
+    if (pinned_.zero_group > 0) {
+      if (!any_) return {ZeroStage::kOptimizer};
+      return {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
+    }
     if (layout.dp * layout.cp == 1) return {ZeroStage::kNone};
     if (!any_) return {ZeroStage::kNone, ZeroStage::kOptimizer};
     return {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};

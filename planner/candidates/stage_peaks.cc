@@ -36,7 +36,7 @@ int32_t RepeatsFrom(const StagePolicy& policy) { return Offloads(policy) ? kFewW
 ParallelLayout LayerLayout(const ParallelLayout& layout) {
   ParallelLayout alone{.tp = layout.tp, .cp = layout.cp, .sequence_parallel = layout.sequence_parallel};
   if (layout.zero < ZeroStage::kGradients) return alone;
-  alone.dp = GradientRanks(layout) / layout.cp;
+  alone.dp = ShardRanks(layout) / layout.cp;
   alone.zero = layout.zero;
   return alone;
 }

@@ -167,13 +167,20 @@ void CostModel::ComputeSegmentTimes() {
 }
 
 std::vector<int32_t> CostModel::MembersOf(const RankCoordinates& first, GroupKind kind) const {
+  using enum GroupKind;
   std::vector<int32_t> members;
+  const bool has_twin = kind == kGradient || kind == kShard;
   const int32_t twin = PipelineOf(layout_).bidirectional() ? layout_.pp - 1 - first.stage : first.stage;
-  for (int32_t t = first.tp; t < (kind == GroupKind::kTensor ? layout_.tp : first.tp + 1); ++t) {
-    for (int32_t d = first.dp; d < (kind == GroupKind::kGradient ? layout_.dp : first.dp + 1); ++d) {
-      for (int32_t c = first.cp; c < (kind == GroupKind::kTensor ? first.cp + 1 : layout_.cp); ++c) {
+  const int32_t end_tp = kind == kTensor ? layout_.tp : first.tp + 1;
+  const int32_t end_dp = kind == kGradient || kind == kAcross ? layout_.dp
+                         : kind == kShard                     ? first.dp + layout_.zero_group
+                                                              : first.dp + 1;
+  const int32_t end_cp = kind == kTensor || kind == kAcross ? first.cp + 1 : layout_.cp;
+  for (int32_t t = first.tp; t < end_tp; ++t) {
+    for (int32_t d = first.dp; d < end_dp; d += kind == kAcross ? layout_.zero_group : 1) {
+      for (int32_t c = first.cp; c < end_cp; ++c) {
         members.push_back(RankOf(layout_, {t, first.stage, d, c}));
-        if (kind == GroupKind::kGradient && twin != first.stage) members.push_back(RankOf(layout_, {t, twin, d, c}));
+        if (has_twin && twin != first.stage) members.push_back(RankOf(layout_, {t, twin, d, c}));
       }
     }
   }
@@ -182,17 +189,19 @@ std::vector<int32_t> CostModel::MembersOf(const RankCoordinates& first, GroupKin
 }
 
 GroupPath CostModel::PathOf(size_t level, GroupKind kind) const {
+  using enum GroupKind;
   const GroupPath plain{.link = LinkAt(level, profile_)};
   const bool gpus = profile_.gemm_tiles.units > 0;
   if (level <= profile_.inner_links.size() || (profile_.adapters == 1 && profile_.pod_nodes == 0 && !gpus)) return plain;
   std::optional<GroupPath> slowest;
   // If a node holds whole tensor-parallel groups, the groups of all tensor ranks use the same nodes in the same way. So the
   // group of the first tensor rank is enough.
-  const int32_t alike = kind == GroupKind::kTensor || places_.ranks_per_node % layout_.tp == 0 ? 1 : layout_.tp;
+  const int32_t alike = kind == kTensor || places_.ranks_per_node % layout_.tp == 0 ? 1 : layout_.tp;
+  const int32_t first_dps = kind == kGradient ? 1 : kind == kAcross ? layout_.zero_group : layout_.dp;
   for (int32_t stage = 0; stage < layout_.pp; ++stage) {
     for (int32_t t = 0; t < alike; ++t) {
-      for (int32_t d = 0; d < (kind == GroupKind::kGradient ? 1 : layout_.dp); ++d) {
-        for (int32_t c = 0; c < (kind == GroupKind::kTensor ? layout_.cp : 1); ++c) {
+      for (int32_t d = 0; d < first_dps; d += kind == kShard ? layout_.zero_group : 1) {
+        for (int32_t c = 0; c < (kind == kTensor || kind == kAcross ? layout_.cp : 1); ++c) {
           const GroupPath path = PathThrough(MembersOf({t, stage, d, c}, kind), profile_, places_);
           slowest = slowest ? SlowerPath(*slowest, path) : path;
         }
@@ -240,6 +249,29 @@ void CostModel::ChooseLinks() {
   for (size_t i = 0; i < boundary.size(); ++i) {
     boundary_links_.push_back(crosses[i] ? LinkBetweenPods(profile_, places_.UsedNodes(0)) : LinkAt(boundary[i], profile_));
   }
+  ChooseLinksOfShards();
+}
+
+void CostModel::ChooseLinksOfShards() {
+  shard_path_ = across_path_ = data_path_;
+  if (layout_.zero_group == 0) return;
+  size_t shard = 0, across = 0;
+  const auto level_of = [&](const RankCoordinates& first, GroupKind kind) {
+    const std::vector<int32_t> members = MembersOf(first, kind);
+    return LinkLevelOf(members.front(), members.back(), profile_, places_.ranks_per_node);
+  };
+  for (int32_t stage = 0; stage < layout_.pp; ++stage) {
+    for (int32_t t = 0; t < layout_.tp; ++t) {
+      for (int32_t d = 0; d < layout_.dp; d += layout_.zero_group) {
+        shard = std::max(shard, level_of({t, stage, d, 0}, GroupKind::kShard));
+      }
+      for (int32_t d = 0; d < layout_.zero_group; ++d) {
+        for (int32_t c = 0; c < layout_.cp; ++c) across = std::max(across, level_of({t, stage, d, c}, GroupKind::kAcross));
+      }
+    }
+  }
+  shard_path_ = PathOf(shard, GroupKind::kShard);
+  across_path_ = PathOf(across, GroupKind::kAcross);
 }
 
 Nanos CostModel::OpTime(Op op, Pass pass) const {
@@ -388,16 +420,17 @@ Nanos CostModel::BoundaryTime(int32_t pipeline_rank, Bytes bytes) const {
 }
 
 Nanos CostModel::DataReduceTime(int64_t parameters) const {
-  const int32_t replicas = GradientRanks(layout_);
+  const int32_t replicas = GradientRanks(layout_), shards = ShardRanks(layout_);
   const Bytes gradients(parameters * kFloatBytes);
+  if (layout_.zero == ZeroStage::kNone) return AllReduceTime(gradients, replicas, data_path_);
   // In a ring, a reduce-scatter takes as long as an all-gather.
-  return layout_.zero == ZeroStage::kNone ? AllReduceTime(gradients, replicas, data_path_)
-                                          : AllGatherTime(gradients, replicas, data_path_);
+  return AllGatherTime(gradients, shards, shard_path_) +
+         AllReduceTime(Bytes((gradients.value + shards - 1) / shards), replicas / shards, across_path_);
 }
 
 Nanos CostModel::WeightGatherTime(int64_t parameters) const {
   if (layout_.zero == ZeroStage::kNone) return Nanos(0);
-  return AllGatherTime(Bytes(parameters * shape_.element_bytes()), GradientRanks(layout_), data_path_);
+  return AllGatherTime(Bytes(parameters * shape_.element_bytes()), ShardRanks(layout_), shard_path_);
 }
 
 Nanos CostModel::OffloadTime(Bytes bytes) const {
@@ -434,7 +467,7 @@ Nanos CostModel::OptimizerTime(int64_t parameters) const {
     return Nanos(static_cast<int64_t>(nanos >> 20));
   }
   const OptimizerTraffic traffic = OptimizerTrafficOf(shape_.dtype);
-  const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : int64_t{GradientRanks(layout_)};
+  const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : int64_t{ShardRanks(layout_)};
   return MemoryTime(profile_, Bytes(parameters * traffic.whole + (parameters + shares - 1) / shares * traffic.share));
 }
 

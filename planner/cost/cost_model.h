@@ -72,7 +72,8 @@ class CostModel {
   // `bytes` are per rank.
   Nanos BoundaryTime(int32_t pipeline_rank, Bytes bytes) const;
   // Time to sum the gradients of `parameters` parameters of a rank over its replicas. This is an all-reduce, or with ZeRO a
-  // reduce-scatter.
+  // reduce-scatter. If only groups of replicas shard the states, it is a reduce-scatter in the group, and then an all-reduce of
+  // the rank's share over the groups.
   Nanos DataReduceTime(int64_t parameters) const;
   // Time to gather the weights of `parameters` parameters of a rank from the replicas that updated them, with ZeRO. Without
   // ZeRO: 0.
@@ -106,8 +107,10 @@ class CostModel {
   bool measured() const { return measured_; }
 
  private:
-  // A group whose members sum or gather. kGradient: the ranks that sum the gradients of the same weights.
-  enum class GroupKind : uint8_t { kTensor, kContext, kGradient };
+  // A group whose members sum or gather. kGradient: the ranks that sum the gradients of the same weights. kShard: those of them
+  // that shard states among them (ParallelLayout::zero_group). kAcross: one rank of each of these groups, all with the same
+  // share.
+  enum class GroupKind : uint8_t { kTensor, kContext, kGradient, kShard, kAcross };
   // The ranks of the group whose first member is given, in ascending order.
   std::vector<int32_t> MembersOf(const RankCoordinates& first, GroupKind kind) const;
   // The path of the slowest group of this kind, if the groups use links up to `level`.
@@ -115,6 +118,7 @@ class CostModel {
   void ComputeSegmentTimes();
   void AddContextTransfers();
   void ChooseLinks();
+  void ChooseLinksOfShards();
   std::vector<Tensor> GatheredForWeights(LayerType type, Segment segment) const;
   bool AnyReads(OpSet ops, Tensor tensor) const;
 
@@ -130,6 +134,7 @@ class CostModel {
   std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{};
   RankPlaces places_;
   GroupPath tensor_path_, context_path_, data_path_;  // of the slowest group of each kind
+  GroupPath shard_path_, across_path_;                // the first is data_path_ if states are sharded over all replicas
   LinkCost world_link_;                               // over which the host sums over all ranks, by a ring also on GPUs
   std::vector<LinkCost> boundary_links_;  // [i] joins stages i and i + 1; the last one joins the last and the first stage
 };

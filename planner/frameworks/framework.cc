@@ -71,22 +71,30 @@ constexpr std::array<FrameworkTraits, kFrameworkCount> kTraits = {
 struct Abilities {
   bool tensor = true, pipeline = true, context = true;
   bool interleaved = false, zero_bubble = false;
+  bool groups = false;  // ZeRO over groups of the replicas (ParallelLayout::zero_group)
   ZeroStage least_zero = ZeroStage::kNone, most_zero = ZeroStage::kOptimizer, most_zero_of_pipeline = ZeroStage::kOptimizer;
 };
 constexpr std::array<Abilities, kFrameworkCount> kAbilities = {{
     {.context = false, .interleaved = true, .zero_bubble = true},  // lynx
-    {.interleaved = true, .most_zero = ZeroStage::kWeights},       // megatron (Megatron-FSDP)
-    {.context = false},                                            // megatron-deepspeed
-    {.context = false, .most_zero = ZeroStage::kWeights},          // deepspeed
-    {.interleaved = true, .zero_bubble = true, .most_zero = ZeroStage::kWeights, .most_zero_of_pipeline = ZeroStage::kWeights},
+    {.interleaved = true,
+     .groups = true,
+     .most_zero = ZeroStage::kWeights},                    // megatron (Megatron-FSDP; instances of the optimizer)
+    {.context = false},                                    // megatron-deepspeed
+    {.context = false, .most_zero = ZeroStage::kWeights},  // deepspeed
+    {.interleaved = true,
+     .zero_bubble = true,
+     .groups = true,
+     .most_zero = ZeroStage::kWeights,
+     .most_zero_of_pipeline = ZeroStage::kWeights},  // torchtitan
     {.tensor = false,
      .pipeline = false,
      .context = false,
+     .groups = true,
      .least_zero = ZeroStage::kGradients,
      .most_zero = ZeroStage::kWeights},
-    {.context = false},                                       // nanotron
-    {.interleaved = true, .most_zero = ZeroStage::kWeights},  // nemo
-    {.context = false, .interleaved = true},                  // internevo
+    {.context = false},                                                       // nanotron
+    {.interleaved = true, .groups = true, .most_zero = ZeroStage::kWeights},  // nemo
+    {.context = false, .interleaved = true, .groups = true},                  // internevo (zero1.size)
 }};
 
 bool HasSchedule(const Abilities& can, ScheduleKind schedule) {
@@ -107,6 +115,7 @@ bool RunsLayout(Framework framework, const ParallelLayout& layout) {
   if ((layout.tp > 1 && !can.tensor) || (layout.pp > 1 && !can.pipeline) || (layout.cp > 1 && !can.context)) return false;
   const ZeroStage most = layout.pp > 1 ? can.most_zero_of_pipeline : can.most_zero;
   if (layout.zero > most || (layout.zero < can.least_zero && layout.dp > 1)) return false;
+  if (layout.zero_group != 0 && !can.groups) return false;
   return layout.weave == WeaveMode::kOff && HasSchedule(can, layout.schedule);
 }
 

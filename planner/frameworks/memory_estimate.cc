@@ -5,6 +5,7 @@
 #include "common/status.h"
 #include "planner/frameworks/pieces.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/problem/stage_context.h"
 #include "planner/recompute/recompute_policy.h"
 #include "planner/schedule/schedule_memory.h"
 
@@ -39,8 +40,8 @@ class MemoryEstimator {
 
 void MemoryEstimator::AddStates(int64_t parameters, MemoryEstimate& rank) const {
   const ZeroStage zero = request_.layout.zero;
-  const int64_t replicas = int64_t{request_.layout.dp} * request_.layout.cp;
-  const auto divided = [&](int64_t bytes, bool shard) { return Bytes(shard ? (bytes + replicas - 1) / replicas : bytes); };
+  const int64_t shards = ShardRanks(request_.layout);
+  const auto divided = [&](int64_t bytes, bool shard) { return Bytes(shard ? (bytes + shards - 1) / shards : bytes); };
   const bool half = request_.model.dtype == DataType::kBfloat16;
   const bool shards_weights = zero >= ZeroStage::kWeights;
   rank.weights = divided(parameters * shape_.element_bytes(), shards_weights);

@@ -229,6 +229,17 @@ absl::Status ValidateCustomSchedule(const ParallelSpec& p) {
   return same("parallel.virtualStages", p.virtual_stages, VirtualStagesOf(*custom->schedule), " chunks that it can place");
 }
 
+absl::Status ValidateZeroGroup(const ParallelSpec& p) {
+  constexpr char kField[] = "parallel.zeroGroup";
+  LYNX_RETURN_IF_ERROR(InRange(kField, p.zero_group, 0, kMaxRanks));
+  if (p.zero_group == 0) return absl::OkStatus();
+  if (p.zero_group == 1) return Bad(kField, 1, "a group of one replica shards nothing: use parallel.zero none without it");
+  if (p.zero == ZeroStage::kNone) {
+    return Bad(kField, p.zero_group, "says how many replicas shard the states, but parallel.zero is none");
+  }
+  return p.dp == 0 ? absl::OkStatus() : Divides("parallel.dp", p.dp, kField, p.zero_group);
+}
+
 // The number of pieces of the model, for each of which a stage or a chunk needs its number of layers. 0: any multiple of pp.
 int64_t PiecesOf(const ParallelSpec& p) {
   switch (p.schedule) {
@@ -343,6 +354,7 @@ absl::Status ValidateParallel(const JobSpec& spec) {
                absl::StrCat("every stage needs a layer, so it must be at most model.layers, which is ", spec.model.layers));
   }
   LYNX_RETURN_IF_ERROR(ValidateStageLayers(p, spec.model.layers));
+  LYNX_RETURN_IF_ERROR(ValidateZeroGroup(p));
   if (p.dp > 0) LYNX_RETURN_IF_ERROR(ValidateBatch(spec.train, p.dp));
   const auto at_least_one = [](int32_t n) { return int64_t{n == 0 ? 1 : n}; };
   const int64_t product = at_least_one(p.tp) * at_least_one(p.cp) * at_least_one(p.pp) * at_least_one(p.dp);
@@ -418,6 +430,7 @@ void Normalize(JobSpec& spec) {
       if (parallel.virtual_stages == 0) parallel.virtual_stages = VirtualStagesOf(*custom->schedule);
     }
   }
+  if (parallel.zero_group == parallel.dp) parallel.zero_group = 0;
   const bool chooses_chunks = parallel.schedule == ScheduleKind::kAuto || parallel.schedule == ScheduleKind::kInterleaved;
   const auto pieces = static_cast<int64_t>(parallel.stage_layers.size());
   if (pieces > 0 && pieces <= kMaxLayers && chooses_chunks && parallel.virtual_stages == 0 && parallel.pp > 0 &&

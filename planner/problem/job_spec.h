@@ -246,6 +246,10 @@ struct ParallelSpec {  // in all numbers, 0 = auto
   ScheduleKind schedule = ScheduleKind::kAuto;
   std::string schedule_text;  // the schedule as ScheduleText prints it, if the kind is kCustom; otherwise empty
   ZeroStage zero = ZeroStage::kAuto;
+  // Replicas that shard the states among them; dp is a multiple of it. Each group of this many consecutive replicas holds all
+  // states, and reduced gradients are summed over the groups (MiCS: Zhang et al. 2022; FSDP's hybrid sharding). 0 = all
+  // replicas (Normalize sets this to 0 if it equals dp).
+  int32_t zero_group = 0;
   WeaveMode weave = WeaveMode::kAuto;
   RankOrder rank_order = RankOrder::kAuto;
   PartitionMethod partition = PartitionMethod::kExact;
@@ -366,8 +370,8 @@ struct JobSpec {
 
 // Fills in fields that follow from other fields (ffn, the degrees that a custom schedule fixes, and the virtual stages that
 // stage_layers fix). Resets redundant fields
-// to 0 (kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head size). Sorts the forbidden
-// modes, and prints a custom schedule again with ScheduleText. Idempotent.
+// to 0 (zero_group equal to dp, kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head size).
+// Sorts the forbidden modes, and prints a custom schedule again with ScheduleText. Idempotent.
 void Normalize(JobSpec& spec);
 
 // Returns InvalidArgument if no planner could satisfy the spec. The error names the field's path in the job file

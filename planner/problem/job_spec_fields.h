@@ -118,7 +118,10 @@ void Describe(Fields& fields, ParallelSpec& parallel) {
   fields.Named(LYNX_FIELD(weave), parallel.weave);
   fields.Named(LYNX_FIELD(rank_order), parallel.rank_order);
   fields.Named(LYNX_FIELD(partition), parallel.partition);
-  if constexpr (!Fields::kForRanks) fields.Field(LYNX_FIELD(stage_layers), parallel.stage_layers);
+  if constexpr (!Fields::kForRanks) {
+    fields.Field(LYNX_FIELD(stage_layers), parallel.stage_layers);
+    fields.Field(LYNX_FIELD(zero_group), parallel.zero_group);
+  }
 }
 
 template <class Fields>
@@ -191,6 +194,7 @@ void Describe(Fields& fields, ParallelLayout& layout) {
   fields.NamedOrDefault(LYNX_FIELD(zero), layout.zero);
   fields.Named(LYNX_FIELD(weave), layout.weave);
   fields.NamedOrDefault(LYNX_FIELD(rank_order), layout.rank_order);
+  if constexpr (!Fields::kForRanks) fields.Field(LYNX_FIELD(zero_group), layout.zero_group);  // ranks never have one
 }
 
 }  // namespace lynx

@@ -15,6 +15,7 @@ std::string LayoutText(const ParallelLayout& layout) {
   if (layout.virtual_stages > 1) absl::StrAppend(&text, " vp", layout.virtual_stages);
   if (layout.sequence_parallel) text += " sp";
   if (layout.zero != ZeroStage::kNone) absl::StrAppend(&text, " zero-", EnumName(layout.zero));
+  if (layout.zero_group != 0) absl::StrAppend(&text, "-of-", layout.zero_group);
   if (layout.schedule != ScheduleKind::kOneForwardOneBackward) {
     absl::StrAppend(&text, " ", EnumName(layout.schedule));
   }
@@ -32,6 +33,7 @@ ParallelLayout PinnedLayout(const ParallelSpec& parallel) {
                         .virtual_stages = at_least_one(parallel.virtual_stages),
                         .sequence_parallel = parallel.sequence_parallel == Choice::kOn};
   if (parallel.zero != ZeroStage::kAuto) layout.zero = parallel.zero;
+  layout.zero_group = parallel.zero_group;
   if (parallel.weave != WeaveMode::kAuto) layout.weave = parallel.weave;
   const bool of_both = layout.pp > 1 && layout.dp > 1;
   if (parallel.rank_order != RankOrder::kAuto && of_both) layout.rank_order = parallel.rank_order;
@@ -52,6 +54,7 @@ ParallelSpec SpecOf(const ParallelLayout& layout, const ParallelSpec& job) {
           .schedule = layout.schedule,
           .schedule_text = CustomScheduleText(layout),
           .zero = layout.zero,
+          .zero_group = layout.zero_group,
           .weave = layout.weave,
           .rank_order = layout.rank_order,
           .partition = job.partition,
@@ -84,6 +87,9 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
   if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", EnumName(layout.zero), "none or optimizer");
+  if (layout.zero_group != 0) {
+    return refuse("parallel.zeroGroup", absl::StrCat(layout.zero_group).c_str(), "0, which shards states over all replicas");
+  }
   return absl::OkStatus();
 }
 

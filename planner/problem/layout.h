@@ -26,6 +26,8 @@ struct ParallelLayout {
   WeaveMode weave = WeaveMode::kOff;                             // never kAuto
   RankOrder rank_order = RankOrder::kTpPpDp;                     // never kAuto; kTpPpDp if pp or dp is 1
   SharedSchedule custom = {};                                    // null unless the schedule is kCustom
+  int32_t zero_group = 0;                                        // replicas that shard states among them; 0 = all of them;
+                                                                 // otherwise below dp, and only with ZeRO
 
   int32_t ranks() const { return tp * cp * pp * dp; }
   bool operator==(const ParallelLayout&) const = default;
@@ -52,7 +54,8 @@ inline int32_t RankOf(const ParallelLayout& l, const RankCoordinates& c) {
   return (group * l.cp + c.cp) * l.tp + c.tp;
 }
 
-// "tp2 pp2 dp1". Values that are not the default follow: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved order-tp-dp-pp"
+// "tp2 pp2 dp1". Values that are not the default follow: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved order-tp-dp-pp".
+// "zero-weights-of-8": zero_group is 8.
 std::string LayoutText(const ParallelLayout& layout);
 
 // Returns a layout with the degrees and modes that the job pins. The others have their default values (degrees 1, nothing
@@ -66,7 +69,8 @@ inline constexpr int32_t kMaxRotaryDims = 512;  // the engine can rotate at most
 // Returns FailedPrecondition, with the field of the job file, if Lynx's own engine cannot train the model in this layout. The
 // engine trains the models that planner/problem/model_families.h lists as trained, with regenerated masks, with sequences that
 // are not longer than the attention window, and with at most kMaxRotaryDims rotated elements. It trains with tp (with or
-// without sequence parallelism), pp and dp, with ZeRO-1 or without ZeRO, and with any schedule. It does not train with cp above
+// without sequence parallelism), pp and dp, with ZeRO-1 over all replicas or without ZeRO, and with any schedule. It does not
+// train with cp above
 // 1. Other models and layouts can only be planned.
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout);
 

@@ -45,6 +45,10 @@ bool StageContext::has_head() const {
 
 int32_t GradientRanks(const ParallelLayout& layout) { return layout.dp * layout.cp * PipelineOf(layout).pipes(); }
 
+int32_t ShardRanks(const ParallelLayout& layout) {
+  return layout.zero_group == 0 ? GradientRanks(layout) : GradientRanks(layout) / layout.dp * layout.zero_group;
+}
+
 std::vector<int32_t> RankLayers(const PipelineShape& pipeline, const std::vector<int32_t>& pieces) {
   LYNX_CHECK(static_cast<int64_t>(pieces.size()) == pipeline.pieces());
   std::vector<int32_t> layers(static_cast<size_t>(pipeline.ranks));

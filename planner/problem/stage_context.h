@@ -39,6 +39,8 @@ PipelineShape PipelineOf(const ParallelLayout& layout);
 // Number of ranks that hold the same weights and sum their gradients: the replicas and the context-parallel ranks. In a
 // bidirectional pipeline, ranks r and p - 1 - r hold the same pieces of the two copies of the model, so both are counted.
 int32_t GradientRanks(const ParallelLayout& layout);
+// Number of these ranks that shard the states among them, if ZeRO shards states: all of them, or those of one zero_group.
+int32_t ShardRanks(const ParallelLayout& layout);
 
 // The number of layers of each pipeline rank, over all its chunks, if the pieces of the model have these numbers of layers. In
 // a bidirectional pipeline, a rank holds a piece of each copy.

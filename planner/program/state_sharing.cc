@@ -26,7 +26,7 @@ bool GathersUpdatedWeights(const StageContext& context) {
 }
 
 int32_t OptimizerShares(const StageContext& context) {
-  return Shares(context, ZeroStage::kOptimizer) ? context.gradient_ranks() : 1;
+  return Shares(context, ZeroStage::kOptimizer) ? ShardRanks(context.layout) : 1;
 }
 
 int64_t Shareable(const StageContext& context, int64_t parameters) {

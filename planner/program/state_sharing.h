@@ -1,5 +1,6 @@
 // What ZeRO (Rajbhandari et al. 2020) changes in a program. Ranks that hold the same weights (StageContext::gradient_ranks)
-// shard optimizer states, then gradients, then weights:
+// shard optimizer states, then gradients, then weights. They may do so in groups (ShardRanks): a group gathers its weights
+// alone, and a reduction has a second part, which sums the shares of the groups. The stages are:
 //
 //   ZeRO-1  reduce-scatters gradients after the last backward pass of the step, and all-gathers weights after the optimizer
 //   ZeRO-2  reduce-scatters a layer's gradients after its backward pass of every microbatch, because there is no memory to

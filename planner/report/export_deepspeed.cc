@@ -107,6 +107,11 @@ class DeepSpeed {
       Miss("ZeRO-3 beside tensor parallelism: up to DeepSpeed 0.19.3 automatic tensor parallelism takes ZeRO-2 at most");
       stage = 2;
     }
+    if (layout_.zero_group != 0) {
+      Miss(absl::StrCat("states sharded within groups of ", layout_.zero_group, " replicas: the file has ZeRO-", stage,
+                        " over all ", layout_.dp,
+                        ", with less memory per rank and other transfers; leave out parallel.zeroGroup and export again"));
+    }
     if (plan_.model.dtype == DataType::kBfloat16) Precision(stage);
     return stage;
   }

@@ -189,6 +189,7 @@ class Megatron {
 
   void Replicas() {
     if (layout_.dp == 1 && layout_.cp == 1) return;
+    if (layout_.zero_group != 0) args_.Value("--num-distributed-optimizer-instances", layout_.dp / layout_.zero_group);
     if (Fsdp()) {
       args_.Flag("--use-megatron-fsdp");
       args_.Flag("--use-distributed-optimizer");

@@ -118,8 +118,9 @@ class Chooser {
   bool Fsdp() const { return Sharded() || layout_.cp > 1; }
 
   void Replicas() {
-    choices_.replicas = Sharded() ? 1 : layout_.dp;
-    choices_.shards = Sharded() ? layout_.dp : 1;
+    const int32_t group = layout_.zero_group == 0 ? layout_.dp : layout_.zero_group;
+    choices_.replicas = Sharded() ? layout_.dp / group : layout_.dp;
+    choices_.shards = Sharded() ? group : 1;
     if (Fsdp()) choices_.reshard = layout_.zero == ZeroStage::kWeights ? "always" : "never";
     if (Sharded() && layout_.zero == ZeroStage::kNone) {
       Miss(

@@ -50,6 +50,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   spec.parallel.cp = static_cast<int32_t>(Pick(random, 0, 1));
   spec.parallel.sequence_parallel = pick(Choice::kOff);
   spec.parallel.zero = pick(ZeroStage::kWeights);
+  if (spec.parallel.dp == 0 && spec.parallel.zero != ZeroStage::kNone) spec.parallel.zero_group = 4;
   spec.parallel.weave = pick(WeaveMode::kNeighbours);
   spec.parallel.rank_order = pick(RankOrder::kTpDpPp);
   spec.parallel.partition = pick(PartitionMethod::kGreedy);

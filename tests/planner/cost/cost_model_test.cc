@@ -250,6 +250,38 @@ TEST(CostModel, ZeroSharesGradientsAndUpdates) {
             shared.WeightGatherTime(LayerParameters(LayerType::kTransformer, context.shape())));
 }
 
+// Two nodes of four replicas each. A group is a node, or half of one.
+TEST(CostModel, GroupsOfReplicasShareStatesInsideThem) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  profile.measured.clear();
+  profile.intra_node = {Nanos(0), 4'000'000'000};
+  profile.inter_node = {Nanos(0), 1'000'000'000};
+  ParallelLayout layout{.dp = 8, .zero = ZeroStage::kWeights, .zero_group = 4};
+  const CostModel nodes(profile, model, layout, 1, 4);
+  // 4000 bytes: 3 times 1000 bytes in the node, then twice 500 bytes of the rank's 1000 between the nodes.
+  EXPECT_EQ(nodes.DataReduceTime(1000), Nanos(3 * 250 + 2 * 500));
+  EXPECT_EQ(nodes.WeightGatherTime(1000), Nanos(3 * 250));
+  EXPECT_EQ(nodes.OptimizerTime(1000),
+            CostModel(profile, model, {.dp = 4, .zero = ZeroStage::kWeights}, 1, 4).OptimizerTime(1000));
+  // With groups of two, the ring over the groups has two members in each node.
+  layout.zero_group = 2;
+  EXPECT_EQ(CostModel(profile, model, layout, 1, 4).DataReduceTime(1000), Nanos(500 + 6 * 500));
+  profile.adapters = 2;
+  EXPECT_EQ(CostModel(profile, model, layout, 1, 4).DataReduceTime(1000), Nanos(500 + 6 * 250));
+  // If the stages of a replica are neighbours, a group of two replicas spans both nodes.
+  profile.adapters = 1;
+  layout = {.pp = 4, .dp = 2, .zero = ZeroStage::kOptimizer};
+  const CostModel spread(profile, model, layout, 1, 4);
+  layout = {.pp = 4, .dp = 4, .zero = ZeroStage::kOptimizer, .zero_group = 2};
+  EXPECT_EQ(CostModel(profile, model, layout, 1, 4).WeightGatherTime(1000), spread.WeightGatherTime(1000));
+  // A group of all replicas is the same as no group.
+  layout = {.dp = 8, .cp = 2, .zero = ZeroStage::kOptimizer};
+  const CostModel all(profile, model, layout, 1, 4);
+  layout.zero_group = 8;
+  EXPECT_EQ(CostModel(profile, model, layout, 1, 4).DataReduceTime(1000), all.DataReduceTime(1000));
+}
+
 TEST(CostModel, ContextParallelRanksGatherKeysAndValues) {
   ModelSpec model = TinyModel(4);
   HardwareProfile profile = RoundProfile(model);

@@ -117,6 +117,18 @@ TEST(FrameworkPlan, HasTheLayersOfStagesThatTheJobPins) {
             "the layers of 2 stages are given, 9 in all, but the model has 8 layers in 2 parts");
 }
 
+TEST(FrameworkPlan, StatesAreShardedOverAGroupOfReplicas) {
+  JobSpec spec = Job();
+  spec.parallel = {.tp = 1, .pp = 1, .zero = ZeroStage::kOptimizer};
+  const FrameworkPlan all = Planned(spec, Nodes(Bytes(0)), Framework::kMegatron);
+  spec.parallel.zero_group = 4;
+  const FrameworkPlan groups = Planned(spec, Nodes(Bytes(0)), Framework::kMegatron);
+  EXPECT_EQ(groups.request.layout.zero_group, 4);
+  EXPECT_EQ(groups.memory[0].optimizer, all.memory[0].optimizer * 2);
+  EXPECT_THAT(std::string(PlanForFramework(spec, Nodes(Bytes(0)), Framework::kNanotron).status().message()),
+              testing::HasSubstr("no layout that the job allows is one that nanotron can run"));
+}
+
 TEST(FrameworkPlan, RefusesWhatTheFrameworkCannotRun) {
   JobSpec spec = Job();
   spec.parallel.tp = 2;

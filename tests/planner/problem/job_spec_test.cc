@@ -60,6 +60,13 @@ std::function<void(JobSpec&)> Stages(std::vector<int32_t> layers, ParallelSpec p
   return [parallel](JobSpec& spec) { spec.parallel = parallel; };
 }
 
+TEST(JobSpecTest, AGroupOfAllReplicasIsNone) {
+  JobSpec spec = GoodSpec();
+  spec.parallel = {.dp = 8, .zero_group = 8};
+  Normalize(spec);
+  EXPECT_EQ(spec.parallel.zero_group, 0);
+}
+
 TEST(JobSpecTest, LayersOfStagesFixTheVirtualStages) {
   JobSpec spec = GoodSpec();
   Stages({1, 1, 1, 1}, {.pp = 2})(spec);
@@ -186,6 +193,12 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {Stages({2, 2}, {.pp = 2, .partition = PartitionMethod::kEven}),
        "parallel.partition is even: must be left out beside parallel.stageLayers 2 2"},
       {Stages(std::vector<int32_t>(1001, 1), {.pp = 2}), "parallel.stageLayers is 1001 numbers long: must be at most 1000"},
+      {[](JobSpec& s) { s.parallel.zero_group = -1; }, "parallel.zeroGroup is -1: must be from 0"},
+      {[](JobSpec& s) { s.parallel.zero_group = 1; }, "parallel.zeroGroup is 1: a group of one replica shards nothing"},
+      {[](JobSpec& s) { s.parallel = {.zero = ZeroStage::kNone, .zero_group = 2}; },
+       "parallel.zeroGroup is 2: says how many replicas shard the states, but parallel.zero is none"},
+      {[](JobSpec& s) { s.parallel = {.dp = 8, .zero_group = 3}; },
+       "parallel.dp is 8: must be a multiple of parallel.zeroGroup, which is 3"},
       {[](JobSpec& s) { s.parallel = {.tp = 4, .pp = 4}; }, "resources.ranks (most) is 8: must be at least 16"},
       {[](JobSpec& s) { s.parallel = {.tp = 1, .pp = 1, .dp = 1, .cp = 1}, s.resources.min_ranks = 2; },
        "resources.ranks (least) is 2: must be at most 1"},

@@ -34,6 +34,11 @@ TEST(ExportFeatures, MegatronHasPositionsAndNorms) {
   EXPECT_THAT(Arguments(Case()), Not(Contains(HasSubstr("--rotary"))));
 }
 
+TEST(ExportFeatures, GroupsThatShardStatesAreTorchtitansShards) {
+  const std::string text = Case({.dp = 8, .zero = ZeroStage::kWeights, .zero_group = 2}).Text(ExportFormat::kTorchtitan);
+  EXPECT_THAT(text, HasSubstr("data_parallel_replicate_degree = 4\ndata_parallel_shard_degree = 2\n"));
+}
+
 TEST(ExportFeatures, MegatronListsWhatItsArgumentsLack) {
   const auto missing = [](void (*change)(ModelSpec&)) { return Missing(With(change), NewestTarget(ExportFormat::kMegatron)); };
   EXPECT_THAT(missing([](ModelSpec& m) { m.rotary.theta = 10000.5; }), HasSubstr("rotary base 10000.5"));
