@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "planner/problem/layout.h"
+
 namespace lynx {
 namespace {
 
@@ -43,6 +45,9 @@ TEST(JobSpecTest, AcceptsGoodSpecs) {
   pinned.train.micro_batch = 2;
   pinned.resources.min_ranks = 8;
   EXPECT_TRUE(ValidateJobSpec(pinned).ok()) << ValidateJobSpec(pinned);
+  pinned.model.kv_heads = 2;  // GPT may have grouped queries, too
+  EXPECT_TRUE(ValidateJobSpec(pinned).ok()) << ValidateJobSpec(pinned);
+  EXPECT_EQ(CheckEngineRuns(pinned.model, PinnedLayout(pinned.parallel)), absl::OkStatus());
 }
 
 // Turns the model of GoodSpec into a Llama of the same sizes, and then applies `change` to it.

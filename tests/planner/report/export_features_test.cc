@@ -34,9 +34,15 @@ TEST(ExportFeatures, MegatronHasPositionsAndNorms) {
   EXPECT_THAT(Arguments(Case()), Not(Contains(HasSubstr("--rotary"))));
 }
 
+TEST(ExportFeatures, GptMayHaveGroupedQueries) {
+  const std::vector<std::string> arguments = Arguments(Case({.tp = 2}).Model([](ModelSpec& m) { m.kv_heads = 4; }));
+  EXPECT_THAT(arguments, AllOf(Contains("--group-query-attention"), Contains("--num-query-groups 4"),
+                               Contains("--position-embedding-type learned_absolute"), Not(Contains("--disable-bias-linear"))));
+}
+
 TEST(ExportFeatures, GroupsThatShardStatesAreTorchtitansShards) {
   const std::string text = Case({.dp = 8, .zero = ZeroStage::kWeights, .zero_group = 2}).Text(ExportFormat::kTorchtitan);
-  EXPECT_THAT(text, HasSubstr("data_parallel_replicate_degree = 4\ndata_parallel_shard_degree = 2\n"));
+  EXPECT_THAT(text, AllOf(HasSubstr(" data_parallel_replicate_degree=4,"), HasSubstr(" data_parallel_shard_degree=2,")));
 }
 
 TEST(ExportFeatures, MegatronListsWhatItsArgumentsLack) {
