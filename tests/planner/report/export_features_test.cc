@@ -40,9 +40,21 @@ TEST(ExportFeatures, GptMayHaveGroupedQueries) {
                                Contains("--position-embedding-type learned_absolute"), Not(Contains("--disable-bias-linear"))));
 }
 
-TEST(ExportFeatures, GroupsThatShardStatesAreTorchtitansShards) {
-  const std::string text = Case({.dp = 8, .zero = ZeroStage::kWeights, .zero_group = 2}).Text(ExportFormat::kTorchtitan);
-  EXPECT_THAT(text, AllOf(HasSubstr(" data_parallel_replicate_degree=4,"), HasSubstr(" data_parallel_shard_degree=2,")));
+TEST(ExportFeatures, MegatronInterleavesAsManyMicrobatchesAsStages) {
+  Case one({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved});
+  one.plan.microbatches = 1;
+  EXPECT_THAT(Missing(one, NewestTarget(ExportFormat::kMegatron)), HasSubstr("at least as many as stages"));
+  one.plan.microbatches = 2;
+  EXPECT_EQ(Missing(one, NewestTarget(ExportFormat::kMegatron)), "");
+}
+
+TEST(ExportFeatures, GroupsOfReplicasShardStates) {
+  const Case one({.dp = 8, .zero = ZeroStage::kWeights, .zero_group = 2});
+  const std::string torchtitan = one.Text(ExportFormat::kTorchtitan);
+  EXPECT_THAT(torchtitan, AllOf(HasSubstr(" data_parallel_replicate_degree=4,"), HasSubstr(" data_parallel_shard_degree=2,")));
+  EXPECT_THAT(Arguments(one), Contains("--num-distributed-optimizer-instances 4"));
+  EXPECT_THAT(Arguments(Case({.dp = 8, .zero = ZeroStage::kWeights})), Not(Contains(HasSubstr("instances"))));
+  EXPECT_THAT(Missing(one, NewestTarget(ExportFormat::kDeepSpeed)), HasSubstr("states sharded within groups of 2 replicas"));
 }
 
 TEST(ExportFeatures, MegatronListsWhatItsArgumentsLack) {
