@@ -7,7 +7,7 @@ namespace {
 
 // Constants that are fitted to measured runs; docs/validation.md says to which, and tests/validation fits them again.
 constexpr int32_t kMegatronDeepspeedHostNanos = 61'000;
-constexpr int32_t kInternevoBroadcastNanos = 2'300'000;
+constexpr int32_t kInternevoBroadcastNanos = 2'600'000;
 constexpr int64_t kMegatronWorkspaceBytes = 90'000'000;
 
 // Megatron Core with --overlap-grad-reduce and --overlap-param-gather. The ranks' order and recomputation of whole functions

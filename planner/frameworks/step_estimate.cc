@@ -187,7 +187,7 @@ Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) c
   const int64_t gathered =
       request_.traits.hides_weight_gather ? std::min(parameters, LayerParameters(LayerType::kTransformer, shape_)) : parameters;
   Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0) : costs_.WeightGatherTime(gathered);
-  if (gather > Nanos(0)) gather += Nanos(int64_t{request_.traits.broadcast_nanos_per_replica} * request_.layout.dp);
+  if (gather > Nanos(0)) gather += Nanos(int64_t{request_.traits.broadcast_nanos_per_replica} * ShardRanks(request_.layout));
   if (zero >= ZeroStage::kGradients) return gather;
   const Nanos whole = costs_.DataReduceTime(parameters);
   if (!request_.traits.overlaps_data_reduction) return whole + gather;

@@ -135,18 +135,16 @@ Obstacle ReadRecompute(const std::string& text, StepRequest& request) {
   return Obstacle::kNone;
 }
 
-Obstacle ReadZero(const Row& row, StepRequest& request) {
+void ReadZero(const Row& row, ParallelLayout& layout) {
   const std::string& text = row.at("zero");
-  if (absl::StrContains(text, "within")) {
-    int32_t group = 0;
-    LYNX_CHECK(absl::SimpleAtoi(text.substr(text.rfind(' ') + 1), &group));
-    if (request.layout.dp > group) return Obstacle::kZeroGroups;
+  layout.zero = text.empty() || layout.dp * layout.cp == 1 ? ZeroStage::kNone
+                : text[0] == '1'                           ? ZeroStage::kOptimizer
+                : text[0] == '2'                           ? ZeroStage::kGradients
+                                                           : ZeroStage::kWeights;
+  int32_t group = 0;
+  if (absl::StrContains(text, "within") && absl::SimpleAtoi(text.substr(text.rfind(' ') + 1), &group) && group < layout.dp) {
+    layout.zero_group = group;
   }
-  request.layout.zero = text.empty() || request.layout.dp * request.layout.cp == 1 ? ZeroStage::kNone
-                        : text[0] == '1'                                           ? ZeroStage::kOptimizer
-                        : text[0] == '2'                                           ? ZeroStage::kGradients
-                                                                                   : ZeroStage::kWeights;
-  return Obstacle::kNone;
 }
 
 Obstacle ReadLayout(const Row& row, const Publication& publication, RunOfFramework& run) {
@@ -165,7 +163,8 @@ Obstacle ReadLayout(const Row& row, const Publication& publication, RunOfFramewo
   if (layout.virtual_stages > 1) layout.schedule = ScheduleKind::kInterleaved;
   const std::string& schedule = row.at("schedule");
   if (!schedule.empty() && schedule != "1f1b" && schedule != "interleaved") return Obstacle::kSchedule;
-  return ReadZero(row, request);
+  ReadZero(row, layout);
+  return Obstacle::kNone;
 }
 
 Obstacle ReadBatch(const Row& row, const Publication& publication, RunOfFramework& run) {

@@ -186,6 +186,8 @@ What is known of the errors that are left:
   virtual stages and what was hidden are not published.
 - Megatron-LM's table of 2024: the smallest two models are 13% and 17% slower than predicted. They run four microbatches of one
   sample between two reductions over 48 replicas; how much of these was hidden is not published.
+- B200 is 10% too fast, most of it with tensor parallelism over eight devices and with context parallelism. The products have the
+  rates that the authors measured; what their collectives reach is an estimate in `examples/clusters/b200.yaml`.
 - Memory of the largest layers (16,384 wide) is 4 to 6% low on B200, and of the same layers at half the width within 2%. The cause
   is not known.
 - What is not predicted at all is in the last column. Mixtures of experts and products in 8 bits are most of it.

@@ -44,10 +44,10 @@ TEST(Score, NoSourceIsWorseThanItsThreshold) {
       {"vTrain, one node", 1080, 0.085, 0},
       {"llm-foundry, A100 80GB", 61, 0.05, 0},
       {"llm-foundry, H100", 70, 0.05, 0},
-      {"InternEvo", 20, 0.085, 0},
+      {"InternEvo", 54, 0.06, 0},
       {"Megatron-LM README 2024", 9, 0.07, 0},
       {"Megatron-LM README 2021", 10, 0.08, 0},
-      {"Megatron-LM, B200 (SimuMax)", 31, 0, 0.034},
+      {"Megatron-LM, B200 (SimuMax)", 31, 0.1, 0.034},
       {"Megatron-LM's CI, A100", 52, 0, 0.012},
       {"Megatron-LM's CI, H100", 7, 0, 0.025},
       {"Megatron-LM's CI, GB200", 34, 0, 0.03},
@@ -102,7 +102,6 @@ TEST(Score, ObstaclesAreTheRowsOwn) {
   EXPECT_EQ(RunNamed("runs:2250").obstacle, Obstacle::kExperts) << "DeepSeek-V3";
   EXPECT_EQ(RunNamed("runs:1966").obstacle, Obstacle::kEightBits) << "MPT-3b in 8 bits";
   EXPECT_EQ(RunNamed("runs:21").obstacle, Obstacle::kIncomplete) << "no sequence length";
-  EXPECT_EQ(RunNamed("runs:2200").obstacle, Obstacle::kZeroGroups) << "shards within 8 of 16 replicas";
   EXPECT_EQ(RunNamed("runs:2187").obstacle, Obstacle::kFramework) << "Pax";
   EXPECT_EQ(RunNamed("golden:2").obstacle, Obstacle::kEncoder) << "BERT";
 }
@@ -118,6 +117,12 @@ TEST(Score, ARowBecomesTheRequestThatItDescribes) {
   EXPECT_EQ(run.request.model.vocab, 50432) << "50,368 padded to a multiple of 128";
   EXPECT_EQ(run.cluster, "a100-80gb-nvlink");
   EXPECT_EQ(run.network_gbits_of_node, 1600);
+}
+
+TEST(Score, GroupsOfReplicasShardTheStates) {
+  EXPECT_EQ(RunNamed("runs:2200").request.layout, (ParallelLayout{.dp = 16, .zero = ZeroStage::kOptimizer, .zero_group = 8}));
+  EXPECT_EQ(RunNamed("runs:2196").request.layout, (ParallelLayout{.dp = 8, .zero = ZeroStage::kOptimizer}))
+      << "a group of all replicas";
 }
 
 TEST(Score, ErrorsHaveSignsOnlyInTheirMedian) {
