@@ -9,6 +9,7 @@
 #include <iostream>
 #include <map>
 
+#include "cli/frameworks/imported_run.h"
 #include "cli/output/exit_code.h"
 #include "cli/surface/commands_surface.h"
 #include "cli/surface/tree_of_app.h"
@@ -295,6 +296,26 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   });
 }
 
+// Options that say which run of another framework to read.
+void AddImportInputs(CLI::App& command, ImportOptions& options) {
+  command.add_option("file", options.file, "Script, command line or configuration of the run")->required()->check(FileName);
+  command.add_option("--from", options.framework, "Framework of the file: " + ImportedFrameworksText())->required();
+  command.add_option("--set", options.set,
+                     "NAME=VALUE of a variable of the script, or FIELD=VALUE of the job file, such as model.vocab=32000");
+  command.add_option("--devices", options.devices, "Devices of the run; default: as the file says")->check(CLI::PositiveNumber);
+  command.add_option("--model", options.model, "config.json of the model, where the file does not describe the model")
+      ->check(FileName);
+}
+
+void AddImportCommands(CLI::App& app, const GlobalOptions& global, int& code) {
+  auto* import = app.add_subcommand("import", "Make a job file from the arguments of another framework's run; runs nothing");
+  static ImportOptions options;
+  AddImportInputs(*import, options);
+  import->add_option("--out", options.out, "Write the job file there instead of printing it")->check(FileName);
+  import->callback([&] { code = ImportJob(global, options);
+});
+}  // namespace
+
 void AddCompareCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* compare = app.add_subcommand("compare", "Every recomputation policy side by side, offline");
   static PlanOptions compared;
@@ -554,6 +575,7 @@ int main(int argc, char** argv) {
   AddLookCommands(app, global, code);
   AddScheduleCommands(app, global, code);
   AddPlanCommands(app, global, code);
+  AddImportCommands(app, global, code);
   AddCompareCommands(app, global, code);
   AddModelCommands(app, global, code);
   AddCheckpointCommands(app, global, code);

@@ -83,6 +83,15 @@ struct ExportOptions {
   std::string folder;   // write the files there; "" = print them
 };
 
+struct ImportOptions {
+  std::string framework;         // a Framework's name
+  std::string file;              // script, command line or configuration of that framework
+  std::vector<std::string> set;  // "TP_SIZE=4" sets a variable of a script, "model.vocab=32000" a field of the job
+  int32_t devices = 0;           // 0 = as the file says
+  std::string model;             // config.json of the model; "" = the file describes the model
+  std::string out;               // write the job file there; "" = print it
+};
+
 struct QueueOptions {
   std::string name;
   int32_t weight = 1;
@@ -166,6 +175,7 @@ struct LocalCommandOptions {
   std::optional<std::string> link_rate;
 };
 
+int ImportJob(const GlobalOptions& global, const ImportOptions& options);
 int Submit(const GlobalOptions& global, const SubmitOptions& options);
 int List(const GlobalOptions& global, const ListOptions& options);
 // Lists jobs that have ended.

@@ -48,7 +48,7 @@ INNER_ORDER = {
                 ("report", "opt")),
     "server": ("values", "scheduling", "health", "controller", "metrics", "wire", "store", "loop", "access", "services"),
     "server/controller": ("state", "jobs"),
-    "cli": ("spec", "connect", "local", "output", "verbs", "surface"),
+    "cli": ("spec", "frameworks", "connect", "local", "output", "verbs", "surface"),
     "worker": ("contract", "backend", "collectives", "data", "model", "checkpoint", "copies", "engine",
                ("rank", "daemon")),
     "worker/rank": ("process", "measure", "records", "peers", "check", "states"),

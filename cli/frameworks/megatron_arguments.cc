@@ -1,0 +1,516 @@
+#include "cli/frameworks/megatron_arguments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/frameworks/shell_script.h"
+#include "cli/spec/yaml_record.h"
+#include "common/status.h"
+
+namespace lynx::cli {
+namespace {
+
+using M = MegatronArguments;
+
+constexpr MegatronFlag kFlags[] = {
+    {"--num-layers", &M::layers, "model.layers"},
+    {"--encoder-num-layers", &M::layers, "model.layers"},
+    {"--hidden-size", &M::hidden, "model.hidden"},
+    {"--ffn-hidden-size", &M::ffn, "model.ffn"},
+    {"--num-attention-heads", &M::heads, "model.heads"},
+    {"--group-query-attention", &M::grouped, "model.kvHeads"},
+    {"--num-query-groups", &M::groups, "model.kvHeads"},
+    {"--kv-channels", &M::kv_channels, "model.headDim"},
+    {"--seq-length", &M::seq, "model.seq"},
+    {"--encoder-seq-length", &M::seq, "model.seq"},
+    {"--swiglu", &M::swiglu, "model.family llama"},
+    {"--squared-relu", &M::squared_relu, "model.planOnly other-activation"},
+    {"--position-embedding-type", &M::positions, "model.family, model.planOnly"},
+    {"--use-rotary-position-embeddings", &M::old_rotary, "as --position-embedding-type rope"},
+    {"--no-position-embedding", &M::no_positions, "as --position-embedding-type none"},
+    {"--normalization", &M::normalization, "model.family, model.planOnly"},
+    {"--apply-layernorm-1p", &M::norm_offset, "model.planOnly norm-offset"},
+    {"--norm-epsilon", &M::norm_epsilon, "model.normEpsilon"},
+    {"--layernorm-epsilon", &M::norm_epsilon, "model.normEpsilon"},
+    {"--disable-bias-linear", &M::no_bias, "model.family, model.planOnly"},
+    {"--add-qkv-bias", &M::qkv_bias, "model.qkvBias"},
+    {"--qk-layernorm", &M::qk_norm, "model.qkNorm"},
+    {"--untie-embeddings-and-output-weights", &M::untied, "model.tiedEmbeddings"},
+    {"--rotary-base", &M::rotary_base, "model.rope.theta"},
+    {"--rotary-percent", &M::rotary_percent, "model.rope.dims"},
+    {"--rotary-seq-len-interpolation-factor", &M::rotary_interpolation, "model.rope.scaling linear"},
+    {"--use-rope-scaling", &M::rope_scaling, "model.rope.scaling llama3"},
+    {"--rope-scaling-factor", &M::rope_factor, "model.rope.factor"},
+    {"--window-size", &M::window, "model.window"},
+    {"--attention-dropout", &M::attention_dropout, "model.dropout"},
+    {"--hidden-dropout", &M::hidden_dropout, "model.dropout"},
+    {"--vocab-size", &M::vocab, "model.vocab, padded"},
+    {"--make-vocab-size-divisible-by", &M::vocab_multiple, "model.vocab, padded"},
+    {"--tokenizer-type", &M::tokenizer, "model.vocab"},
+    {"--bf16", &M::bf16, "model.dtype"},
+    {"--fp16", &M::fp16, "model.dtype bfloat16"},
+    {"--use-flash-attn", &M::flash, "model.attention"},
+    {"--attention-backend", &M::attention_backend, "model.attention"},
+    {"--transformer-impl", &M::transformer_impl, "model.attention"},
+    {"--use-local-spec", &M::local, "model.attention"},
+    {"--tensor-model-parallel-size", &M::tp, "parallel.tp"},
+    {"--model-parallel-size", &M::tp, "parallel.tp"},
+    {"--pipeline-model-parallel-size", &M::pp, "parallel.pp"},
+    {"--context-parallel-size", &M::cp, "parallel.cp"},
+    {"--num-layers-per-virtual-pipeline-stage", &M::layers_per_virtual, "parallel.virtualStages"},
+    {"--num-virtual-stages-per-pipeline-rank", &M::virtual_stages, "parallel.virtualStages"},
+    {"--pipeline-model-parallel-layout", &M::layout, "parallel.virtualStages, parallel.partition"},
+    {"--sequence-parallel", &M::sequence_parallel, "parallel.sequenceParallel"},
+    {"--use-tp-pp-dp-mapping", &M::replica_order, "parallel.rankOrder"},
+    {"--use-distributed-optimizer", &M::distributed_optimizer, "parallel.zero optimizer"},
+    {"--use-megatron-fsdp", &M::fsdp, "parallel.zero"},
+    {"--use-custom-fsdp", &M::fsdp, "parallel.zero"},
+    {"--data-parallel-sharding-strategy", &M::shards, "parallel.zero"},
+    {"--recompute-granularity", &M::granularity, "recompute"},
+    {"--recompute-method", &M::method, "recompute"},
+    {"--recompute-num-layers", &M::recompute_layers, "recomputeOptions.layers"},
+    {"--recompute-activations", &M::recompute_activations, "recompute selective"},
+    {"--recompute-modules", &M::recompute_modules, "recompute"},
+    {"--micro-batch-size", &M::micro_batch, "train.microBatch"},
+    {"--global-batch-size", &M::global_batch, "train.globalBatch"},
+    {"--train-iters", &M::steps, "train.steps"},
+    {"--train-samples", &M::samples, "train.steps"},
+    {"--optimizer", &M::optimizer, "train.optimizer"},
+    {"--lr", &M::lr, "train.optimizer.lr"},
+    {"--min-lr", &M::min_lr, "train.minLr"},
+    {"--lr-decay-style", &M::decay_style, "train.schedule"},
+    {"--lr-warmup-iters", &M::warmup_steps, "train.warmupSteps"},
+    {"--lr-warmup-samples", &M::warmup_samples, "train.warmupSteps"},
+    {"--lr-warmup-fraction", &M::warmup_fraction, "train.warmupSteps"},
+    {"--adam-beta1", &M::beta1, "train.optimizer.beta1"},
+    {"--adam-beta2", &M::beta2, "train.optimizer.beta2"},
+    {"--adam-eps", &M::eps, "train.optimizer.eps"},
+    {"--weight-decay", &M::weight_decay, "train.optimizer.weightDecay"},
+    {"--clip-grad", &M::clip_grad, "train.optimizer.clipNorm"},
+    {"--seed", &M::seed, "train.seed"},
+    {"--data-path", &M::data_path, "data.path"},
+    {"--save", &M::save, "checkpoint.directory"},
+    {"--save-interval", &M::save_interval, "checkpoint.everySteps"},
+};
+
+constexpr char kEightBits[] = "8-bit arithmetic is not planned; the plan counts products in the type of --bf16 or --fp16";
+constexpr char kFourBits[] = "4-bit arithmetic is not planned; the plan counts products in the type of --bf16 or --fp16";
+constexpr char kExperts[] = "mixtures of experts are not planned";
+constexpr char kLatent[] = "latent attention is not planned";
+constexpr char kStates[] = "the plan counts optimizer states, master weights and gradients in 32 bits each";
+constexpr char kCopies[] = "not planned; the plan keeps states and activations on the device";
+constexpr char kUneven[] = "the planner spreads the layers itself (parallel.partition)";
+constexpr char kHybrid[] = "layers of several kinds are not planned";
+constexpr char kTpOverlap[] = "not counted: the plan exposes collectives of tensor parallelism";
+
+constexpr MegatronMissing kMissing[] = {
+    {"--num-experts", MissingFlag::kRefused, kExperts},
+    {"--expert-model-parallel-size", MissingFlag::kSaid, kExperts, "1"},
+    {"--expert-tensor-parallel-size", MissingFlag::kSaid, kExperts, "1"},
+    {"--multi-latent-attention", MissingFlag::kRefused, kLatent},
+    {"--hybrid-layer-pattern", MissingFlag::kRefused, kHybrid},
+    {"--hybrid-override-pattern", MissingFlag::kRefused, kHybrid},
+    {"--hybrid-attention-ratio", MissingFlag::kRefused, kHybrid},
+    {"--heterogeneous-layers-config-path", MissingFlag::kRefused, kHybrid},
+    {"--heterogeneous-layers-config-encoded-json", MissingFlag::kRefused, kHybrid},
+    {"--linear-attention-freq", MissingFlag::kRefused, kHybrid},
+    {"--experimental-attention-variant", MissingFlag::kRefused, "this kind of attention is not planned"},
+    {"--mtp-num-layers", MissingFlag::kRefused, "layers that predict several tokens are not planned"},
+    {"--yaml-cfg", MissingFlag::kRefused, "the values are in another file; give them as flags"},
+    {"--use-checkpoint-args", MissingFlag::kRefused, "the values are in a checkpoint; give them as flags"},
+    {"--decoder-num-layers", MissingFlag::kRefused, "models with an encoder and a decoder are not planned"},
+    {"--decoder-seq-length", MissingFlag::kSaid, "models with an encoder and a decoder are not planned"},
+    {"--quick-geglu", MissingFlag::kRefused, "this activation function is not planned"},
+    {"--fp8-format", MissingFlag::kSaid, kEightBits},
+    {"--fp8-hybrid", MissingFlag::kSaid, kEightBits},
+    {"--fp8-e4m3", MissingFlag::kSaid, kEightBits},
+    {"--fp8-recipe", MissingFlag::kSaid, kEightBits},
+    {"--fp8-param-gather", MissingFlag::kSaid, kEightBits},
+    {"--fp8-param", MissingFlag::kSaid, kEightBits},
+    {"--fp4-format", MissingFlag::kSaid, kFourBits},
+    {"--fp4-param-gather", MissingFlag::kSaid, kFourBits},
+    {"--first-last-layers-bf16", MissingFlag::kSaid, kEightBits},
+    {"--fp32-residual-connection", MissingFlag::kSaid, "the plan counts residuals in the type of the activations"},
+    {"--use-precision-aware-optimizer", MissingFlag::kSaid, kStates},
+    {"--main-grads-dtype", MissingFlag::kSaid, kStates},
+    {"--main-params-dtype", MissingFlag::kSaid, kStates},
+    {"--exp-avg-dtype", MissingFlag::kSaid, kStates},
+    {"--exp-avg-sq-dtype", MissingFlag::kSaid, kStates},
+    {"--grad-reduce-in-bf16", MissingFlag::kSaid, kStates},
+    {"--optimizer-cpu-offload", MissingFlag::kSaid, kCopies},
+    {"--optimizer-offload-fraction", MissingFlag::kSaid, kCopies},
+    {"--overlap-cpu-optimizer-d2h-h2d", MissingFlag::kSaid, kCopies},
+    {"--cpu-offloading-num-layers", MissingFlag::kSaid, kCopies},
+    {"--fine-grained-activation-offloading", MissingFlag::kSaid, kCopies},
+    {"--offload-modules", MissingFlag::kSaid, kCopies},
+    {"--distribute-saved-activations", MissingFlag::kSaid,
+     "the plan counts the input of a recomputed layer whole on each rank"},
+    {"--decoder-first-pipeline-num-layers", MissingFlag::kSaid, kUneven},
+    {"--decoder-last-pipeline-num-layers", MissingFlag::kSaid, kUneven},
+    {"--account-for-embedding-in-pipeline-split", MissingFlag::kSaid, kUneven},
+    {"--account-for-loss-in-pipeline-split", MissingFlag::kSaid, kUneven},
+    {"--standalone-embedding-stage", MissingFlag::kSaid, kUneven},
+    {"--microbatch-group-size-per-virtual-pipeline-stage", MissingFlag::kSaid,
+     "the plan's interleaved schedule has groups of pp"},
+    {"--rampup-batch-size", MissingFlag::kSaid, "the plan is for the full batch"},
+    {"--step-batch-size-schedule", MissingFlag::kSaid, "the plan is for the full batch"},
+    {"--tp-comm-overlap", MissingFlag::kSaid, kTpOverlap},
+    {"--tp-comm-overlap-cfg", MissingFlag::kSaid, kTpOverlap},
+    {"--defer-embedding-wgrad-compute", MissingFlag::kSaid, "the plan computes this gradient in the backward pass"},
+    {"--delay-wgrad-compute", MissingFlag::kSaid, "the plan computes weight gradients in the backward pass"},
+    {"--num-distributed-optimizer-instances", MissingFlag::kSaid, "the plan shares optimizer states over all replicas", "1"},
+    {"--use-torch-fsdp2", MissingFlag::kSaid, "not read; --use-megatron-fsdp is"},
+    {"--cp-comm-type", MissingFlag::kSaid, "the plan counts context parallelism as a ring", "p2p"},
+    {"--hierarchical-context-parallel-sizes", MissingFlag::kSaid, "the plan counts context parallelism as a ring"},
+    {"--cuda-graph-impl", MissingFlag::kSaid, "the plan counts no time for launches", "none"},
+    {"--enable-cuda-graph", MissingFlag::kSaid, "the plan counts no time for launches", "none"},
+    {"--external-cuda-graph", MissingFlag::kSaid, "the plan counts no time for launches", "none"},
+    {"--no-rope-freq", MissingFlag::kSaid, "the plan counts rotary positions in every layer"},
+    {"--window-attn-skip-freq", MissingFlag::kSaid, "the plan has one window for all layers"},
+    {"--apply-residual-connection-post-layernorm", MissingFlag::kSaid, "the plan adds residuals before the norm"},
+    {"--decoupled-lr", MissingFlag::kSaid, "a job has one learning rate"},
+    {"--decoupled-min-lr", MissingFlag::kSaid, "a job has one learning rate"},
+    {"--lr-decay-iters", MissingFlag::kSaid, "the learning rate of a job decays until the last step"},
+    {"--lr-decay-samples", MissingFlag::kSaid, "the learning rate of a job decays until the last step"},
+    {"--lr-warmup-init", MissingFlag::kSaid, "the warm-up of a job begins with 0"},
+    {"--load", MissingFlag::kSaid, "Lynx does not read checkpoints of Megatron-LM"},
+    {"--pretrained-checkpoint", MissingFlag::kSaid, "Lynx does not read checkpoints of Megatron-LM"},
+    {"--valid-data-path", MissingFlag::kSaid, "held-out data are data.validationPath, with train.evalEvery"},
+    {"--train-data-path", MissingFlag::kSaid, "not read; set data.path"},
+    {"--data-args-path", MissingFlag::kSaid, "not read; set data.path"},
+};
+
+// Logging, data, tokenizers, checkpoints, initial values, faults, launching. Flags that start a kernel that the plan counts in
+// any case (fusions) are here, too, and those that say what the plan assumes in any case (overlap of gradients and weights).
+constexpr const char* kOthers[] = {
+    "--accumulate-allreduce-grads-in-fp32",
+    "--adlr-autoresume",
+    "--adlr-autoresume-interval",
+    "--align-param-gather",
+    "--app-tag-run-name",
+    "--app-tag-run-version",
+    "--async-save",
+    "--attention-softmax-in-fp32",
+    "--auto-detect-ckpt-format",
+    "--apply-query-key-layer-scaling",
+    "--barrier-with-L1-time",
+    "--calculate-per-token-loss",
+    "--check-for-nan-in-loss-and-grad",
+    "--check-weight-hash-across-dp-replicas-interval",
+    "--ckpt-assume-constant-structure",
+    "--ckpt-convert-format",
+    "--ckpt-convert-save",
+    "--ckpt-format",
+    "--ckpt-fully-parallel-load",
+    "--ckpt-fully-parallel-save",
+    "--ckpt-step",
+    "--cross-entropy-fusion-impl",
+    "--cross-entropy-loss-fusion",
+    "--data-cache-path",
+    "--data-parallel-random-init",
+    "--dataloader-type",
+    "--ddp-average-in-collective",
+    "--ddp-bucket-size",
+    "--ddp-num-buckets",
+    "--ddp-pad-buckets-for-high-nccl-busbw",
+    "--deterministic-mode",
+    "--dist-ckpt-format",
+    "--dist-ckpt-strictness",
+    "--distributed-backend",
+    "--distributed-timeout-minutes",
+    "--empty-unused-memory-level",
+    "--enable-one-logger",
+    "--end-weight-decay",
+    "--eod-mask-loss",
+    "--error-injection-rate",
+    "--error-injection-type",
+    "--eval-interval",
+    "--eval-iters",
+    "--exit-duration-in-mins",
+    "--exit-interval",
+    "--exit-on-missing-checkpoint",
+    "--exit-signal-handler",
+    "--finetune",
+    "--fp8-amax-compute-algo",
+    "--fp8-amax-history-len",
+    "--fp8-interval",
+    "--fp8-margin",
+    "--fp8-wgrad",
+    "--no-fp8-wgrad",
+    "--high-priority-stream-groups",
+    "--hysteresis",
+    "--init-method-std",
+    "--init-method-xavier-uniform",
+    "--initial-loss-scale",
+    "--lazy-mpu-init",
+    "--local-rank",
+    "--log-batch-size-to-tensorboard",
+    "--log-energy",
+    "--log-interval",
+    "--log-learning-rate-to-tensorboard",
+    "--log-loss-scale-to-tensorboard",
+    "--log-memory-to-tensorboard",
+    "--log-num-zeros-in-grad",
+    "--log-params-norm",
+    "--log-progress",
+    "--log-straggler",
+    "--log-throughput",
+    "--log-timers-to-tensorboard",
+    "--log-validation-ppl-to-tensorboard",
+    "--log-world-size-to-tensorboard",
+    "--logging-level",
+    "--loss-scale",
+    "--loss-scale-window",
+    "--lr-wsd-decay-iters",
+    "--lr-wsd-decay-samples",
+    "--lr-wsd-decay-style",
+    "--manual-gc",
+    "--manual-gc-eval",
+    "--manual-gc-interval",
+    "--max-position-embeddings",
+    "--memory-snapshot-path",
+    "--merge-file",
+    "--mid-level-dataset-surplus",
+    "--min-loss-scale",
+    "--mmap-warmup",
+    "--mock-data",
+    "--nccl-communicator-config-path",
+    "--no-async-tensor-model-parallel-allreduce",
+    "--no-bias-dropout-fusion",
+    "--no-bias-gelu-fusion",
+    "--no-bias-swiglu-fusion",
+    "--no-check-for-nan-in-loss-and-grad",
+    "--no-create-attention-mask-in-dataloader",
+    "--no-data-sharding",
+    "--no-gradient-accumulation-fusion",
+    "--no-initialization",
+    "--no-load-optim",
+    "--no-load-rng",
+    "--no-masked-softmax-fusion",
+    "--no-mmap-bin-files",
+    "--no-one-logger",
+    "--no-persist-layer-norm",
+    "--no-query-key-layer-scaling",
+    "--no-rope-fusion",
+    "--no-save-optim",
+    "--no-save-rng",
+    "--no-scatter-gather-tensors-in-pipeline",
+    "--non-persistent-ckpt-type",
+    "--non-persistent-save-interval",
+    "--null-tokenizer-eod-id",
+    "--null-tokenizer-pad-id",
+    "--num-dataset-builder-threads",
+    "--num-workers",
+    "--nvtx-ranges",
+    "--one-logger-async",
+    "--one-logger-project",
+    "--one-logger-run-name",
+    "--override-opt_param-scheduler",
+    "--override-opt-param-scheduler",
+    "--overlap-grad-reduce",
+    "--overlap-p2p-communication",
+    "--overlap-param-gather",
+    "--overlap-param-gather-with-optimizer-step",
+    "--pin-cpu-grads",
+    "--pin-cpu-params",
+    "--profile",
+    "--profile-ranks",
+    "--profile-step-end",
+    "--profile-step-start",
+    "--record-memory-history",
+    "--rerun-mode",
+    "--reset-attention-mask",
+    "--reset-position-ids",
+    "--result-rejected-tracker-filename",
+    "--sample-rate",
+    "--save-retain-interval",
+    "--sgd-momentum",
+    "--skip-train",
+    "--special-tokens",
+    "--split",
+    "--start-weight-decay",
+    "--straggler-minmax-count",
+    "--te-rng-tracker",
+    "--tensorboard-dir",
+    "--tensorboard-log-interval",
+    "--tensorboard-queue-size",
+    "--test-data-path",
+    "--test-mode",
+    "--tiktoken-num-special-tokens",
+    "--tiktoken-pattern",
+    "--timing-log-level",
+    "--timing-log-option",
+    "--tokenizer-hf-include-special-tokens",
+    "--tokenizer-metadata",
+    "--tokenizer-model",
+    "--train-sync-interval",
+    "--trust-remote-code",
+    "--use-checkpoint-opt_param-scheduler",
+    "--use-checkpoint-opt-param-scheduler",
+    "--use-cpu-initialization",
+    "--use-dist-ckpt",
+    "--use-fused-rope",
+    "--use-gloo-process-groups",
+    "--disable-gloo-process-groups",
+    "--use-mcore-models",
+    "--use-mp-args-from-checkpoint-args",
+    "--use-persistent-ckpt-worker",
+    "--use-pytorch-profiler",
+    "--use-ring-exchange-p2p",
+    "--use-sharp",
+    "--use-te",
+    "--use-tokenizer-model-from-checkpoint-args",
+    "--vocab-extra-ids",
+    "--vocab-file",
+    "--wandb-entity",
+    "--wandb-exp-name",
+    "--wandb-project",
+    "--wandb-save-dir",
+    "--warmup",
+    "--weight-decay-incr-style",
+};
+
+class Reader {
+ public:
+  Reader(const std::vector<std::string>& words, const std::string& place) : words_(words), place_(place) {}
+
+  absl::StatusOr<ReadMegatronArguments> Run() {
+    while (at_ < words_.size()) {
+      const std::string word = words_[at_++];
+      if (!absl::StartsWith(word, "--")) return Stray(word);
+      const size_t equals = word.find('=');
+      inline_value_ = equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1));
+      LYNX_RETURN_IF_ERROR(ReadFlag(word.substr(0, equals)));
+    }
+    return std::move(read_);
+  }
+
+ private:
+  absl::Status Error(const std::string& why) const { return absl::InvalidArgumentError(absl::StrCat(place_, ": ", why)); }
+
+  absl::Status Stray(const std::string& word) const {
+    if (!HasUnknown(word)) return Error(absl::StrCat("'", word, "' follows no flag that takes a value"));
+    return Error(absl::StrCat("the script does not set ", FirstUnknown(word),
+                              ", which stands among the arguments; give it with --set",
+                              " NAME=VALUE, or --set NAME= if it is empty"));
+  }
+
+  absl::Status ReadFlag(const std::string& flag) {
+    for (const MegatronFlag& known : kFlags) {
+      if (flag == known.flag) return Take(known);
+    }
+    for (const MegatronMissing& missing : kMissing) {
+      if (flag != missing.flag) continue;
+      const std::vector<std::string> values = Values();
+      if (values.size() == 1 && values[0] == missing.neutral) return absl::OkStatus();
+      const std::string shown = absl::StrCat(flag, Shown(values), ": ", missing.why);
+      if (missing.kind == MissingFlag::kRefused) return Error(shown);
+      read_.not_taken.push_back(shown);
+      return absl::OkStatus();
+    }
+    const std::vector<std::string> values = Values();
+    const bool other = std::any_of(std::begin(kOthers), std::end(kOthers), [&](const char* known) { return flag == known; });
+    if (!other) read_.unknown.push_back(absl::StrCat(flag, Shown(values)));
+    for (const std::string& value : values) {
+      if (HasUnknown(value)) read_.unset.push_back(absl::StrCat(FirstUnknown(value), " (", flag, ")"));
+    }
+    return absl::OkStatus();
+  }
+
+  static std::string Shown(const std::vector<std::string>& values) {
+    std::string text;
+    for (const std::string& value : values) absl::StrAppend(&text, " ", ShownWord(value));
+    return text;
+  }
+
+  // The words up to the next flag.
+  std::vector<std::string> Values() {
+    std::vector<std::string> values;
+    if (inline_value_) values.push_back(*inline_value_);
+    while (!inline_value_ && at_ < words_.size() && !absl::StartsWith(words_[at_], "--")) values.push_back(words_[at_++]);
+    return values;
+  }
+
+  absl::Status Take(const MegatronFlag& known) {
+    return std::visit(
+        [&](auto member) -> absl::Status {
+          if constexpr (std::is_same_v<decltype(member), bool M::*>) {
+            if (inline_value_) return Error(absl::StrCat(known.flag, " takes no value"));
+            read_.values.*member = true;
+            return absl::OkStatus();
+          } else if constexpr (std::is_same_v<decltype(member), M::Words M::*>) {
+            read_.values.*member = Values();
+            return absl::OkStatus();
+          } else {
+            std::string text;
+            LYNX_RETURN_IF_ERROR(OneValue(known.flag, text));
+            return Parse(known.flag, text, read_.values.*member);
+          }
+        },
+        known.value);
+  }
+
+  absl::Status OneValue(const char* flag, std::string& text) {
+    if (!inline_value_ && (at_ >= words_.size() || absl::StartsWith(words_[at_], "--"))) {
+      return Error(absl::StrCat(flag, " has no value"));
+    }
+    text = inline_value_ ? *inline_value_ : words_[at_++];
+    return absl::OkStatus();
+  }
+
+  absl::Status Known(const char* flag, const std::string& text) const {
+    if (!HasUnknown(text)) return absl::OkStatus();
+    return Error(absl::StrCat(flag, " is ", ShownWord(text), ", and the script does not set ", FirstUnknown(text),
+                              "; give it with --set NAME=VALUE"));
+  }
+  absl::Status Parse(const char* flag, const std::string& text, M::Count& out) const {
+    LYNX_RETURN_IF_ERROR(Known(flag, text));
+    int64_t value = 0;
+    constexpr int64_t kMaxCount = int64_t{1} << 50;
+    if (!absl::SimpleAtoi(text, &value) || value < 0 || value > kMaxCount) {
+      return Error(absl::StrCat(flag, " is '", text, "': expected a whole number"));
+    }
+    out = value;
+    return absl::OkStatus();
+  }
+  absl::Status Parse(const char* flag, const std::string& text, M::Real& out) const {
+    LYNX_RETURN_IF_ERROR(Known(flag, text));
+    double value = 0;
+    if (!absl::SimpleAtod(text, &value) || !std::isfinite(value)) {
+      return Error(absl::StrCat(flag, " is '", text, "': expected a number"));
+    }
+    out = value;
+    return absl::OkStatus();
+  }
+  // Names of folders may be unknown: a plan does not read them.
+  absl::Status Parse(const char* flag, const std::string& text, M::Text& out) const {
+    if (std::string(flag) != "--save") LYNX_RETURN_IF_ERROR(Known(flag, text));
+    out = text;
+    return absl::OkStatus();
+  }
+
+  const std::vector<std::string>& words_;
+  const std::string& place_;
+  size_t at_ = 0;
+  std::optional<std::string> inline_value_;  // of --flag=value
+  ReadMegatronArguments read_;
+};
+
+}  // namespace
+
+absl::Span<const MegatronFlag> MegatronFlags() { return kFlags; }
+absl::Span<const MegatronMissing> MegatronMissingFlags() { return kMissing; }
+absl::Span<const char* const> MegatronOtherFlags() { return kOthers; }
+
+absl::StatusOr<ReadMegatronArguments> ReadArguments(const std::vector<std::string>& words, const std::string& place) {
+  return Reader(words, place).Run();
+}
+
+}  // namespace lynx::cli

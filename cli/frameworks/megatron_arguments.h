@@ -1,0 +1,91 @@
+// The arguments of Megatron-LM's pretrain_gpt.py that matter to shape, layout, memory or time, in one table: each flag with
+// what it becomes. A second list has the flags that do not matter to a plan (logging, data, checkpoints, ...). Names and
+// defaults are from megatron/training/arguments.py and the configuration classes that it adds as arguments (TransformerConfig,
+// ModelParallelConfig, TrainingConfig and others), of Megatron Core 0.16 to 0.19, and from older versions for flags that were
+// renamed. Pure; thread-safe.
+#ifndef LYNX_CLI_FRAMEWORKS_MEGATRON_ARGUMENTS_H_
+#define LYNX_CLI_FRAMEWORKS_MEGATRON_ARGUMENTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace lynx::cli {
+
+// The values that were given. nullopt and false: the flag is absent.
+struct MegatronArguments {
+  using Count = std::optional<int64_t>;
+  using Real = std::optional<double>;
+  using Text = std::optional<std::string>;
+  using Words = std::vector<std::string>;
+
+  Count layers, hidden, ffn, heads, groups, kv_channels, seq, vocab, vocab_multiple;
+  bool grouped = false, swiglu = false, untied = false, no_bias = false, qkv_bias = false, qk_norm = false;
+  bool squared_relu = false, norm_offset = false;
+  Text positions, normalization, window;
+  bool old_rotary = false, no_positions = false;
+  Real norm_epsilon, rotary_base, rotary_percent, rope_factor, attention_dropout, hidden_dropout;
+  Count rotary_interpolation;
+  bool rope_scaling = false;
+  bool bf16 = false, fp16 = false, flash = false, local = false;
+  Text attention_backend, transformer_impl, tokenizer;
+  Count tp, pp, cp, layers_per_virtual, virtual_stages;
+  Text layout, shards;
+  bool sequence_parallel = false, replica_order = false, distributed_optimizer = false, fsdp = false;
+  Text granularity, method;
+  Count recompute_layers;
+  bool recompute_activations = false;
+  Words recompute_modules;
+  Count micro_batch, global_batch, steps, samples;
+  Text optimizer, decay_style;
+  Real lr, min_lr, beta1, beta2, eps, weight_decay, clip_grad, warmup_fraction;
+  Count warmup_steps, warmup_samples, seed, save_interval;
+  Words data_path;
+  Text save;
+};
+
+// What an argument of the table becomes. A member pointer: it is read into that member.
+using MegatronValue = std::variant<MegatronArguments::Count MegatronArguments::*, MegatronArguments::Real MegatronArguments::*,
+                                   MegatronArguments::Text MegatronArguments::*, MegatronArguments::Words MegatronArguments::*,
+                                   bool MegatronArguments::*>;
+
+struct MegatronFlag {
+  const char* flag;
+  MegatronValue value;
+  const char* becomes;  // the field of the job file
+};
+absl::Span<const MegatronFlag> MegatronFlags();
+
+// Flags that matter, but for which a job has no field. kSaid: the run is read without it, and the list of what was not taken
+// names it. kRefused: the model or its layout is another without it, so the run cannot be read.
+enum class MissingFlag : uint8_t { kSaid, kRefused };
+struct MegatronMissing {
+  const char* flag;
+  MissingFlag kind;
+  const char* why;           // follows the flag and a colon
+  const char* neutral = "";  // the value with which the flag changes nothing
+};
+absl::Span<const MegatronMissing> MegatronMissingFlags();
+
+// Flags without effect on a plan.
+absl::Span<const char* const> MegatronOtherFlags();
+
+struct ReadMegatronArguments {
+  MegatronArguments values;
+  std::vector<std::string> not_taken;  // "--fp8-format hybrid: why"
+  std::vector<std::string> unknown;    // "--flag value"
+  // Values that the script does not set, of flags without effect: "$LOGS (--tensorboard-dir)".
+  std::vector<std::string> unset;
+};
+// Reads the words after the name of the program. `place` begins errors ("FILE:LINE"). InvalidArgument: a value is missing, is
+// not of its type or is not known, or a flag is refused.
+absl::StatusOr<ReadMegatronArguments> ReadArguments(const std::vector<std::string>& words, const std::string& place);
+
+}  // namespace lynx::cli
+
+#endif  // LYNX_CLI_FRAMEWORKS_MEGATRON_ARGUMENTS_H_
