@@ -308,13 +308,22 @@ void AddImportInputs(CLI::App& command, ImportOptions& options) {
 }
 
 void AddImportCommands(CLI::App& app, const GlobalOptions& global, int& code) {
-  auto* import = app.add_subcommand("import", "Make a job file from the arguments of another framework's run; runs nothing");
+  auto* read = app.add_subcommand("import", "Make a job file from the arguments of another framework's run; runs nothing");
   static ImportOptions options;
-  AddImportInputs(*import, options);
-  import->add_option("--out", options.out, "Write the job file there instead of printing it")->check(FileName);
-  import->callback([&] { code = ImportJob(global, options);
-});
-}  // namespace
+  AddImportInputs(*read, options);
+  read->add_option("--out", options.out, "Write the job file there instead of printing it")->check(FileName);
+  read->callback([&] { code = ImportJob(global, options); });
+
+  auto* audit = app.add_subcommand(
+      "audit",
+      "What a run of another framework holds and takes on a cluster, beside its log, and what would be faster; 1 if it does "
+      "not fit");
+  static AuditRunOptions audited;
+  AddImportInputs(*audit, audited.run);
+  audit->add_option("--cluster", audited.cluster, "Cluster file, such as those in examples/clusters")->required();
+  audit->add_option("--log", audited.log, "What the framework printed: times of steps and memory")->check(FileName);
+  audit->callback([&] { code = AuditRun(global, audited); });
+}
 
 void AddCompareCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* compare = app.add_subcommand("compare", "Every recomputation policy side by side, offline");

@@ -36,13 +36,16 @@ void AddList(const std::string& title, const std::vector<std::string>& lines, st
 absl::StatusOr<ImportedRun> ImportRun(Framework framework, const ImportRequest& request) {
   switch (framework) {
     case Framework::kMegatron: return ImportMegatron(request);
+    case Framework::kDeepspeed: return ImportDeepspeed(request);
+    case Framework::kNemo: return ImportNemo(request);
+    case Framework::kTorchtitan: return ImportTorchtitan(request);
     default: break;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("runs of ", EnumName(framework), " are not read; known: ", ImportedFrameworksText()));
 }
 
-std::string ImportedFrameworksText() { return "megatron"; }
+std::string ImportedFrameworksText() { return "megatron, deepspeed, torchtitan or nemo"; }
 
 absl::Status FinishImport(const ImportRequest& request, ImportedRun& run) {
   run.job.name = NameOf(request.file);

@@ -20,6 +20,7 @@ struct ImportedRun {
   Framework framework = Framework::kMegatron;
   JobSpec job;  // normalized and valid; its layout is pinned to that of the run
   int32_t devices = 1;
+  FrameworkTraits traits;  // how the framework runs a step, with what the run's flags change of it
   // Arguments that say something about shape, layout, memory or time for which a job has no field: "--fp8-format: ...".
   std::vector<std::string> not_taken;
   // Values that the files do not give, and what was taken in their place.
@@ -34,10 +35,10 @@ struct ImportRequest {
   // NAME=VALUE of --set: variables of a script, and fields of the job (names with a dot, such as model.vocab).
   std::map<std::string, std::string> variables;
   std::vector<std::string> overrides;
-  int32_t devices = 0;     // 0 = as the file says
-  std::string model;       // text of a Hugging Face config.json; "" = the file describes the model
-  std::string model_file;  // its name, for errors
-  TextReader read = ReadTextFile;
+  int32_t devices = 0;             // 0 = as the file says
+  std::string model;               // text of a Hugging Face config.json; "" = the file describes the model
+  std::string model_file;          // its name, for errors
+  TextReader read = ReadTextFile;  // reads the module of a model that an export of Lynx has beside its configuration
 };
 
 // Reads a run. InvalidArgument names the file and the argument, and says what to do: a required value is missing or unknown,
@@ -54,6 +55,9 @@ std::string ImportRemarks(const ImportedRun& run);
 
 // The readers, one for each framework.
 absl::StatusOr<ImportedRun> ImportMegatron(const ImportRequest& request);
+absl::StatusOr<ImportedRun> ImportDeepspeed(const ImportRequest& request);
+absl::StatusOr<ImportedRun> ImportNemo(const ImportRequest& request);
+absl::StatusOr<ImportedRun> ImportTorchtitan(const ImportRequest& request);
 
 // What all readers do at the end: adds the request's overrides, names the job by the file, normalizes and validates. Errors
 // name the file.

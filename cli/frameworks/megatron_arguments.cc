@@ -73,6 +73,8 @@ constexpr MegatronFlag kFlags[] = {
     {"--use-megatron-fsdp", &M::fsdp, "parallel.zero"},
     {"--use-custom-fsdp", &M::fsdp, "parallel.zero"},
     {"--data-parallel-sharding-strategy", &M::shards, "parallel.zero"},
+    {"--overlap-grad-reduce", &M::overlap_reduce, "no field; audits count it"},
+    {"--overlap-param-gather", &M::overlap_gather, "no field; audits count it"},
     {"--recompute-granularity", &M::granularity, "recompute"},
     {"--recompute-method", &M::method, "recompute"},
     {"--recompute-num-layers", &M::recompute_layers, "recomputeOptions.layers"},
@@ -188,7 +190,7 @@ constexpr MegatronMissing kMissing[] = {
 };
 
 // Logging, data, tokenizers, checkpoints, initial values, faults, launching. Flags that start a kernel that the plan counts in
-// any case (fusions) are here, too, and those that say what the plan assumes in any case (overlap of gradients and weights).
+// any case (fusions) are here, too, and those that say what the plan assumes in any case.
 constexpr const char* kOthers[] = {
     "--accumulate-allreduce-grads-in-fp32",
     "--adlr-autoresume",
@@ -314,9 +316,9 @@ constexpr const char* kOthers[] = {
     "--one-logger-run-name",
     "--override-opt_param-scheduler",
     "--override-opt-param-scheduler",
-    "--overlap-grad-reduce",
+
     "--overlap-p2p-communication",
-    "--overlap-param-gather",
+
     "--overlap-param-gather-with-optimizer-step",
     "--pin-cpu-grads",
     "--pin-cpu-params",

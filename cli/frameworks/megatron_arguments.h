@@ -37,6 +37,7 @@ struct MegatronArguments {
   Count tp, pp, cp, layers_per_virtual, virtual_stages;
   Text layout, shards;
   bool sequence_parallel = false, replica_order = false, distributed_optimizer = false, fsdp = false;
+  bool overlap_reduce = false, overlap_gather = false;
   Text granularity, method;
   Count recompute_layers;
   bool recompute_activations = false;

@@ -9,9 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/frameworks/imported_run.h"
-#include "cli/frameworks/launch.h"
-#include "cli/frameworks/megatron_arguments.h"
+#include "cli/frameworks/megatron_import.h"
 #include "cli/frameworks/megatron_layout.h"
 #include "cli/frameworks/shell_script.h"
 #include "common/real_text.h"
@@ -333,6 +331,11 @@ class Converter {
       }
     }
     if (job_.parallel.dp * job_.parallel.cp == 1) zero = ZeroStage::kNone;
+    // Megatron-FSDP overlaps by itself.
+    run_.traits = TraitsOf(run_.framework);
+    run_.traits.overlaps_data_reduction = v_.overlap_reduce || v_.fsdp;
+    run_.traits.hides_weight_gather = v_.overlap_gather || v_.fsdp;
+    run_.traits.rank_order = job_.parallel.rank_order;
     return absl::OkStatus();
   }
 
@@ -440,21 +443,26 @@ class Converter {
 
 }  // namespace
 
-absl::StatusOr<ImportedRun> ImportMegatron(const ImportRequest& request) {
-  LYNX_ASSIGN_OR_RETURN(const ShellScript script, ReadShellScript(request.text, request.file, request.variables));
-  LYNX_ASSIGN_OR_RETURN(Launch launch, FindLaunch(script, request.text, request.file, "--num-layers", request.devices));
-  LYNX_ASSIGN_OR_RETURN(ReadMegatronArguments read, ReadArguments(launch.arguments, launch.place));
-  ImportedRun run;
-  run.framework = Framework::kMegatron;
-  run.not_taken = std::move(read.not_taken);
-  run.unknown = std::move(read.unknown);
+absl::Status JobOfMegatron(const ReadMegatronArguments& read, const ImportRequest& request, const Launch& launch,
+                           ImportedRun& run) {
+  run.not_taken = read.not_taken;
+  run.unknown = read.unknown;
   if (!read.unset.empty()) {
     run.assumed.push_back(
         absl::StrCat("these variables, which the script does not set, are one value each, without effect on a "
                      "plan: ",
                      absl::StrJoin(read.unset, ", ")));
   }
-  LYNX_RETURN_IF_ERROR(Converter(read.values, request, std::move(launch), run).Run());
+  return Converter(read.values, request, launch, run).Run();
+}
+
+absl::StatusOr<ImportedRun> ImportMegatron(const ImportRequest& request) {
+  LYNX_ASSIGN_OR_RETURN(const ShellScript script, ReadShellScript(request.text, request.file, request.variables));
+  LYNX_ASSIGN_OR_RETURN(const Launch launch, FindLaunch(script, request.text, request.file, "--num-layers", request.devices));
+  LYNX_ASSIGN_OR_RETURN(const ReadMegatronArguments read, ReadArguments(launch.arguments, launch.place));
+  ImportedRun run;
+  run.framework = Framework::kMegatron;
+  LYNX_RETURN_IF_ERROR(JobOfMegatron(read, request, launch, run));
   LYNX_RETURN_IF_ERROR(FinishImport(request, run));
   return run;
 }

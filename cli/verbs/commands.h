@@ -92,6 +92,12 @@ struct ImportOptions {
   std::string out;               // write the job file there; "" = print it
 };
 
+struct AuditRunOptions {
+  ImportOptions run;
+  std::string cluster;  // cluster file
+  std::string log;      // what the framework logged; "" = nothing is compared with measurements
+};
+
 struct QueueOptions {
   std::string name;
   int32_t weight = 1;
@@ -176,6 +182,8 @@ struct LocalCommandOptions {
 };
 
 int ImportJob(const GlobalOptions& global, const ImportOptions& options);
+// Returns kExitJobFailed if the run does not fit.
+int AuditRun(const GlobalOptions& global, const AuditRunOptions& options);
 int Submit(const GlobalOptions& global, const SubmitOptions& options);
 int List(const GlobalOptions& global, const ListOptions& options);
 // Lists jobs that have ended.

@@ -1,0 +1,146 @@
+#include "cli/frameworks/audit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "planner/search/make_plan.h"
+
+namespace lynx::cli {
+namespace {
+
+// With this number of actions, planning takes seconds and less than a gigabyte.
+constexpr int64_t kMaxProgramActions = 6'000'000;
+
+// Layers of a model's piece: the largest number of all pieces.
+int32_t LayersOfPiece(const StepRequest& request) {
+  const int32_t pieces = request.layout.pp * request.layout.virtual_stages;
+  return (request.model.layers + pieces - 1) / pieces;
+}
+
+Nanos Between(Nanos a, Nanos b, int64_t permille) { return a + (b - a) * permille / 1000; }
+Bytes Between(Bytes a, Bytes b, int64_t permille) { return Bytes(a.value + (b.value - a.value) / 1000 * permille); }
+
+// A plan between two that differ in the recomputation alone.
+FrameworkPlan Interpolated(const FrameworkPlan& none, const FrameworkPlan& full, int64_t permille) {
+  FrameworkPlan plan = none;
+  StepEstimate& step = plan.step;
+  step.step = Between(none.step.step, full.step.step, permille);
+  step.pipeline = Between(none.step.pipeline, full.step.pipeline, permille);
+  step.data_reduction = Between(none.step.data_reduction, full.step.data_reduction, permille);
+  step.layer.backward = Between(none.step.layer.backward, full.step.layer.backward, permille);
+  step.layer.recompute = Between(none.step.layer.recompute, full.step.layer.recompute, permille);
+  for (size_t i = 0; i < plan.memory.size(); ++i) {
+    plan.memory[i].activations = Between(none.memory[i].activations, full.memory[i].activations, permille);
+    // One recomputed layer keeps everything again while its backward pass runs.
+    plan.memory[i].transient = std::max(none.memory[i].transient, full.memory[i].transient);
+  }
+  return plan;
+}
+
+// As EstimateOn, but with the traits of this run.
+absl::StatusOr<FrameworkPlan> EstimateRun(const StepRequest& request, const ImportedRun& run, const ClusterTopology& cluster) {
+  LYNX_ASSIGN_OR_RETURN(FrameworkPlan plan, EstimateOn(request, run.framework, cluster));
+  plan.request.traits = run.traits;
+  LYNX_ASSIGN_OR_RETURN(plan.memory, EstimateMemory(plan.request));
+  LYNX_ASSIGN_OR_RETURN(plan.step, EstimateStep(plan.request, cluster.groups.front().profile));
+  return plan;
+}
+
+StepParts PartsOf(const FrameworkPlan& plan) {
+  const StepRequest& request = plan.request;
+  const int64_t passes = int64_t{LayersOfPiece(request)} * request.layout.virtual_stages * request.microbatches;
+  StepParts parts;
+  parts.recompute = plan.step.layer.recompute * passes;
+  parts.layers = (plan.step.layer.forward + plan.step.layer.backward) * passes - parts.recompute;
+  parts.rest = plan.step.pipeline - parts.layers - parts.recompute;
+  parts.reduction = plan.step.data_reduction;
+  parts.tied = plan.step.tied_embedding;
+  parts.optimizer = plan.step.optimizer;
+  return parts;
+}
+
+absl::Status EstimateAsItIs(const ClusterTopology& cluster, RunAudit& audit) {
+  const JobSpec& job = audit.run.job;
+  StepRequest request{.model = job.model,
+                      .layout = PinnedLayout(job.parallel),
+                      .micro_batch = job.train.micro_batch,
+                      .recompute = job.recompute};
+  request.microbatches = job.train.global_batch / (request.micro_batch * request.layout.dp);
+  const bool block = job.recompute == RecomputeMode::kBlock, uniform = job.recompute == RecomputeMode::kUniform;
+  if (uniform) {
+    // Groups of layers recompute as much as single layers do; they keep fewer inputs. Counted is a group of one layer.
+    request.recompute = RecomputeMode::kFull;
+  }
+  if (!block) {
+    LYNX_ASSIGN_OR_RETURN(audit.plan, EstimateRun(request, audit.run, cluster));
+    return absl::OkStatus();
+  }
+  const int32_t layers = LayersOfPiece(request);
+  audit.recomputed_permille = 1000 * std::min(layers, job.recompute_options.layers) / layers;
+  request.recompute = RecomputeMode::kNone;
+  LYNX_ASSIGN_OR_RETURN(const FrameworkPlan none, EstimateRun(request, audit.run, cluster));
+  request.recompute = RecomputeMode::kFull;
+  LYNX_ASSIGN_OR_RETURN(const FrameworkPlan full, EstimateRun(request, audit.run, cluster));
+  audit.plan = Interpolated(none, full, audit.recomputed_permille);
+  audit.plan.request.recompute = RecomputeMode::kBlock;
+  return absl::OkStatus();
+}
+
+void PlanOthers(const ClusterTopology& cluster, RunAudit& audit) {
+  const JobSpec open = OpenJob(audit.run);
+  absl::StatusOr<FrameworkPlan> best = PlanForFramework(open, cluster, audit.run.framework);
+  if (!best.ok()) {
+    audit.no_best = std::string(best.status().message());
+  } else if (!best->fits()) {
+    audit.no_best = absl::StrCat("no layout fits; the one that needs least needs ", FormatBytes(best->peak()), " of ",
+                                 FormatBytes(best->device_memory));
+  } else {
+    audit.best = *std::move(best);
+  }
+  PlanRequest request{.spec = open, .cluster = cluster};
+  request.most_program_actions = kMaxProgramActions;
+  request.spec.model.dropout_masks = DropoutMasks::kRegenerated;
+  absl::StatusOr<PlanResult> lynx = MakePlan(request);
+  if (!lynx.ok()) {
+    audit.no_lynx = std::string(lynx.status().message());
+  } else if (const auto* infeasible = std::get_if<Infeasible>(&*lynx)) {
+    audit.no_lynx = infeasible->reason;
+  } else {
+    audit.lynx = std::get<Plan>(*std::move(lynx));
+  }
+}
+
+}  // namespace
+
+JobSpec OpenJob(const ImportedRun& run) {
+  JobSpec job = run.job;
+  job.parallel = ParallelSpec();
+  job.train.micro_batch = 0;
+  job.recompute = RecomputeMode::kAuto;
+  job.recompute_options = RecomputeOptions();
+  return job;
+}
+
+StepRequest RequestOf(const Plan& plan) {
+  return {.model = plan.model,
+          .layout = plan.layout,
+          .micro_batch = plan.micro_batch,
+          .microbatches = plan.microbatches,
+          .recompute = plan.mode};
+}
+
+absl::StatusOr<RunAudit> AuditOf(ImportedRun run, ClusterTopology cluster, std::optional<RunLog> log) {
+  if (cluster.groups.size() == 1) {
+    NodeGroup& group = cluster.groups.front();
+    group.nodes = (run.devices + group.devices_per_node - 1) / group.devices_per_node;
+  }
+  RunAudit audit{.run = std::move(run), .log = std::move(log)};
+  LYNX_RETURN_IF_ERROR(EstimateAsItIs(cluster, audit));
+  audit.parts = PartsOf(audit.plan);
+  PlanOthers(cluster, audit);
+  return audit;
+}
+
+}  // namespace lynx::cli

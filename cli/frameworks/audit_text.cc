@@ -1,0 +1,282 @@
+// Shows audits. See audit.h.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/frameworks/audit.h"
+#include "planner/report/plan_table.h"
+#include "planner/report/table.h"
+
+namespace lynx::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+size_t FullestRank(const FrameworkPlan& plan) {
+  const auto fullest = std::max_element(plan.memory.begin(), plan.memory.end(),
+                                        [](const auto& a, const auto& b) { return a.total() < b.total(); });
+  return static_cast<size_t>(fullest - plan.memory.begin());
+}
+
+std::string BatchText(const StepRequest& request) {
+  return absl::StrCat("micro-batch ", request.micro_batch, " x ", request.microbatches);
+}
+
+// How far `value` is from `base`: "12.3% more".
+std::string MoreText(int64_t value, int64_t base) {
+  if (base <= 0) return "";
+  const double percent = 100.0 * (static_cast<double>(value) / static_cast<double>(base) - 1);
+  return absl::StrFormat("%.1f%% %s", std::abs(percent), percent < 0 ? "less" : "more");
+}
+
+int64_t TokensPerSecond(const RunAudit& audit, Nanos step) {
+  const double tokens = static_cast<double>(audit.run.job.train.global_batch) * audit.run.job.model.seq;
+  return step.value <= 0 ? 0 : std::llround(tokens * 1e9 / static_cast<double>(step.value));
+}
+
+std::string RunText(const RunAudit& audit, const std::string& file) {
+  const StepRequest& request = audit.plan.request;
+  return absl::StrCat("run: ", EnumName(audit.run.framework), ", ", audit.run.devices, " devices, ", LayoutText(request.layout),
+                      ", ", BatchText(request), ", recompute ", EnumName(audit.run.job.recompute), " (", file, ")\n");
+}
+
+std::string MemoryText(const RunAudit& audit) {
+  const FrameworkPlan& plan = audit.plan;
+  Table table{.columns = {{"STAGE", Align::kRight},
+                          {"WEIGHTS", Align::kRight},
+                          {"GRADIENTS", Align::kRight},
+                          {"OPTIMIZER", Align::kRight},
+                          {"ACTIVATIONS", Align::kRight},
+                          {"TRANSIENT", Align::kRight},
+                          {"WORKSPACE", Align::kRight},
+                          {"TOTAL", Align::kRight}}};
+  for (size_t i = 0; i < plan.memory.size(); ++i) {
+    const MemoryEstimate& rank = plan.memory[i];
+    table.rows.push_back({absl::StrCat(i), FormatBytes(rank.weights), FormatBytes(rank.gradients), FormatBytes(rank.optimizer),
+                          FormatBytes(rank.activations), FormatBytes(rank.transient), FormatBytes(rank.workspace),
+                          FormatBytes(rank.total())});
+  }
+  const Bytes peak = plan.peak(), has = plan.device_memory;
+  std::string verdict = "the cluster does not say how much a device has";
+  if (has.value > 0) {
+    verdict = plan.fits() ? absl::StrCat("fits, ", FormatBytes(has - peak), " of ", FormatBytes(has), " are left")
+                          : absl::StrCat("does not fit: ", FormatBytes(peak - has), " more than the ", FormatBytes(has),
+                                         " that a device has");
+  }
+  return absl::StrCat("\nmemory: ", FormatBytes(peak), " on the fullest rank, of stage ", FullestRank(plan), "; ", verdict,
+                      "\n", TextOf(table));
+}
+
+std::vector<std::pair<const char*, Nanos>> PartRows(const StepParts& parts) {
+  return {{"layers, forward and backward", parts.layers},
+          {"recomputation", parts.recompute},
+          {"embedding, loss, transfers between stages, waiting", parts.rest},
+          {"gradients and weights over replicas, not hidden", parts.reduction},
+          {"tied embedding's gradients", parts.tied},
+          {"optimizer", parts.optimizer}};
+}
+
+std::string StepText(const RunAudit& audit) {
+  const Nanos step = audit.plan.step.step;
+  Table table{.columns = {"PART", {"TIME", Align::kRight}, {"OF STEP", Align::kRight}}};
+  for (const auto& [name, time] : PartRows(audit.parts)) {
+    table.rows.push_back({name, FormatDuration(time), PercentText(time.value, step.value)});
+  }
+  return absl::StrCat("\nstep: ", FormatDuration(step), " predicted, ", TokensPerSecond(audit, step), " tokens/s\n",
+                      TextOf(table));
+}
+
+std::string MeasuredText(const RunAudit& audit) {
+  if (!audit.log) return "";
+  const RunLog& log = *audit.log;
+  const StepTimes times = TimesOf(log);
+  std::string text = absl::StrCat("\nmeasured: step ", FormatDuration(times.median), ", the median of ", times.count, " from ",
+                                  times.first, " to ", times.last, " (", FormatDuration(times.shortest), " to ",
+                                  FormatDuration(times.longest), "), ", TokensPerSecond(audit, times.median), " tokens/s; ",
+                                  MoreText(times.median.value, audit.plan.step.step.value), " than predicted\n");
+  if (log.most_allocated.value > 0) {
+    absl::StrAppend(&text, "measured: memory ", FormatBytes(log.most_allocated), " allocated at most; ",
+                    MoreText(log.most_allocated.value, audit.plan.peak().value), " than predicted\n");
+  }
+  if (log.tflops > 0)
+    absl::StrAppend(&text, absl::StrFormat("measured: %.1f TFLOP/s on a device, as the log says\n", log.tflops));
+  if (log.global_batch > 0 && log.global_batch != audit.run.job.train.global_batch) {
+    absl::StrAppend(&text, "the log says ", log.global_batch, " samples a step, the arguments say ",
+                    audit.run.job.train.global_batch, ": is it the log of this run?\n");
+  }
+  return text;
+}
+
+// Predicted bytes of the fullest rank of a plan of Lynx's planner.
+Bytes PeakOf(const Plan& plan) {
+  Bytes most;
+  for (const StagePlan& stage : plan.stages) most = std::max(most, stage.arena + stage.states.total());
+  return most;
+}
+
+std::vector<Cell> PlanCells(const RunAudit& audit, const std::string& name, const StepRequest& request, RecomputeMode recompute,
+                            Nanos step, Bytes peak) {
+  return {name,
+          LayoutText(request.layout),
+          absl::StrCat(request.micro_batch, " x ", request.microbatches),
+          EnumName(recompute),
+          FormatDuration(step),
+          PercentText(step.value, audit.plan.step.step.value),
+          FormatBytes(peak)};
+}
+
+std::string PlansText(const RunAudit& audit) {
+  Table table{.columns = {"PLAN",
+                          "LAYOUT",
+                          "MICRO-BATCH",
+                          "RECOMPUTE",
+                          {"STEP", Align::kRight},
+                          {"OF RUN", Align::kRight},
+                          {"MEMORY", Align::kRight}}};
+  table.rows.push_back(
+      PlanCells(audit, "this run", audit.plan.request, audit.run.job.recompute, audit.plan.step.step, audit.plan.peak()));
+  const std::string best = absl::StrCat("best of ", EnumName(audit.run.framework));
+  if (audit.best) {
+    table.rows.push_back(
+        PlanCells(audit, best, audit.best->request, audit.best->request.recompute, audit.best->step.step, audit.best->peak()));
+  }
+  if (audit.lynx) {
+    table.rows.push_back(
+        PlanCells(audit, "lynx", RequestOf(*audit.lynx), audit.lynx->mode, audit.lynx->step, PeakOf(*audit.lynx)));
+  }
+  std::string text = "\n" + TextOf(table);
+  if (!audit.best) absl::StrAppend(&text, best, ": ", audit.no_best, "\n");
+  if (!audit.lynx) absl::StrAppend(&text, "lynx: ", audit.no_lynx, "\n");
+  return text;
+}
+
+std::string ChangesText(const RunAudit& audit) {
+  std::string text;
+  if (audit.best) {
+    const Framework framework = audit.run.framework;
+    const SettingChanges changes = ChangesOf(framework, audit.plan.request, audit.best->request);
+    absl::StrAppend(&text, "\nbest of ", EnumName(framework),
+                    changes.empty() ? ": the run has these settings already\n" : "\n");
+    for (const RunSetting& setting : changes.set) absl::StrAppend(&text, "  set     ", SettingText(framework, setting), "\n");
+    for (const std::string& name : changes.removed) absl::StrAppend(&text, "  remove  ", name, "\n");
+  }
+  if (audit.lynx) {
+    const SettingChanges changes = ChangesOf(Framework::kLynx, audit.plan.request, RequestOf(*audit.lynx));
+    absl::StrAppend(&text, "\nlynx: the job file of 'lynxctl import', with\n");
+    for (const RunSetting& setting : changes.set) {
+      absl::StrAppend(&text, "  ", SettingText(Framework::kLynx, setting), "\n");
+    }
+  }
+  return text;
+}
+
+std::string NotesText(const RunAudit& audit) {
+  std::string text;
+  if (audit.recomputed_permille >= 0) {
+    absl::StrAppend(&text, "\nnote: step and memory are interpolated, for only some layers recompute: ",
+                    PercentText(audit.recomputed_permille, 1000), " of them\n");
+  }
+  if (audit.run.job.recompute == RecomputeMode::kUniform) {
+    absl::StrAppend(&text, "\nnote: recomputed groups of ", audit.run.job.recompute_options.layers,
+                    " layers are counted as groups of one layer, which keep more inputs\n");
+  }
+  if (audit.run.job.parallel.partition != PartitionMethod::kEven) {
+    absl::StrAppend(&text, "\nnote: the estimate counts stages of the same number of layers each, unlike the run\n");
+  }
+  const std::string remarks = ImportRemarks(audit.run);
+  return remarks.empty() ? text : absl::StrCat(text, "\n", remarks);
+}
+
+Json SettingsJson(Framework framework, const StepRequest& from, const StepRequest& to) {
+  const SettingChanges changes = ChangesOf(framework, from, to);
+  Json json;
+  json["set"] = Json::object();
+  for (const RunSetting& setting : changes.set) json["set"][setting.name] = setting.value;
+  json["remove"] = changes.removed;
+  return json;
+}
+
+Json PlanJson(Framework framework, const RunAudit& audit, const StepRequest& request, RecomputeMode recompute, Nanos step,
+              Bytes peak) {
+  Json json;
+  json["layout"] = LayoutText(request.layout);
+  json["microBatch"] = request.micro_batch;
+  json["microbatches"] = request.microbatches;
+  json["recompute"] = EnumName(recompute);
+  json["stepNs"] = step.value;
+  json["peakBytes"] = peak.value;
+  json["changes"] = SettingsJson(framework, audit.plan.request, request);
+  return json;
+}
+
+Json MemoryJson(const FrameworkPlan& plan) {
+  Json json;
+  json["deviceBytes"] = plan.device_memory.value;
+  json["fits"] = plan.fits();
+  json["peakBytes"] = plan.peak().value;
+  json["stages"] = Json::array();
+  for (const MemoryEstimate& rank : plan.memory) {
+    json["stages"].push_back({{"weights", rank.weights.value},
+                              {"gradients", rank.gradients.value},
+                              {"optimizer", rank.optimizer.value},
+                              {"activations", rank.activations.value},
+                              {"transient", rank.transient.value},
+                              {"workspace", rank.workspace.value},
+                              {"total", rank.total().value}});
+  }
+  return json;
+}
+
+Json MeasuredJson(const RunLog& log) {
+  const StepTimes times = TimesOf(log);
+  return {{"stepNs", times.median.value},
+          {"shortestNs", times.shortest.value},
+          {"longestNs", times.longest.value},
+          {"steps", times.count},
+          {"firstStep", times.first},
+          {"lastStep", times.last},
+          {"allocatedBytes", log.most_allocated.value},
+          {"tflops", log.tflops},
+          {"globalBatch", log.global_batch}};
+}
+
+}  // namespace
+
+std::string AuditText(const RunAudit& audit, const std::string& file) {
+  return absl::StrCat(RunText(audit, file), MemoryText(audit), StepText(audit), MeasuredText(audit), PlansText(audit),
+                      ChangesText(audit), NotesText(audit));
+}
+
+std::string AuditJson(const RunAudit& audit) {
+  const StepParts& parts = audit.parts;
+  Json json;
+  json["framework"] = EnumName(audit.run.framework);
+  json["devices"] = audit.run.devices;
+  json["run"] = PlanJson(audit.run.framework, audit, audit.plan.request, audit.run.job.recompute, audit.plan.step.step,
+                         audit.plan.peak());
+  json["memory"] = MemoryJson(audit.plan);
+  json["step"] = {{"stepNs", audit.plan.step.step.value}, {"layersNs", parts.layers.value},
+                  {"recomputeNs", parts.recompute.value}, {"restNs", parts.rest.value},
+                  {"reductionNs", parts.reduction.value}, {"tiedNs", parts.tied.value},
+                  {"optimizerNs", parts.optimizer.value}};
+  json["measured"] = audit.log ? MeasuredJson(*audit.log) : Json();
+  json["best"] = audit.best ? PlanJson(audit.run.framework, audit, audit.best->request, audit.best->request.recompute,
+                                       audit.best->step.step, audit.best->peak())
+                            : Json();
+  json["noBest"] = audit.no_best;
+  json["lynx"] = audit.lynx ? PlanJson(Framework::kLynx, audit, RequestOf(*audit.lynx), audit.lynx->mode, audit.lynx->step,
+                                       PeakOf(*audit.lynx))
+                            : Json();
+  json["noLynx"] = audit.no_lynx;
+  json["recomputedPermille"] = audit.recomputed_permille;
+  json["assumed"] = audit.run.assumed;
+  json["notTaken"] = audit.run.not_taken;
+  json["unknown"] = audit.run.unknown;
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lynx::cli

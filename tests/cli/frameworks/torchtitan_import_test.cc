@@ -1,0 +1,205 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "cli/frameworks/audit.h"
+#include "cli/frameworks/toml_values.h"
+#include "tests/planner/report/export_cases.h"
+
+namespace lynx::cli {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kConfig[] = R"(
+# a run of people
+[job]
+description = "Llama 3 8B"
+
+[metrics]
+log_freq = 10
+
+[model]
+name = "llama3"
+flavor = "8B"
+
+[optimizer]
+name = "AdamW"
+lr = 3e-4
+
+[lr_scheduler]
+warmup_steps = 200
+
+[training]
+local_batch_size = 2
+seq_len = 8_192
+max_norm = 1.0
+steps = 1000
+
+[parallelism]
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 2
+
+[activation_checkpoint]
+mode = "full"
+)";
+
+class ImportTorchtitan : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!ReadsToml()) GTEST_SKIP() << "built without a parser of TOML (libtomlplusplus-dev)";
+  }
+};
+
+ImportRequest RequestOf(const std::string& text, int32_t devices = 16) {
+  ImportRequest request;
+  request.text = text;
+  request.file = "llama.toml";
+  request.folder = "/runs";
+  request.devices = devices;
+  request.read = [](const std::string& path) { return absl::NotFoundError(path); };
+  return request;
+}
+ImportedRun Imported(const ImportRequest& request) {
+  absl::StatusOr<ImportedRun> run = ImportRun(Framework::kTorchtitan, request);
+  EXPECT_TRUE(run.ok()) << run.status() << "\n" << request.text;
+  return run.ok() ? *std::move(run) : ImportedRun();
+}
+std::string ErrorOf(const ImportRequest& request) {
+  const absl::StatusOr<ImportedRun> run = ImportRun(Framework::kTorchtitan, request);
+  EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument) << request.text;
+  return std::string(run.status().message());
+}
+std::string With(const std::string& from, const std::string& to) {
+  EXPECT_THAT(kConfig, HasSubstr(from));
+  return absl::StrReplaceAll(kConfig, {{from, to}});
+}
+
+TEST_F(ImportTorchtitan, ReadsAConfiguration) {
+  const ImportedRun run = Imported(RequestOf(kConfig));
+  const ModelSpec& model = run.job.model;
+  EXPECT_EQ(model.family, ModelFamily::kLlama);
+  EXPECT_EQ(model.layers, 32);
+  EXPECT_EQ(model.ffn, 14336);
+  EXPECT_EQ(model.kv_heads, 8);
+  EXPECT_EQ(model.vocab, 128256);
+  EXPECT_EQ(model.seq, 8192);
+  EXPECT_EQ(model.dtype, DataType::kBfloat16);
+  EXPECT_EQ(model.rotary.scaling, RopeScaling::kLlama3);
+  EXPECT_EQ(run.devices, 16);
+  EXPECT_EQ(run.job.parallel.tp, 2);
+  EXPECT_EQ(run.job.parallel.dp, 8);
+  EXPECT_EQ(run.job.parallel.zero, ZeroStage::kWeights);
+  EXPECT_EQ(run.job.parallel.sequence_parallel, Choice::kOn);
+  EXPECT_EQ(run.job.recompute, RecomputeMode::kFull);
+  EXPECT_EQ(run.job.train.micro_batch, 2);
+  EXPECT_EQ(run.job.train.global_batch, 16);
+  EXPECT_EQ(run.job.train.warmup_steps, 200);
+  EXPECT_THAT(run.unknown, IsEmpty());
+  EXPECT_THAT(run.not_taken, IsEmpty());
+}
+
+TEST_F(ImportTorchtitan, KeysBecomeFields) {
+  const auto job = [](const std::string& from, const std::string& to) { return Imported(RequestOf(With(from, to))).job; };
+  const std::string tp = "tensor_parallel_degree = 2";
+  EXPECT_EQ(job(tp, "context_parallel_degree = 4").parallel.cp, 4);
+  EXPECT_EQ(job(tp, "fsdp_reshard_after_forward = \"never\"").parallel.zero, ZeroStage::kGradients);
+  const ImportedRun whole = Imported(RequestOf(With("shard_degree = -1", "shard_degree = 1"), 0));
+  EXPECT_EQ(whole.job.parallel.zero, ZeroStage::kNone);
+  EXPECT_EQ(whole.devices, 2) << "the product of the degrees";
+  const JobSpec staged = job(tp, "pipeline_parallel_degree = 4");
+  EXPECT_EQ(staged.parallel.pp, 4);
+  EXPECT_EQ(staged.parallel.zero, ZeroStage::kGradients) << "with a pipeline, gathered weights are kept";
+  EXPECT_EQ(staged.train.micro_batch, 1) << "the default of pipeline_parallel_microbatch_size";
+  const JobSpec interleaved = job(tp, "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"Interleaved1F1B\"");
+  EXPECT_EQ(interleaved.parallel.virtual_stages, 2);
+  EXPECT_EQ(interleaved.parallel.schedule, ScheduleKind::kInterleaved);
+  EXPECT_EQ(job(tp, "pipeline_parallel_degree = 2\npipeline_parallel_schedule = \"GPipe\"").parallel.schedule,
+            ScheduleKind::kGpipe);
+  EXPECT_EQ(job("mode = \"full\"", "mode = \"none\"").recompute, RecomputeMode::kNone);
+  EXPECT_EQ(job("mode = \"full\"", "mode = \"selective\"\nselective_ac_option = \"op\"").recompute, RecomputeMode::kBalanced);
+  EXPECT_EQ(job("mode = \"full\"", "mode = \"selective\"\nselective_ac_option = \"4\"").recompute_options.layers, 8);
+  EXPECT_EQ(job("flavor = \"8B\"", "flavor = \"70B\"").model.layers, 80);
+}
+
+TEST_F(ImportTorchtitan, NamesWhatIsMissingAndUnknown) {
+  const ImportedRun run = Imported(RequestOf(With("flavor = \"8B\"", "flavor = \"8B\"\nconverters = [\"float8\"]\nodd = 1")));
+  EXPECT_THAT(run.not_taken, testing::ElementsAre(HasSubstr("model.converters float8: 8-bit")));
+  EXPECT_THAT(run.unknown, testing::ElementsAre("model.odd: 1"));
+  EXPECT_THAT(Imported(RequestOf(With("[activation_checkpoint]\nmode = \"full\"\n", ""))).assumed,
+              Contains(HasSubstr("torchtitan's defaults")));
+  EXPECT_THAT(Imported(RequestOf(With("replicate_degree = 1", "replicate_degree = 2"))).not_taken,
+              Contains(HasSubstr("the plan shards over all 8 replicas, not over 4")));
+}
+
+TEST_F(ImportTorchtitan, SaysWhatIsWrong) {
+  EXPECT_THAT(ErrorOf(RequestOf("[model\nname = 1")), HasSubstr("llama.toml:1: not valid TOML: "));
+  EXPECT_THAT(ErrorOf(RequestOf(kConfig, 0)), HasSubstr("give --devices N"));
+  EXPECT_THAT(ErrorOf(RequestOf(kConfig, 15)), HasSubstr("the degrees of parallelism make 14 devices, not 15"));
+  EXPECT_THAT(ErrorOf(RequestOf(With("\"8B\"", "\"9B\""))), HasSubstr("model.flavor 9B is not known"));
+  EXPECT_THAT(ErrorOf(RequestOf(With("degree = 2", "degree = \"two\""))), HasSubstr("tensor_parallel_degree is two"));
+  EXPECT_THAT(ErrorOf(RequestOf(With("mode = \"full\"", "mode = \"half\""))), HasSubstr("expected none, full, or selective"));
+  EXPECT_THAT(ErrorOf(RequestOf(With("steps = 1000", "steps = 1000\nglobal_batch_size = 17"))), HasSubstr("is no multiple of"));
+}
+
+TEST_F(ImportTorchtitan, ReadsItsLogs) {
+  const ImportedRun run = Imported(RequestOf(kConfig));
+  const std::string line =
+      "[titan] root - INFO - \x1b[31mstep: 10  \x1b[32mloss:  7.1  \x1b[33mgrad_norm: 1.0  \x1b[36mmemory: 40.50GiB(51.20%)  "
+      "\x1b[34mtps: 4,096  \x1b[36mtflops: 210.50  \x1b[35mmfu: 21.28%\x1b[0m\n";
+  const absl::StatusOr<RunLog> log = ReadRunLog(run, line, "log");
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(log->steps.at(0).step, 10);
+  EXPECT_EQ(log->steps.at(0).time, Nanos(2'000'000'000)) << "16 samples of 8192 tokens on 16 devices";
+  EXPECT_EQ(log->most_allocated, Bytes(40LL * kGiB.value + kGiB.value / 2));
+  EXPECT_EQ(log->tflops, 210.5);
+}
+
+// What Lynx exports for version 0.2.2, it reads back. torchtitan cannot shard optimizer states alone, or leave out sequence
+// parallelism; the export says so.
+TEST_F(ImportTorchtitan, ReadsExports) {
+  const auto llama = [](const ParallelLayout& layout) {
+    return Case(layout).Model([](ModelSpec& m) {
+      m.family = ModelFamily::kLlama;
+      m.kv_heads = 4;
+      m.dropout = 0;
+      m.attention = AttentionKernel::kFused;
+      m.dtype = DataType::kBfloat16;
+    });
+  };
+  const Case cases[] = {llama({}),
+                        llama({.tp = 2, .dp = 2, .sequence_parallel = true, .zero = ZeroStage::kWeights}),
+                        llama({.dp = 4, .zero = ZeroStage::kGradients}),
+                        llama({.pp = 2, .dp = 2, .zero = ZeroStage::kGradients}),
+                        llama({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}),
+                        llama({.dp = 2}).Recompute(RecomputeMode::kFull)};
+  for (const Case& one : cases) {
+    const ExportedPlan exported = one.Export(TargetOf(ExportFormat::kTorchtitan, "0.2.2"));
+    ImportRequest request = RequestOf(exported.files.at(0).text, 0);
+    request.read = [&](const std::string& path) -> absl::StatusOr<std::string> {
+      EXPECT_EQ(path, "/runs/" + exported.files.at(1).name);
+      return exported.files.at(1).text;
+    };
+    const ImportedRun run = Imported(request);
+    ModelSpec model = one.plan.model;
+    model.dropout_masks = run.job.model.dropout_masks;
+    EXPECT_EQ(run.job.model, model) << request.text;
+    EXPECT_EQ(run.devices, one.plan.layout.ranks());
+    EXPECT_EQ(run.job.parallel.tp, one.plan.layout.tp);
+    EXPECT_EQ(run.job.parallel.pp, one.plan.layout.pp);
+    EXPECT_EQ(run.job.parallel.dp, one.plan.layout.dp);
+    EXPECT_EQ(run.job.parallel.virtual_stages, one.plan.layout.virtual_stages);
+    EXPECT_EQ(run.job.parallel.zero, one.plan.layout.zero) << request.text;
+    EXPECT_EQ(run.job.train.micro_batch, one.plan.micro_batch);
+    EXPECT_EQ(run.job.train.global_batch, one.plan.samples());
+    EXPECT_THAT(run.unknown, IsEmpty());
+    EXPECT_THAT(run.not_taken, IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace lynx::cli
