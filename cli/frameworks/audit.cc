@@ -109,6 +109,8 @@ void PlanOthers(const ClusterTopology& cluster, RunAudit& audit) {
     audit.no_lynx = infeasible->reason;
   } else {
     audit.lynx = std::get<Plan>(*std::move(lynx));
+    const absl::Status runs = CheckEngineRuns(audit.lynx->model, audit.lynx->layout);
+    if (!runs.ok()) audit.no_lynx = absl::StrCat("can be planned only: ", std::string(runs.message()));
   }
 }
 

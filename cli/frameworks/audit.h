@@ -40,7 +40,7 @@ struct RunAudit {
   std::string no_best;  // why there is none
   // The fastest plan of Lynx's own engine, from its planner. It recomputes in windows and simulates the whole step.
   std::optional<Plan> lynx;
-  std::string no_lynx;
+  std::string no_lynx;  // why there is none, or why the engine cannot run it
 };
 
 // `cluster` has one group of nodes; it gets as many of them as the run's devices fill. InvalidArgument: the cluster has several

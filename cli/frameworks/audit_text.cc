@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/frameworks/audit.h"
+#include "planner/report/framework_table.h"
 #include "planner/report/plan_table.h"
 #include "planner/report/table.h"
 
@@ -15,6 +16,8 @@ namespace lynx::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr double kTera = 1e12;
 
 size_t FullestRank(const FrameworkPlan& plan) {
   const auto fullest = std::max_element(plan.memory.begin(), plan.memory.end(),
@@ -46,20 +49,6 @@ std::string RunText(const RunAudit& audit, const std::string& file) {
 
 std::string MemoryText(const RunAudit& audit) {
   const FrameworkPlan& plan = audit.plan;
-  Table table{.columns = {{"STAGE", Align::kRight},
-                          {"WEIGHTS", Align::kRight},
-                          {"GRADIENTS", Align::kRight},
-                          {"OPTIMIZER", Align::kRight},
-                          {"ACTIVATIONS", Align::kRight},
-                          {"TRANSIENT", Align::kRight},
-                          {"WORKSPACE", Align::kRight},
-                          {"TOTAL", Align::kRight}}};
-  for (size_t i = 0; i < plan.memory.size(); ++i) {
-    const MemoryEstimate& rank = plan.memory[i];
-    table.rows.push_back({absl::StrCat(i), FormatBytes(rank.weights), FormatBytes(rank.gradients), FormatBytes(rank.optimizer),
-                          FormatBytes(rank.activations), FormatBytes(rank.transient), FormatBytes(rank.workspace),
-                          FormatBytes(rank.total())});
-  }
   const Bytes peak = plan.peak(), has = plan.device_memory;
   std::string verdict = "the cluster does not say how much a device has";
   if (has.value > 0) {
@@ -68,7 +57,7 @@ std::string MemoryText(const RunAudit& audit) {
                                          " that a device has");
   }
   return absl::StrCat("\nmemory: ", FormatBytes(peak), " on the fullest rank, of stage ", FullestRank(plan), "; ", verdict,
-                      "\n", TextOf(table));
+                      "\n", TextOf(FrameworkMemoryTable(plan)));
 }
 
 std::vector<std::pair<const char*, Nanos>> PartRows(const StepParts& parts) {
@@ -82,11 +71,12 @@ std::vector<std::pair<const char*, Nanos>> PartRows(const StepParts& parts) {
 
 std::string StepText(const RunAudit& audit) {
   const Nanos step = audit.plan.step.step;
-  Table table{.columns = {"PART", {"TIME", Align::kRight}, {"OF STEP", Align::kRight}}};
+  Table table{.columns = {"part of the step", {"time", Align::kRight}, {"share", Align::kRight}}};
   for (const auto& [name, time] : PartRows(audit.parts)) {
     table.rows.push_back({name, FormatDuration(time), PercentText(time.value, step.value)});
   }
-  return absl::StrCat("\nstep: ", FormatDuration(step), " predicted, ", TokensPerSecond(audit, step), " tokens/s\n",
+  return absl::StrCat("\nstep: ", FormatDuration(step), " predicted, ", TokensPerSecond(audit, step),
+                      absl::StrFormat(" tokens/s, %.1f TFLOP/s on each device\n", FlopsPerSecondOfDevice(audit.plan) / kTera),
                       TextOf(table));
 }
 
@@ -103,7 +93,7 @@ std::string MeasuredText(const RunAudit& audit) {
                     MoreText(log.most_allocated.value, audit.plan.peak().value), " than predicted\n");
   }
   if (log.tflops > 0)
-    absl::StrAppend(&text, absl::StrFormat("measured: %.1f TFLOP/s on a device, as the log says\n", log.tflops));
+    absl::StrAppend(&text, absl::StrFormat("measured: %.1f TFLOP/s on each device, as the log says\n", log.tflops));
   if (log.global_batch > 0 && log.global_batch != audit.run.job.train.global_batch) {
     absl::StrAppend(&text, "the log says ", log.global_batch, " samples a step, the arguments say ",
                     audit.run.job.train.global_batch, ": is it the log of this run?\n");
@@ -131,12 +121,12 @@ std::vector<Cell> PlanCells(const RunAudit& audit, const std::string& name, cons
 
 std::string PlansText(const RunAudit& audit) {
   Table table{.columns = {"PLAN",
-                          "LAYOUT",
-                          "MICRO-BATCH",
-                          "RECOMPUTE",
-                          {"STEP", Align::kRight},
-                          {"OF RUN", Align::kRight},
-                          {"MEMORY", Align::kRight}}};
+                          "layout",
+                          "micro-batch",
+                          "recompute",
+                          {"step", Align::kRight},
+                          {"of run", Align::kRight},
+                          {"memory", Align::kRight}}};
   table.rows.push_back(
       PlanCells(audit, "this run", audit.plan.request, audit.run.job.recompute, audit.plan.step.step, audit.plan.peak()));
   const std::string best = absl::StrCat("best of ", EnumName(audit.run.framework));
@@ -150,7 +140,7 @@ std::string PlansText(const RunAudit& audit) {
   }
   std::string text = "\n" + TextOf(table);
   if (!audit.best) absl::StrAppend(&text, best, ": ", audit.no_best, "\n");
-  if (!audit.lynx) absl::StrAppend(&text, "lynx: ", audit.no_lynx, "\n");
+  if (!audit.no_lynx.empty()) absl::StrAppend(&text, "lynx: ", audit.no_lynx, "\n");
   return text;
 }
 
@@ -184,7 +174,7 @@ std::string NotesText(const RunAudit& audit) {
     absl::StrAppend(&text, "\nnote: recomputed groups of ", audit.run.job.recompute_options.layers,
                     " layers are counted as groups of one layer, which keep more inputs\n");
   }
-  if (audit.run.job.parallel.partition != PartitionMethod::kEven) {
+  if (audit.run.job.parallel.partition != PartitionMethod::kEven || !audit.run.job.parallel.stage_layers.empty()) {
     absl::StrAppend(&text, "\nnote: the estimate counts stages of the same number of layers each, unlike the run\n");
   }
   const std::string remarks = ImportRemarks(audit.run);

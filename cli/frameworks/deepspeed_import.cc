@@ -144,11 +144,11 @@ class DeepSpeedReader {
   absl::StatusOr<std::optional<int64_t>> Count(const std::string& path, int64_t least) {
     const Json* value = Find(path);
     if (value == nullptr) return std::optional<int64_t>();
-    constexpr int64_t kMaxCount = 1 << 30;
+    constexpr int64_t kMaxCount = 1 << 20;
     const bool whole = value->is_number_integer() && (!value->is_number_unsigned() || value->get<uint64_t>() <= kMaxCount);
     if (whole && value->get<int64_t>() >= least && value->get<int64_t>() <= kMaxCount)
       return std::optional(value->get<int64_t>());
-    return Error(absl::StrCat(path, " is ", Text(*value), ": must be a whole number of at least ", least));
+    return Error(absl::StrCat(path, " is ", Text(*value), ": must be a whole number from ", least, " to ", kMaxCount));
   }
   void Real(const std::string& path, double& out) {
     if (const Json* value = Find(path); value != nullptr && value->is_number() && std::isfinite(value->get<double>())) {
@@ -219,9 +219,12 @@ class DeepSpeedReader {
     if (const int32_t given = Overridden("train.globalBatch"); given > 0) batch = given;
     if (const int32_t given = Overridden("train.microBatch"); given > 0) micro = given;
     const int64_t ranks = int64_t{job_.parallel.tp} * job_.parallel.pp;
+    constexpr int64_t kMaxDevices = 1 << 20;
+    if (ranks > kMaxDevices) return Error(absl::StrCat("tp * pp is ", ranks, ": must be at most ", kMaxDevices));
     int64_t devices = request_.devices;
     if (devices == 0 && batch && micro && steps) devices = *batch / (*micro * *steps) * ranks;
     if (devices == 0) return Error("the file does not say on how many devices the run is; give --devices N");
+    if (devices > kMaxDevices) return Error(absl::StrCat(devices, " devices: at most ", kMaxDevices, " are planned"));
     const int64_t replicas = devices / ranks;
     if (replicas * ranks != devices || replicas < 1) {
       return Error(absl::StrCat(devices, " devices are no multiple of tp ", job_.parallel.tp, " * pp ", job_.parallel.pp));
@@ -237,7 +240,8 @@ class DeepSpeedReader {
       return Error(absl::StrCat("train_batch_size ", *batch, " is not train_micro_batch_size_per_gpu ", *micro,
                                 " * gradient_accumulation_steps * ", replicas, " replicas; is the number of devices right?"));
     }
-    if (*batch > (1 << 20) || devices > (1 << 20)) return Error("train_batch_size or the number of devices is above 2^20");
+    if (*batch > kMaxDevices)
+      return Error(absl::StrCat("a batch of ", *batch, " samples: at most ", kMaxDevices, " are planned"));
     job_.train.global_batch = static_cast<int32_t>(*batch);
     job_.train.micro_batch = static_cast<int32_t>(*micro);
     job_.parallel.dp = static_cast<int32_t>(replicas);

@@ -34,6 +34,10 @@ void AddList(const std::string& title, const std::vector<std::string>& lines, st
 }  // namespace
 
 absl::StatusOr<ImportedRun> ImportRun(Framework framework, const ImportRequest& request) {
+  if (!request.model.empty() && (framework == Framework::kMegatron || framework == Framework::kNemo)) {
+    return absl::InvalidArgumentError(absl::StrCat("--model ", request.model_file, ": runs of ", EnumName(framework),
+                                                   " describe the model themselves; leave it out"));
+  }
   switch (framework) {
     case Framework::kMegatron: return ImportMegatron(request);
     case Framework::kDeepspeed: return ImportDeepspeed(request);

@@ -66,7 +66,11 @@ constexpr MegatronFlag kFlags[] = {
     {"--context-parallel-size", &M::cp, "parallel.cp"},
     {"--num-layers-per-virtual-pipeline-stage", &M::layers_per_virtual, "parallel.virtualStages"},
     {"--num-virtual-stages-per-pipeline-rank", &M::virtual_stages, "parallel.virtualStages"},
-    {"--pipeline-model-parallel-layout", &M::layout, "parallel.virtualStages, parallel.partition"},
+    {"--pipeline-model-parallel-layout", &M::layout, "parallel.virtualStages, parallel.stageLayers"},
+    {"--decoder-first-pipeline-num-layers", &M::first_layers, "parallel.stageLayers"},
+    {"--decoder-last-pipeline-num-layers", &M::last_layers, "parallel.stageLayers"},
+    {"--account-for-embedding-in-pipeline-split", &M::embedding_counts, "parallel.stageLayers"},
+    {"--account-for-loss-in-pipeline-split", &M::loss_counts, "parallel.stageLayers"},
     {"--sequence-parallel", &M::sequence_parallel, "parallel.sequenceParallel"},
     {"--use-tp-pp-dp-mapping", &M::replica_order, "parallel.rankOrder"},
     {"--use-distributed-optimizer", &M::distributed_optimizer, "parallel.zero optimizer"},
@@ -108,7 +112,7 @@ constexpr char kExperts[] = "mixtures of experts are not planned";
 constexpr char kLatent[] = "latent attention is not planned";
 constexpr char kStates[] = "the plan counts optimizer states, master weights and gradients in 32 bits each";
 constexpr char kCopies[] = "not planned; the plan keeps states and activations on the device";
-constexpr char kUneven[] = "the planner spreads the layers itself (parallel.partition)";
+constexpr char kUneven[] = "the plan has the embedding on the stage of the first layers";
 constexpr char kHybrid[] = "layers of several kinds are not planned";
 constexpr char kTpOverlap[] = "not counted: the plan exposes collectives of tensor parallelism";
 
@@ -154,10 +158,6 @@ constexpr MegatronMissing kMissing[] = {
     {"--offload-modules", MissingFlag::kSaid, kCopies},
     {"--distribute-saved-activations", MissingFlag::kSaid,
      "the plan counts the input of a recomputed layer whole on each rank"},
-    {"--decoder-first-pipeline-num-layers", MissingFlag::kSaid, kUneven},
-    {"--decoder-last-pipeline-num-layers", MissingFlag::kSaid, kUneven},
-    {"--account-for-embedding-in-pipeline-split", MissingFlag::kSaid, kUneven},
-    {"--account-for-loss-in-pipeline-split", MissingFlag::kSaid, kUneven},
     {"--standalone-embedding-stage", MissingFlag::kSaid, kUneven},
     {"--microbatch-group-size-per-virtual-pipeline-stage", MissingFlag::kSaid,
      "the plan's interleaved schedule has groups of pp"},

@@ -20,6 +20,7 @@ namespace {
 
 // The vocabulary of GPT-2's files, which examples of Megatron-LM use (Radford et al. 2019).
 constexpr int64_t kGpt2Vocabulary = 50257;
+constexpr int32_t kMaxDevices = 1 << 20;
 
 class Converter {
  public:
@@ -88,6 +89,10 @@ class Converter {
     LYNX_RETURN_IF_ERROR(Optional("--context-parallel-size", v_.cp, parallel.cp));
     if (launch_.devices == 0) {
       return Error("neither the command nor the file says on how many devices the run is; give --devices N");
+    }
+    // Each size is far below what makes this overflow.
+    for (const int32_t size : {parallel.tp, parallel.pp, parallel.cp}) {
+      if (size > kMaxDevices) return Error(absl::StrCat("a parallel size of ", size, ": must be at most ", kMaxDevices));
     }
     const int64_t model_ranks = int64_t{parallel.tp} * parallel.pp * parallel.cp;
     if (launch_.devices % model_ranks != 0) {
@@ -251,8 +256,9 @@ class Converter {
     } else {
       return Error(absl::StrCat("--vocab-size is missing, for the files of ", tokenizer, " say it; give --set model.vocab=N"));
     }
-    const int64_t multiple = v_.vocab_multiple.value_or(128) * job_.parallel.tp;
-    if (multiple < 1) return Error("--make-vocab-size-divisible-by is 0: must be at least 1");
+    int32_t divisor = 128;
+    LYNX_RETURN_IF_ERROR(Optional("--make-vocab-size-divisible-by", v_.vocab_multiple, divisor));
+    const int64_t multiple = int64_t{divisor} * job_.parallel.tp;
     const auto padded = [&](int64_t size) { return (size + multiple - 1) / multiple * multiple; };
     if (tokenizer == "NullTokenizer" && padded(vocab) != padded(vocab + 1)) {
       // Up to Megatron Core 0.17, NullTokenizer adds a token that ends documents.
@@ -290,6 +296,49 @@ class Converter {
     const bool interleaved = parallel.pp > 1 && parallel.virtual_stages > 1;
     if (!interleaved) parallel.virtual_stages = 1;
     parallel.schedule = interleaved ? ScheduleKind::kInterleaved : ScheduleKind::kOneForwardOneBackward;
+    if (!v_.layout) LYNX_RETURN_IF_ERROR(Ends());
+    return absl::OkStatus();
+  }
+
+  // Stages that differ in their number of layers.
+  void Spread(const std::vector<int32_t>& layers, const char* flag) {
+    ParallelSpec& parallel = job_.parallel;
+    if (std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end()) return;
+    if (std::find(layers.begin(), layers.end(), 0) == layers.end()) {
+      parallel.stage_layers = layers;
+      return;
+    }
+    parallel.partition = PartitionMethod::kExact;
+    Miss(absl::StrCat(flag, ": stages of ", absl::StrJoin(layers, ", "),
+                      " layers; a job has no stages without layers, so the planner spreads them itself (parallel.partition)"));
+  }
+
+  // The first and the last stage may have numbers of layers of their own, or one layer less for the embedding and the loss.
+  absl::Status Ends() {
+    ParallelSpec& parallel = job_.parallel;
+    const bool counts = v_.embedding_counts || v_.loss_counts;
+    if ((!v_.first_layers && !v_.last_layers && !counts) || parallel.pp == 1) return absl::OkStatus();
+    if (parallel.virtual_stages > 1) {
+      Miss(
+          "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split "
+          "or "
+          "--account-for-loss-in-pipeline-split: beside virtual stages they are not read; stages have the same number of "
+          "layers");
+      return absl::OkStatus();
+    }
+    const int64_t first = v_.first_layers.value_or(0), last = v_.last_layers.value_or(0);
+    const int64_t stages = parallel.pp - (v_.first_layers ? 1 : 0) - (v_.last_layers ? 1 : 0);
+    const int64_t rest = model_.layers - first - last + (v_.embedding_counts ? 1 : 0) + (v_.loss_counts ? 1 : 0);
+    if (rest < 0 || (stages == 0 ? rest != 0 : rest % stages != 0)) {
+      return Error(absl::StrCat("--num-layers ", model_.layers, " cannot be spread over ", parallel.pp,
+                                " stages with these numbers of layers of the first and the last stage"));
+    }
+    std::vector<int32_t> layers(static_cast<size_t>(parallel.pp), static_cast<int32_t>(stages == 0 ? 0 : rest / stages));
+    if (v_.first_layers) layers.front() = static_cast<int32_t>(first);
+    if (v_.last_layers) layers.back() = static_cast<int32_t>(last);
+    if (v_.embedding_counts) --layers.front();
+    if (v_.loss_counts) --layers.back();
+    Spread(layers, "--decoder-first-pipeline-num-layers");
     return absl::OkStatus();
   }
 
@@ -304,11 +353,7 @@ class Converter {
                                 " stages: expected --num-layers ", model_.layers, " in a multiple of pp ", parallel.pp));
     }
     parallel.virtual_stages = static_cast<int32_t>(layers->size()) / parallel.pp;
-    if (std::adjacent_find(layers->begin(), layers->end(), std::not_equal_to<>()) != layers->end()) {
-      parallel.partition = PartitionMethod::kExact;
-      Miss(absl::StrCat("--pipeline-model-parallel-layout: stages of ", absl::StrJoin(*layers, ", "),
-                        " layers; the planner spreads the layers itself (parallel.partition)"));
-    }
+    Spread(*layers, "--pipeline-model-parallel-layout");
     return absl::OkStatus();
   }
 

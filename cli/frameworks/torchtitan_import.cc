@@ -226,7 +226,13 @@ class TorchtitanReader {
     LYNX_RETURN_IF_ERROR(Count("parallelism.context_parallel_degree", 1, parallel.cp));
     LYNX_RETURN_IF_ERROR(Count("parallelism.data_parallel_replicate_degree", 1, replicas));
     LYNX_RETURN_IF_ERROR(Count("parallelism.data_parallel_shard_degree", -1, shards));
-    const int64_t others = int64_t{parallel.tp} * parallel.pp * parallel.cp * replicas;
+    constexpr int64_t kMaxDevices = 1 << 20;
+    int64_t others = 1;
+    for (const int32_t degree : {parallel.tp, parallel.pp, parallel.cp, replicas}) {
+      others *= degree;
+      if (others > kMaxDevices)
+        return Error(absl::StrCat("the degrees of parallelism make more than ", kMaxDevices, " devices"));
+    }
     if (shards == -1) {
       if (request_.devices == 0) {
         return Error("parallelism.data_parallel_shard_degree is -1, which means all devices that are left; give --devices N");
@@ -234,7 +240,7 @@ class TorchtitanReader {
       shards = static_cast<int32_t>(std::max<int64_t>(request_.devices / others, 1));
     }
     const int64_t devices = others * std::max(shards, 1);
-    if (devices > (1 << 20) || (request_.devices > 0 && devices != request_.devices)) {
+    if (devices > kMaxDevices || (request_.devices > 0 && devices != request_.devices)) {
       return Error(absl::StrCat("the degrees of parallelism make ", devices, " devices, not ", request_.devices));
     }
     run_.devices = static_cast<int32_t>(devices);
@@ -302,10 +308,16 @@ class TorchtitanReader {
       for (const absl::string_view name : absl::StrSplit(names, ' ')) count += absl::StartsWith(name, "layers.") ? 1 : 0;
       layers.push_back(count);
     }
-    if (std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) != layers.end()) {
+    if (std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end()) {
+      return static_cast<int32_t>(layers.size());
+    }
+    if (std::find(layers.begin(), layers.end(), 0) == layers.end()) {
+      job_.parallel.stage_layers = layers;
+    } else {
       job_.parallel.partition = PartitionMethod::kExact;
       run_.not_taken.push_back(absl::StrCat("parallelism.module_fqns_per_model_part: stages of ", absl::StrJoin(layers, ", "),
-                                            " layers; the planner spreads the layers itself (parallel.partition)"));
+                                            " layers; a job has no stages without layers, so the planner spreads them itself "
+                                            "(parallel.partition)"));
     }
     return static_cast<int32_t>(layers.size());
   }

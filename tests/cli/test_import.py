@@ -59,6 +59,30 @@ class ImportTest(unittest.TestCase):
         self.assertIn("no such file", self.ctl("import", "--from", "megatron", self.folder / "none.sh", code=4).stderr)
         self.assertIn("model.nothing", self.ctl("import", "--from", "megatron", self.script, "--set", "model.nothing=1", code=2).stderr)
 
+    def audit(self, *arguments, code=0):
+        return self.ctl("audit", "--from", "megatron", ROOT / "examples" / "megatron-8b.sh", "--cluster",
+                        ROOT / "examples" / "clusters" / "h100.yaml", *arguments, code=code)
+
+    def test_an_audit_beside_a_log(self):
+        log = ROOT / "examples" / "megatron-8b.log"
+        shown = self.audit("--log", log).stdout
+        for text in ("run: megatron, 32 devices, tp4 pp2 dp4 ", "; fits, ", "measured: step 5.70 s, the median of 6 from 3 to 8",
+                     "best of megatron", "lynx: the job file of 'lynxctl import', with\n  --set parallel."):
+            self.assertIn(text, shown)
+        answer = json.loads(self.audit("--log", log, "-o", "json").stdout)
+        self.assertEqual(answer["measured"]["steps"], 6)
+        self.assertEqual(sum(answer["step"][part] for part in answer["step"] if part != "stepNs") // 1000, answer["step"]["stepNs"] // 1000)
+        self.assertLess(answer["best"]["stepNs"], answer["run"]["stepNs"])
+
+    def test_an_audit_of_a_run_that_does_not_fit(self):
+        shown = self.audit("--set", "TP=1", "--set", "PP=1", code=1).stdout
+        self.assertIn("does not fit: ", shown)
+
+    def test_errors_of_audits(self):
+        self.assertIn("found no line of megatron with the time of a step", self.audit("--log", self.script, code=2).stderr)
+        self.assertIn("--log: ", self.audit("--log", self.folder / "none", code=4).stderr)
+        self.assertIn("clusters", self.ctl("audit", "--from", "megatron", self.script, "--cluster", ROOT / "examples/clusters/no.yaml", code=4).stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -153,7 +153,7 @@ TEST(Audit, ShowsWhatWasMeasuredBesideWhatIsPredicted) {
   const std::string text = AuditText(Audited(Sharded(), kLog), "run.sh");
   EXPECT_THAT(text, HasSubstr("measured: step 1.10 s, the median of 3 from 3 to 5 (1.00 s to 1.20 s)"));
   EXPECT_THAT(text, HasSubstr("measured: memory 3.0 GiB allocated at most; "));
-  EXPECT_THAT(text, HasSubstr("measured: 49.0 TFLOP/s on a device"));
+  EXPECT_THAT(text, HasSubstr("measured: 49.0 TFLOP/s on each device"));
   EXPECT_THAT(text, Not(HasSubstr("is it the log of this run?")));
   const std::string other = AuditText(Audited(absl::StrReplaceAll(Sharded(), {{"size 64", "size 128"}}), kLog), "run.sh");
   EXPECT_THAT(other, HasSubstr("the log says 64 samples a step, the arguments say 128: is it the log of this run?"));
@@ -189,6 +189,13 @@ TEST(Audit, IsJsonToo) {
   EXPECT_GT(json["best"]["stepNs"].get<int64_t>(), 0);
   EXPECT_TRUE(json["lynx"]["changes"]["set"].contains("parallel.tp") || json["lynx"]["changes"]["set"].contains("parallel.pp"));
   EXPECT_EQ(json["unknown"][0], "--odd-flag 1");
+}
+
+TEST(Audit, SaysWhereTheEngineCannotRunThePlan) {
+  const RunAudit audit = Audited(Sharded("--apply-layernorm-1p"));
+  EXPECT_THAT(AuditText(audit, "run.sh"), HasSubstr("lynx: can be planned only: "));
+  EXPECT_THAT(AuditText(audit, "run.sh"), HasSubstr("norm-offset"));
+  EXPECT_THAT(Audited(Sharded()).no_lynx, IsEmpty());
 }
 
 TEST(Audit, RefusesClustersOfSeveralKinds) {

@@ -243,7 +243,22 @@ INSTANTIATE_TEST_SUITE_P(
             "LayoutOfStages", "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E(tt|)*3ttL'",
             [](const JobSpec& j) { return j.parallel.virtual_stages == 2 && j.parallel.partition == PartitionMethod::kEven; }},
         FieldCase{"UnevenLayout", "--pipeline-model-parallel-size=2 --pipeline-model-parallel-layout='Et*3|t*5L'",
-                  [](const JobSpec& j) { return j.parallel.partition == PartitionMethod::kExact && j.parallel.pp == 2; }},
+                  [](const JobSpec& j) {
+                    return j.parallel.stage_layers == std::vector<int32_t>{3, 5};
+                  }},
+        FieldCase{"FirstStage", "--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 3",
+                  [](const JobSpec& j) {
+                    return j.parallel.stage_layers == std::vector<int32_t>{3, 5};
+                  }},
+        FieldCase{"LastStage", "--pipeline-model-parallel-size 2 --decoder-last-pipeline-num-layers 2",
+                  [](const JobSpec& j) {
+                    return j.parallel.stage_layers == std::vector<int32_t>{6, 2};
+                  }},
+        FieldCase{"StageOfEmbedding",
+                  "--num-layers 7 --pipeline-model-parallel-size 2 --account-for-embedding-in-pipeline-split",
+                  [](const JobSpec& j) {
+                    return j.parallel.stage_layers == std::vector<int32_t>{3, 4};
+                  }},
         FieldCase{"Order", "--use-tp-pp-dp-mapping",
                   [](const JobSpec& j) { return j.parallel.rank_order == RankOrder::kTpPpDp; }},
         FieldCase{"ShardedOptimizer", "--use-distributed-optimizer",
@@ -282,8 +297,8 @@ TEST(ImportMegatron, SaysWhatHasNoCounterpart) {
   EXPECT_THAT(missing(Small("--rampup-batch-size 4 4 100")), Contains(HasSubstr("--rampup-batch-size 4 4 100: ")));
   EXPECT_THAT(missing(Small("--recompute-granularity selective --recompute-modules mlp")),
               Contains(HasSubstr("mlp: the plan keeps")));
-  EXPECT_THAT(missing(Small("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ettt\\|tttttL")),
-              Contains(HasSubstr("stages of 3, 5 layers")));
+  EXPECT_THAT(missing(Small("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E|t*8L'")),
+              Contains(HasSubstr("stages of 0, 8 layers; a job has no stages without layers")));
   EXPECT_THAT(missing(Small("--expert-model-parallel-size 1")), Not(Contains(HasSubstr("expert")))) << "1 changes nothing";
   EXPECT_THAT(missing(Small("--expert-model-parallel-size 2")), Contains(HasSubstr("--expert-model-parallel-size 2: ")));
 }
@@ -327,10 +342,16 @@ TEST(ImportMegatron, SaysWhatIsWrong) {
   EXPECT_THAT(ErrorOf(Small("--global-batch-size 6")), HasSubstr("is no multiple of --micro-batch-size 2 * dp 2"));
   EXPECT_THAT(ErrorOf(absl::StrReplaceAll(Small("--tokenizer-type Llama3Tokenizer"), {{"--vocab-size 1000", ""}})),
               HasSubstr("--vocab-size is missing, for the files of Llama3Tokenizer say it; give --set model.vocab=N"));
+  EXPECT_THAT(ErrorOf(Small("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 9")),
+              HasSubstr("--num-layers 8 cannot be spread over 2 stages"));
   EXPECT_THAT(ErrorOf(Small("--recompute-granularity some")), HasSubstr("expected full or selective"));
   EXPECT_THAT(ErrorOf(Small("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout EttL")),
               HasSubstr("has 2 layers in 1 stages: expected --num-layers 8"));
   EXPECT_THAT(ErrorOf(Small("--pipeline-model-parallel-layout EttxL")), HasSubstr("expected E, t, L, | or ("));
+  ImportRequest modelled = RequestOf(Small());
+  modelled.model = "{}";
+  modelled.model_file = "config.json";
+  EXPECT_THAT(ErrorOf(modelled), HasSubstr("--model config.json: runs of megatron describe the model themselves"));
   EXPECT_EQ(ImportRun(Framework::kLynx, RequestOf(Small())).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -351,6 +372,7 @@ TEST(ImportMegatron, ReadsExports) {
                         Case({.pp = 2, .dp = 2, .rank_order = RankOrder::kTpDpPp}),
                         Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}),
                         Case({.cp = 2}),
+                        Case({.pp = 3}, {3, 5, 1}),
                         WithZero(ZeroStage::kNone),
                         WithZero(ZeroStage::kOptimizer),
                         WithZero(ZeroStage::kGradients),
@@ -369,6 +391,7 @@ TEST(ImportMegatron, ReadsExports) {
       EXPECT_EQ(run.job.parallel.cp, one.plan.layout.cp);
       EXPECT_EQ(run.job.parallel.virtual_stages, one.plan.layout.virtual_stages);
       EXPECT_EQ(run.job.parallel.zero, one.plan.layout.zero) << request.text;
+      if (one.plan.layout.pp == 3) EXPECT_EQ(run.job.parallel.stage_layers, (std::vector<int32_t>{3, 5, 1}));
       EXPECT_EQ(run.job.train.micro_batch, one.plan.micro_batch);
       EXPECT_EQ(run.job.train.global_batch, one.plan.samples());
       EXPECT_THAT(run.unknown, IsEmpty());

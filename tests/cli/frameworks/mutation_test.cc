@@ -1,0 +1,81 @@
+// Readers of other frameworks' files refuse broken input with a message, or read it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "cli/frameworks/imported_run.h"
+#include "cli/frameworks/run_log.h"
+
+namespace lynx::cli {
+namespace {
+
+struct Input {
+  Framework framework;
+  std::string text;
+};
+
+std::vector<Input> Inputs() {
+  std::ifstream file(absl::StrCat(LYNX_SOURCE_DIR, "/examples/megatron-8b.sh"));
+  std::ostringstream script;
+  script << file.rdbuf();
+  return {{Framework::kMegatron, script.str()},
+          {Framework::kDeepspeed,
+           R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,
+               "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}, "tensor_parallel": {"autotp_size": 2}})"},
+          {Framework::kTorchtitan,
+           "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 2\nseq_len = 4096\n"
+           "[parallelism]\npipeline_parallel_degree = 2\ndata_parallel_shard_degree = 4\n"},
+          {Framework::kNemo,
+           "trainer: {devices: 8, num_nodes: 2}\nmodel: {num_layers: 8, hidden_size: 512, num_attention_heads: 8,\n"
+           "  encoder_seq_length: 512, micro_batch_size: 1, global_batch_size: 64, tensor_model_parallel_size: 2}\n"}};
+}
+
+std::string Mutated(std::string text, std::mt19937& random) {
+  constexpr char kPieces[] = "$({[\"'`\\\n=:,|&;#-0123456789 ]})*~^%";
+  const int changes = 1 + static_cast<int>(random() % 4);
+  for (int i = 0; i < changes && !text.empty(); ++i) {
+    const size_t at = random() % text.size(), length = 1 + random() % 20;
+    switch (random() % 4) {
+      case 0: text.erase(at, length); break;
+      case 1: text.insert(at, text.substr(random() % text.size(), length)); break;
+      case 2: text.insert(at, 1, kPieces[random() % (sizeof(kPieces) - 1)]); break;
+      default: text[at] = static_cast<char>(random() % 256);
+    }
+  }
+  return text;
+}
+
+TEST(ImportMutations, AreReadOrRefused) {
+  constexpr char kModel[] = R"({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8,
+    "num_hidden_layers": 8, "max_position_embeddings": 512, "vocab_size": 1000})";
+  std::mt19937 random(20261128);
+  int read = 0, refused = 0;
+  for (const Input& input : Inputs()) {
+    for (int i = 0; i < 400; ++i) {
+      ImportRequest request;
+      request.text = i == 0 ? input.text : Mutated(input.text, random);
+      request.file = "input";
+      request.folder = "/runs";
+      if (input.framework == Framework::kDeepspeed) request.model = kModel;
+      request.read = [](const std::string& path) { return absl::NotFoundError(path); };
+      const absl::StatusOr<ImportedRun> run = ImportRun(input.framework, request);
+      ++(run.ok() ? read : refused);
+      if (run.ok()) {
+        EXPECT_TRUE(ValidateJobSpec(run->job).ok());
+        (void)ReadRunLog(*run, request.text, "log");
+      } else {
+        EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument) << run.status() << "\n" << request.text;
+        EXPECT_FALSE(run.status().message().empty());
+      }
+    }
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 100);
+}
+
+}  // namespace
+}  // namespace lynx::cli
