@@ -65,6 +65,7 @@ v1::HostLink HostLinkToProto(const HostLink& host) {
 // this file checks sizes and single values; CheckProfile checks whether the values are consistent.
 void DescriptionToProto(const HardwareProfile& profile, v1::HardwareProfile& message) {
   message.set_bfloat16_flops_per_second(profile.bfloat16_flops_per_second);
+  message.set_float8_flops_per_second(profile.float8_flops_per_second);
   for (const EfficiencyCurve& curve : profile.efficiency) *message.add_efficiency() = CurveToProto(curve);
   if (profile.gemm_tiles != GemmTiles{}) {
     message.mutable_gemm_tiles()->set_units(profile.gemm_tiles.units);
@@ -114,6 +115,9 @@ absl::Status DescriptionFromProto(const v1::HardwareProfile& message, const std:
   LYNX_RETURN_IF_ERROR(
       CheckRange(FieldPath(path, "bfloat16_flops_per_second"), message.bfloat16_flops_per_second(), 0, kMaxWireRate));
   profile.bfloat16_flops_per_second = message.bfloat16_flops_per_second();
+  LYNX_RETURN_IF_ERROR(
+      CheckRange(FieldPath(path, "float8_flops_per_second"), message.float8_flops_per_second(), 0, kMaxWireRate));
+  profile.float8_flops_per_second = message.float8_flops_per_second();
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "efficiency"), message.efficiency().size(), 0, kOpClassCount, "entries"));
   for (int i = 0; i < message.efficiency_size(); ++i) {
     LYNX_ASSIGN_OR_RETURN(profile.efficiency[i], CurveFromProto(message.efficiency(i), FieldPath(path, "efficiency", i)));

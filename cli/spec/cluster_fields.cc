@@ -119,6 +119,9 @@ std::vector<Field<DeviceEntry>> RateFields() {
           "peak.bfloat16", "the same for 16-bit operands; default: as float32", false, "",
           [](D& d) -> int64_t& { return d.profile.bfloat16_flops_per_second; }, ParseFlopRate),
       Scalar<D>(
+          "peak.float8", "of products of 8-bit operands (model.matmulType); default: none", false, "",
+          [](D& d) -> int64_t& { return d.profile.float8_flops_per_second; }, ParseFlopRate),
+      Scalar<D>(
           "memoryBandwidth", "of the device's own memory", true, "",
           [](D& d) -> int64_t& { return d.profile.memory_bytes_per_second; }, ParseByteRate),
       Scalar<D>(

@@ -131,6 +131,7 @@ absl::Status UseMeasured(const HardwareProfile& measured, ClusterTopology& clust
       now.oversubscription_permille = stated.oversubscription_permille;
     }
     keep(now.bfloat16_flops_per_second, stated.bfloat16_flops_per_second);
+    keep(now.float8_flops_per_second, stated.float8_flops_per_second);
     found = true;
   }
   if (found) return absl::OkStatus();

@@ -399,6 +399,8 @@ std::vector<JobField> ModelFields() {
                 [](JobSpec& s) -> AttentionKernel& { return s.model.attention; }),
       EnumField("model.dtype", "of weights in use, activations and communication", "float32 or bfloat16",
                 [](JobSpec& s) -> DataType& { return s.model.dtype; }),
+      EnumField("model.matmulType", "of the layers' linears; in 8 bits they can be planned only", "model, float8 or mxfp8",
+                [](JobSpec& s) -> MatmulType& { return s.model.matmul_type; }),
       EnumField("model.dropoutMasks", "stored: as frameworks that keep a byte per element", "regenerated or stored",
                 [](JobSpec& s) -> DropoutMasks& { return s.model.dropout_masks; }),
       BoolField("model.tiedEmbeddings", "the output projection is the token embedding",

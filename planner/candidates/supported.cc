@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "planner/problem/eight_bit.h"
 #include "planner/problem/layout_schedule.h"
 
 namespace lynx {
@@ -15,6 +16,7 @@ absl::Status NotPlanned(const std::string& what, const std::string& instead) {
 
 // Returns an error for a layout of the search space that the lowering does not support yet.
 absl::Status CheckSupported(const ModelSpec& model, const ParallelLayout& layout) {
+  LYNX_RETURN_IF_ERROR(CheckEightBitSizes(model, layout));
   const absl::Status weave = CheckWeave(model, layout);
   if (!weave.ok()) return weave;
   // In Chimera, the two ranks that hold a piece of the model run its layers at different times, so their reductions would wait
@@ -26,10 +28,24 @@ absl::Status CheckSupported(const ModelSpec& model, const ParallelLayout& layout
   return absl::OkStatus();
 }
 
+absl::Status CheckEightBitDevices(const PlanRequest& request) {
+  if (request.spec.model.matmul_type == MatmulType::kModel) return absl::OkStatus();
+  for (const NodeGroup& group : request.cluster.groups) {
+    const HardwareProfile& profile = group.profile;
+    if (profile.float8_flops_per_second > 0 && profile.gemm_tiles.units > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model.matmulType ", EnumName(request.spec.model.matmul_type), ": the devices of kind \"", profile.device_kind,
+        "\" have no known rate of 8-bit products: plan for a cluster file that gives peak.float8 and gemmTiles, or set "
+        "model.matmulType: model"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckSupported(const PlanRequest& request) {
   const JobSpec& spec = request.spec;
+  LYNX_RETURN_IF_ERROR(CheckEightBitDevices(request));
   if (spec.recompute == RecomputeMode::kOpt && !request.exact) {
     return absl::InvalidArgumentError("recompute opt needs an exact solver, and none was handed to the planner: use heu");
   }

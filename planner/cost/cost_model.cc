@@ -8,6 +8,7 @@
 
 #include "common/check.h"
 #include "planner/cost/op_cost.h"
+#include "planner/problem/eight_bit.h"
 
 namespace lynx {
 namespace {
@@ -467,8 +468,9 @@ Nanos CostModel::OptimizerTime(int64_t parameters) const {
     return Nanos(static_cast<int64_t>(nanos >> 20));
   }
   const OptimizerTraffic traffic = OptimizerTrafficOf(shape_.dtype);
+  const int64_t whole = traffic.whole + QuantizeWeightBytes(shape_.matmul_type);
   const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : int64_t{ShardRanks(layout_)};
-  return MemoryTime(profile_, Bytes(parameters * traffic.whole + (parameters + shares - 1) / shares * traffic.share));
+  return MemoryTime(profile_, Bytes(parameters * whole + (parameters + shares - 1) / shares * traffic.share));
 }
 
 Nanos CostModel::NormTime() const { return AllReduceTime(Bytes(2 * sizeof(double)), layout_.ranks(), {.link = world_link_}); }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "common/check.h"
+#include "planner/problem/eight_bit.h"
 
 namespace lynx {
 namespace {
@@ -51,15 +52,16 @@ struct GemmBytes {
 
 GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& shape) {
   const int64_t element = shape.element_bytes();
+  const int64_t operand = IsEightBitProduct(op, shape) ? 1 : element;
   // Logits and their gradient are 32-bit. They are the result in the forward pass, and an operand in the other passes.
-  const int64_t wide = op == Op::kLogits ? kFloatBytes : element;
+  const int64_t wide = op == Op::kLogits ? kFloatBytes : operand;
   const int64_t left = gemm.rows * gemm.depth, right = gemm.depth * gemm.columns, result = gemm.rows * gemm.columns;
   switch (pass) {
-    case Pass::kForward: return {(left + right) * element, result * wide};
-    case Pass::kBackward: return {left * wide + right * element, result * element};
+    case Pass::kForward: return {(left + right) * operand, result * (op == Op::kLogits ? kFloatBytes : element)};
+    case Pass::kBackward: return {left * wide + right * operand, result * element};
     case Pass::kWeight: {
       const bool bias = op == Op::kQkv ? shape.has_qkv_bias() : op == Op::kFc1 && shape.family == ModelFamily::kGpt;
-      return {left * wide + right * element, result * 2 * kFloatBytes + (bias ? left * element : 0)};
+      return {left * wide + right * operand, result * 2 * kFloatBytes + (bias ? left * element : 0)};
     }
   }
   LYNX_CHECK(!"unknown pass");
@@ -68,9 +70,18 @@ GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& sha
 
 Nanos TiledGemmTime(const HardwareProfile& profile, const GemmShape& gemm, Op op, Pass pass, const LayerShape& shape) {
   const GemmBytes bytes = BytesOf(gemm, op, pass, shape);
-  const int64_t rate = RateAt(profile.FlopsPerSecond(shape.dtype), CurveOf(profile, OpClass::kGemm), OpFlops(op, pass, shape));
+  const bool eight_bit = IsEightBitProduct(op, shape);
+  LYNX_CHECK(!eight_bit || profile.float8_flops_per_second > 0);
+  const int64_t peak = eight_bit ? profile.float8_flops_per_second : profile.FlopsPerSecond(shape.dtype);
+  const int64_t rate = RateAt(peak, CurveOf(profile, OpClass::kGemm), OpFlops(op, pass, shape));
   const Nanos products = TimeAtRate(PaddedFlops(gemm, profile.gemm_tiles), rate);
   return Sum(std::max(products, MemoryTime(profile, Bytes(bytes.operands))), MemoryTime(profile, Bytes(bytes.alone)));
+}
+
+// Time of the kernel that quantises operands of 8-bit products in this pass of the op; 0 if there is none.
+Nanos QuantizeTime(const HardwareProfile& profile, Op op, Pass pass, const LayerShape& shape) {
+  const Bytes moved = QuantizeTraffic(op, pass, shape);
+  return moved.value == 0 ? Nanos(0) : Sum(MemoryTime(profile, moved), profile.op_overhead);
 }
 
 // Bytes that the kernels over the scores move, one kernel after another. Forward pass: the first product writes the scores.
@@ -173,10 +184,9 @@ Nanos OpCost(const HardwareProfile& profile, Op op, Pass pass, const LayerShape&
   const Bytes traffic = OpTraffic(op, pass, shape);
   if (flops == 0 && traffic.value == 0) return Nanos(0);
   const OpClass op_class = ClassOf(op, pass);
+  const Nanos overhead = Sum(profile.op_overhead, QuantizeTime(profile, op, pass, shape));
   if (HasTiles(profile)) {
-    if (const auto gemm = GemmOf(op, pass, shape)) {
-      return Sum(TiledGemmTime(profile, *gemm, op, pass, shape), profile.op_overhead);
-    }
+    if (const auto gemm = GemmOf(op, pass, shape)) return Sum(TiledGemmTime(profile, *gemm, op, pass, shape), overhead);
   }
   const Bytes moved = HasTiles(profile) ? KernelTraffic(op, pass, shape) : traffic;
   const bool attention = op_class == OpClass::kAttention || op_class == OpClass::kAttentionBackward;
@@ -184,7 +194,7 @@ Nanos OpCost(const HardwareProfile& profile, Op op, Pass pass, const LayerShape&
   const int64_t rate = RateAt(profile.FlopsPerSecond(shape.dtype), flops_curve, attention ? shape.seq : flops);
   const EfficiencyCurve& memory_curve = CurveOf(profile, op_class == OpClass::kScores ? OpClass::kScores : OpClass::kMemory);
   const int64_t memory_rate = RateAt(profile.memory_bytes_per_second, memory_curve, moved.value);
-  return Sum(std::max(TimeAtRate(flops, rate), TimeAtRate(moved.value, memory_rate)), profile.op_overhead);
+  return Sum(std::max(TimeAtRate(flops, rate), TimeAtRate(moved.value, memory_rate)), overhead);
 }
 
 }  // namespace lynx

@@ -5,7 +5,7 @@
 //
 // The efficiency is that of the op's class at the op's size (OpClass, HardwareProfile::efficiency). This formula is for a CPU
 // rank, which works through an op in cache. A device with tiles (HardwareProfile::gemm_tiles) is a GPU. Its times differ in
-// four ways:
+// five ways:
 //
 // - Products. An incomplete last wave of tiles costs as much as a full one. A tile's result is written after its
 //   multiplications; nothing is multiplied during the write: time = max(padded FLOPs / (peak * efficiency), operands / rate) +
@@ -14,6 +14,9 @@
 // - Unfused attention. Each step is a kernel over all scores: the first product writes the scores and softmax reads them, and
 //   the same for their gradients in the backward pass. There are b (a/t) (s/c) s scores: micro-batch, heads per tensor-parallel
 //   rank, the rank's queries, keys. See KernelTraffic.
+// - Products in 8 bits (planner/problem/eight_bit.h) run at their own peak, with the efficiency of 16-bit products of the same
+//   FLOPs. Operands have one byte an element, results have the model's data type. Operands are quantised by a kernel of its
+//   own, which is part of the op that makes them, or else of the linear. Only devices with tiles have such products.
 // - The loss. Each step of the cross entropy is a kernel over the 32-bit logits.
 // - SwiGLU: the kernels of silu and swiglu read one half of fc1 each.
 //

@@ -47,6 +47,11 @@ absl::Status CheckEstimated(const StepRequest& request) {
                                                    "\" does not treat every layer alike, so a step under it has to be "
                                                    "planned and simulated"));
   }
+  if (request.model.matmul_type != MatmulType::kModel) {
+    return absl::InvalidArgumentError(absl::StrCat("model.matmulType ", EnumName(request.model.matmul_type),
+                                                   ": other frameworks are estimated without 8-bit products; set "
+                                                   "model.matmulType: model, or plan without naming a framework"));
+  }
   LYNX_RETURN_IF_ERROR(CheckScheduleOf(request.layout, request.microbatches));
   const int32_t pieces = ScheduleOf(request.layout, request.microbatches).shape.pieces();
   if (request.model.layers < pieces) {

@@ -184,6 +184,7 @@ std::string FeaturesText(const ModelSpec& m) {
   if (m.norm_epsilon != plain.norm_epsilon) absl::StrAppend(&text, " norm_epsilon ", ExactText(m.norm_epsilon));
   if (m.window != 0) absl::StrAppend(&text, " window ", m.window);
   if (m.plan_only != 0) absl::StrAppend(&text, " plan_only ", m.plan_only);
+  if (m.matmul_type != plain.matmul_type) absl::StrAppend(&text, " matmul_type ", EnumName(m.matmul_type));
   if (r == plain.rotary) return text;
   absl::StrAppend(&text, " rope ", ExactText(r.theta), " dims ", r.dims, " scaling ", EnumName(r.scaling), " ",
                   ExactText(r.factor), " ", r.original_seq);

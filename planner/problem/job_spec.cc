@@ -133,6 +133,16 @@ absl::Status ValidateFamily(const ModelSpec& model) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateMatmulType(const ModelSpec& model) {
+  if (model.matmul_type == MatmulType::kModel) return absl::OkStatus();
+  const char* const type = EnumName(model.matmul_type);
+  if (model.dtype != DataType::kBfloat16) {
+    return Bad("model.matmulType", type, "needs model.dtype bfloat16, the type of all that is not such a product");
+  }
+  if (model.attention == AttentionKernel::kFused) return absl::OkStatus();
+  return Bad("model.matmulType", type, "needs model.attention fused: 8-bit products are not planned beside unfused attention");
+}
+
 absl::Status ValidateModel(const ModelSpec& model) {
   LYNX_RETURN_IF_ERROR(InRange("model.layers", model.layers, 1, kMaxLayers));
   LYNX_RETURN_IF_ERROR(InRange("model.hidden", model.hidden, 1, kMaxHidden));
@@ -153,6 +163,7 @@ absl::Status ValidateModel(const ModelSpec& model) {
   if (model.heads % model.key_heads() != 0) {
     return Bad("model.kvHeads", model.kv_heads, absl::StrCat("must divide model.heads, which is ", model.heads));
   }
+  LYNX_RETURN_IF_ERROR(ValidateMatmulType(model));
   if (model.plan_only >> kPlanOnlyFeatureCount != 0) {
     return Bad("model.planOnly", model.plan_only, "has features that this version does not know");
   }

@@ -62,6 +62,7 @@ void Describe(Fields& fields, ModelSpec& model) {
   fields.OptionalObject(LYNX_FIELD(rotary), model.rotary);
   fields.Field(LYNX_FIELD(window), model.window);
   fields.Field(LYNX_FIELD(plan_only), model.plan_only);
+  if constexpr (!Fields::kForRanks) fields.Named(LYNX_FIELD(matmul_type), model.matmul_type);  // ranks train without 8 bits
 }
 
 template <class Fields>

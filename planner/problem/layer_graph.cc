@@ -169,7 +169,8 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
           .head_dim = model.head_dim,
           .qkv_bias = model.qkv_bias,
           .qk_norm = model.qk_norm,
-          .rotary_dims = model.rotary.dims};
+          .rotary_dims = model.rotary.dims,
+          .matmul_type = model.matmul_type};
 }
 
 const LayerGraph& LayerGraph::Of(const LayerShape& shape) {

@@ -49,8 +49,8 @@
 //
 // Letters in shapes: b microbatch, s sequence, c context-parallel size, h hidden, a heads, k key/value heads, d head size (h/a
 // unless a model says otherwise), f feed-forward width, v vocabulary, t tensor-parallel size. q = s/c, the tokens per rank. n =
-// q, or q/t with sequence parallelism. Elements have the model's data type unless a comment says otherwise. Pure values;
-// thread-safe.
+// q, or q/t with sequence parallelism. Elements have the model's data type unless a comment says otherwise; with 8-bit
+// products, inputs of linears are kept in 8 bits (planner/problem/eight_bit.h). Pure values; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_
 #define LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_
 
@@ -214,6 +214,8 @@ struct LayerShape {
   bool qkv_bias = false;  // Llama only; GPT always has these biases
   bool qk_norm = false;
   int32_t rotary_dims = 0;  // elements of a head that are rotated; 0 = all
+  // Shapes with 8-bit products are planned only, so nobody measures them.
+  MatmulType matmul_type = MatmulType::kModel;
 
   auto operator<=>(const LayerShape&) const = default;
   int64_t tokens() const { return int64_t{micro_batch} * (seq / cp); }                   // b * q

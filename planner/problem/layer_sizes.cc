@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "planner/problem/eight_bit.h"
 #include "planner/problem/layer_graph.h"
 
 namespace lynx {
@@ -103,6 +104,7 @@ Bytes BackwardTraffic(const OpInfo& info, const LayerShape& shape, Bytes weights
 }  // namespace
 
 Bytes TensorBytes(Tensor tensor, const LayerShape& shape) {
+  if (IsEightBitTensor(tensor, shape)) return EightBitBytes(Elements(tensor, shape), shape.matmul_type);
   return Bytes(Elements(tensor, shape) * ElementBytes(tensor, shape));
 }
 
@@ -129,6 +131,8 @@ Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
 }
 
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
+  const Bytes eight_bit = EightBitWorkspace(op, pass, shape);
+  if (eight_bit.value > 0) return eight_bit;
   const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
   if (!attention || pass == Pass::kWeight) return Bytes(0);
   // Unfused attention works in 32 bits on some rows of one head of one sample at a time. With dropout and without stored
@@ -188,7 +192,10 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
   }
 }
 
-Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape) {
+Bytes OpTraffic(Op op, Pass pass, const LayerShape& given) {
+  // Ops read and write the model's data type also where a tensor is then kept in 8 bits.
+  LayerShape shape = given;
+  shape.matmul_type = MatmulType::kModel;
   const OpInfo& info = LayerGraph::Of(shape).InfoOf(op);
   // The embedding op reads only the rows of the batch's tokens, not its whole weight. The tensors below already include these
   // rows.

@@ -84,6 +84,7 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
                                                       " elements of a head; the engine of this version turns at most ",
                                                       kMaxRotaryDims, " (model.headDim, model.rope.dims)"));
   }
+  if (model.matmul_type != MatmulType::kModel) return refuse("model.matmulType", EnumName(model.matmul_type), "model");
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
   if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", EnumName(layout.zero), "none or optimizer");

@@ -221,6 +221,7 @@ std::string ModelFeaturesText(const ModelSpec& m) {
   if (r.scaling != RopeScaling::kNone) absl::StrAppend(&text, ", ", EnumName(r.scaling), " scaling by ", r.factor);
   if (m.norm_epsilon != plain.norm_epsilon) absl::StrAppend(&text, ", norm epsilon ", m.norm_epsilon);
   if (m.window != 0) absl::StrAppend(&text, ", window ", m.window);
+  if (m.matmul_type != MatmulType::kModel) absl::StrAppend(&text, ", products in ", EnumName(m.matmul_type));
   return text;
 }
 

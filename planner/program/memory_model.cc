@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "planner/problem/eight_bit.h"
 #include "planner/program/access_table.h"
 #include "planner/program/arena_layout.h"
 #include "planner/program/host_layout.h"
@@ -356,8 +357,10 @@ StateBytes StatesOf(const StageContext& context) {
   const LayerShape shape = context.shape();
   const auto layer = [&](LayerType type) { return Shareable(context, LayerParameters(type, shape)); };
   int64_t parameters = 0;
+  Bytes copies;  // of weights, in 8 bits
   for (const StageSlice& slice : context.slices) {
     parameters += layer(LayerType::kTransformer) * slice.layers();
+    copies += EightBitWeights(shape) * slice.layers();
     if (slice.has_embedding) parameters += layer(LayerType::kEmbedding);
     if (!slice.has_head) continue;
     const int64_t tied = HoldsTiedEmbedding(context) ? OpParameters(Op::kLogits, shape) : 0;
@@ -366,7 +369,8 @@ StateBytes StatesOf(const StageContext& context) {
   const ParallelLayout& layout = context.layout;
   const auto share = [&](ZeroStage from) { return layout.zero >= from ? parameters / OptimizerShares(context) : parameters; };
   const int64_t master = context.model.dtype == DataType::kBfloat16 ? kStateBytes : 0;
-  return {.weights = Bytes(share(ZeroStage::kWeights) * shape.element_bytes()),
+  if (layout.zero >= ZeroStage::kWeights) copies = copies / OptimizerShares(context);
+  return {.weights = Bytes(share(ZeroStage::kWeights) * shape.element_bytes()) + copies,
           .gradients = Bytes(share(ZeroStage::kGradients) * kStateBytes),
           .optimizer = Bytes(share(ZeroStage::kOptimizer) * (2 * kStateBytes + master))};
 }

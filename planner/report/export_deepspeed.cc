@@ -85,6 +85,9 @@ class DeepSpeed {
       Miss(absl::StrCat("tensor parallelism beside pipeline parallelism: give PipelineModule a topology with tp ", layout_.tp,
                         " and layers that are parallel themselves, such as Megatron-LM's"));
     }
+    if (plan_.model.matmul_type != MatmulType::kModel) {
+      Miss(absl::StrCat("products in ", EnumName(plan_.model.matmul_type), ": use linears of Transformer Engine"));
+    }
     if (layout_.sequence_parallel) Miss("sequence parallelism: norms and residuals are whole on every rank");
     if (layout_.cp > 1) {
       Miss(absl::StrCat("context parallelism of ", layout_.cp,

@@ -100,6 +100,10 @@ class Megatron {
       Rotary();
     }
     if (model_.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model_.plan_only)));
+    if (model_.matmul_type != MatmulType::kModel) {
+      Miss(absl::StrCat("products in ", EnumName(model_.matmul_type), ": add --fp8-format and --fp8-recipe ",
+                        model_.matmul_type == MatmulType::kMxfp8 ? "mxfp8" : "tensorwise"));
+    }
     if (model_.window != 0 && model_.seq > model_.window) {
       Miss(
           absl::StrCat("attention within a window of ", model_.window, " positions: the plan counts attention to all of them"));

@@ -73,6 +73,9 @@ class Chooser {
     if (model.window != 0 && model.seq > model.window) {
       Miss(absl::StrCat("attention within a window of ", model.window, " positions: the plan counts attention to all of them"));
     }
+    if (model.matmul_type != MatmulType::kModel) {
+      Miss(absl::StrCat("products in ", EnumName(model.matmul_type), ": convert the model's linears to 8 bits (torchao)"));
+    }
     if (model.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model.plan_only)));
   }
 

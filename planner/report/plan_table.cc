@@ -114,6 +114,10 @@ std::string ModelNotes(const ModelSpec& model) {
     absl::StrAppend(&text, "note: planned as the nearest layers of ", EnumName(model.family),
                     "; the engine does not train it, for it lacks: ", PlanOnlyText(model.plan_only), "\n");
   }
+  if (model.matmul_type != MatmulType::kModel) {
+    absl::StrAppend(&text, "note: planned with products of linears in ", EnumName(model.matmul_type),
+                    ", which the engine does not compute\n");
+  }
   if (model.window != 0 && model.seq > model.window) {
     absl::StrAppend(&text, "note: attention within a window of ", model.window, " positions is counted as attention to all ",
                     model.seq, "; the engine trains sequences of at most ", model.window, " tokens\n");

@@ -43,6 +43,9 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   model.family = pick(ModelFamily::kLlama);
   model.attention = pick(AttentionKernel::kFused);
   model.dtype = pick(DataType::kBfloat16);
+  if (model.dtype == DataType::kBfloat16 && model.attention == AttentionKernel::kFused) {
+    model.matmul_type = pick(MatmulType::kMxfp8);
+  }
   model.dropout_masks = pick(DropoutMasks::kStored);
   model.tied_embeddings = Pick(random, 0, 1) == 0;
   if (model.family == ModelFamily::kLlama) model.dropout = 0;
@@ -171,6 +174,7 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
     profile.oversubscription_permille = static_cast<int32_t>(Pick(random, 1000, 8000));
   }
   profile.bfloat16_flops_per_second = Pick(random, 0, int64_t{1} << 50);
+  profile.float8_flops_per_second = Pick(random, 0, int64_t{1} << 50);
   for (EfficiencyCurve& curve : profile.efficiency) {
     const int64_t points = Pick(random, 0, 4);
     for (int64_t i = 0; i < points; ++i) {

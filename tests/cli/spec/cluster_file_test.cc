@@ -26,7 +26,7 @@ devices:
     kind: Fast GPU
     memory: {value: 80GiB, source: "data sheet"}
     reservedMemory: 2GiB
-    peak: {float32: 20TFLOP/s, bfloat16: 300TFLOP/s}
+    peak: {float32: 20TFLOP/s, bfloat16: 300TFLOP/s, float8: 600TFLOP/s}
     memoryBandwidth: 2TB/s
     efficiency:
       gemm:
@@ -77,6 +77,7 @@ TEST(ClusterFile, ReadsGroupsOfNodes) {
   fast.device_kind = "Fast GPU";
   fast.flops_per_second = 20'000'000'000'000;
   fast.bfloat16_flops_per_second = 300'000'000'000'000;
+  fast.float8_flops_per_second = 600'000'000'000'000;
   fast.memory_bytes_per_second = 2'000'000'000'000;
   fast.efficiency[0] = {{1'000'000'000, 400}, {1'000'000'000'000, 800}};
   fast.efficiency[static_cast<size_t>(OpClass::kAttention)] = {{2048, 500}};
@@ -103,6 +104,7 @@ TEST(ClusterFile, ReadsGroupsOfNodes) {
   EXPECT_EQ(small.profile.device_kind, "small");
   EXPECT_EQ(small.profile.host, HostLink());
   EXPECT_EQ(small.profile.inter_node, (LinkCost{Nanos(20'000), 10'000'000'000}));
+  EXPECT_EQ(small.profile.float8_flops_per_second, 0);
   EXPECT_EQ(small.profile.adapters, 1);
   EXPECT_EQ(small.profile.pod_nodes, 0);
   EXPECT_EQ(small.profile.oversubscription_permille, 1000);
@@ -155,6 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
                    "c.yaml:10:22: devices[0].memoryBandwidth: expected a rate above zero such as"},
         BadCluster{"BadUnit", "20TFLOP/s", "20TFLOPS",
                    "devices[0].peak.float32: expected a rate above zero such as 312TFLOP/s"},
+        BadCluster{"BadEightBitPeak", "float8: 600TFLOP/s", "float8: none",
+                   "devices[0].peak.float8: expected a rate above zero such as 312TFLOP/s"},
         BadCluster{"NoDevice", "device: fast", "device: fats",
                    "c.yaml:24:13: nodeGroups[0].device: no device is called 'fats'; did you mean 'fast'?"},
         BadCluster{"Missing", "    memoryBandwidth: 2TB/s\n", "",
@@ -201,6 +205,7 @@ TEST(ClusterFile, MeasuredFiguresReplaceStatedOnes) {
   EXPECT_EQ(now.efficiency, stated.groups[0].profile.efficiency) << "not measured";
   EXPECT_EQ(now.host, stated.groups[0].profile.host);
   EXPECT_EQ(now.adapters, 8);
+  EXPECT_EQ(now.float8_flops_per_second, 600'000'000'000'000);
   EXPECT_EQ(now.pod_nodes, 32);
   EXPECT_EQ(now.oversubscription_permille, 2500);
   EXPECT_EQ(cluster.groups[1], stated.groups[1]) << "another kind";

@@ -110,6 +110,7 @@ TEST(ClusterTopology, SlowerProfileTakesTheWorseOfEveryFigure) {
 TEST(ClusterTopology, SlowerProfileTakesTheWorseDescription) {
   HardwareProfile a = StatedCpuProfile(), b = StatedCpuProfile();
   a.bfloat16_flops_per_second = a.flops_per_second * 2;
+  a.float8_flops_per_second = a.flops_per_second * 4;
   a.efficiency[0] = {{10, 500}, {1000, 900}};
   b.efficiency[0] = {{100, 600}};
   a.gemm_tiles = {108, 256, 128};
@@ -119,6 +120,7 @@ TEST(ClusterTopology, SlowerProfileTakesTheWorseDescription) {
   b.host = {Nanos(2), 20, 2, 21, 1500};
   const HardwareProfile slower = SlowerProfile(a, b);
   EXPECT_EQ(slower.bfloat16_flops_per_second, b.flops_per_second) << "b's 16-bit rate is its other rate";
+  EXPECT_EQ(slower.float8_flops_per_second, 0) << "b has no 8-bit products";
   EXPECT_EQ(slower.efficiency[0], (EfficiencyCurve{{10, 500}, {100, 600}, {1000, 600}}));
   EXPECT_EQ(slower.gemm_tiles, a.gemm_tiles);
   EXPECT_EQ(slower.inner_links, (std::vector<LinkLevel>{{2, {Nanos(2), 100}}}));

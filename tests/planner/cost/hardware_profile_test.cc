@@ -57,6 +57,7 @@ TEST(HardwareProfileTest, UnusableDescriptionsAreRefused) {
        },
        ""},
       {[](P& p) { p.bfloat16_flops_per_second = -1; }, "its 16-bit rate is -1 FLOP/s"},
+      {[](P& p) { p.float8_flops_per_second = -1; }, "its 8-bit rate is -1 FLOP/s"},
       {[](P& p) {
          p.efficiency[4] = {{1, 0}};
        },

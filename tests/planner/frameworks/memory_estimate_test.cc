@@ -115,6 +115,13 @@ TEST(MemoryEstimate, RefusesPoliciesThatDifferByLayer) {
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("does not treat every layer alike"));
 }
 
+TEST(MemoryEstimate, RefusesProductsInEightBits) {
+  StepRequest request = Request({});
+  request.model.matmul_type = MatmulType::kFloat8;
+  EXPECT_THAT(EstimateMemory(request).status().message(),
+              testing::HasSubstr("model.matmulType float8: other frameworks are estimated without 8-bit products"));
+}
+
 TEST(MemoryEstimate, RefusesMorePartsThanLayers) {
   StepRequest request = Request({.pp = 16});
   request.microbatches = 16;

@@ -128,6 +128,12 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.model.window = 8; }, "model.window is 8: is for model.family llama"},
       {[](JobSpec& s) { s.model.rotary.theta = 5e5; }, "model.rope is for model.family llama"},
       {[](JobSpec& s) { s.model.plan_only = PlanOnlyFeatures{1} << 60; }, "model.planOnly is "},
+      {[](JobSpec& s) { s.model.matmul_type = MatmulType::kFloat8; }, "model.matmulType is float8: needs model.dtype bfloat16"},
+      {[](JobSpec& s) {
+         s.model.matmul_type = MatmulType::kMxfp8;
+         s.model.dtype = DataType::kBfloat16;
+       },
+       "model.matmulType is mxfp8: needs model.attention fused"},
       {Llama([](ModelSpec& m) { m.rotary.theta = 1; }), "model.rope.theta is 1: must be a number above 1"},
       {Llama([=](ModelSpec& m) { m.rotary.theta = infinity; }), "model.rope.theta is inf"},
       {Llama([](ModelSpec& m) { m.rotary.dims = 3; }), "model.rope.dims is 3: must be even"},

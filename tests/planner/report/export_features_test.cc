@@ -72,6 +72,8 @@ TEST(ExportFeatures, MegatronListsWhatItsArgumentsLack) {
   EXPECT_THAT(missing([](ModelSpec& m) { m.window = 16; }), HasSubstr("attention within a window of 16 positions"));
   EXPECT_THAT(missing([](ModelSpec& m) { m.window = 32; }), Not(HasSubstr("window")));
   EXPECT_THAT(missing([](ModelSpec& m) { m.plan_only = Bit(PlanOnlyFeature::kSoftCapping); }), HasSubstr("caps on scores"));
+  EXPECT_THAT(missing([](ModelSpec& m) { m.matmul_type = MatmulType::kMxfp8; }),
+              HasSubstr("products in mxfp8: add --fp8-format and --fp8-recipe mxfp8"));
 }
 
 TEST(ExportFeatures, TorchtitanHasPositionsAndNorms) {

@@ -1,0 +1,124 @@
+#include "planner/problem/eight_bit.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kScaledElements = 32;  // elements of MXFP8 that share a scale
+constexpr int64_t kWideBytes = 2;        // bytes of an element before it is quantised
+
+// Elements of the operands of a linear on one rank: the whole input of its product, and the gradient of its output.
+struct OperandElements {
+  int64_t input = 0, output = 0;
+};
+
+OperandElements ElementsOf(Op op, const LayerShape& shape) {
+  const int64_t hidden = shape.tokens() * shape.hidden;
+  switch (op) {
+    case Op::kQkv: return {hidden, shape.tokens() * shape.qkv_width()};
+    case Op::kProj: return {shape.tokens() * shape.context_width(), hidden};
+    case Op::kFc1: return {hidden, shape.tokens() * shape.fc1_width()};
+    case Op::kFc2: return {shape.tokens() * (shape.ffn / shape.tp), hidden};
+    default: return {};
+  }
+}
+
+// Elements of the output of an op if the output is the input of a linear and nothing else; 0 for all other ops.
+int64_t InputsMadeBy(Op op, const LayerShape& shape) {
+  switch (op) {
+    case Op::kLn1:
+    case Op::kLn2: return shape.shard_tokens() * shape.hidden;
+    case Op::kGelu:
+    case Op::kSwiglu: return shape.tokens() * (shape.ffn / shape.tp);
+    default: return 0;
+  }
+}
+
+// Bytes that a kernel moves which quantises `elements` and writes `copies` of them.
+Bytes KernelBytes(int64_t elements, int64_t copies, MatmulType type) {
+  const int64_t reads = type == MatmulType::kFloat8 ? 2 : 1;
+  return Bytes(elements * kWideBytes * reads) + EightBitBytes(elements, type) * copies;
+}
+
+}  // namespace
+
+bool IsEightBitProduct(Op op, const LayerShape& shape) {
+  if (shape.matmul_type == MatmulType::kModel) return false;
+  return op == Op::kQkv || op == Op::kProj || op == Op::kFc1 || op == Op::kFc2;
+}
+
+bool IsEightBitTensor(Tensor tensor, const LayerShape& shape) {
+  if (shape.matmul_type == MatmulType::kModel) return false;
+  switch (tensor) {
+    case Tensor::kLn1:
+    case Tensor::kLn1Full:
+    case Tensor::kLn2:
+    case Tensor::kLn2Full:
+    case Tensor::kGelu:
+    case Tensor::kSwiglu: return true;
+    default: return false;
+  }
+}
+
+Bytes EightBitBytes(int64_t elements, MatmulType type) {
+  const int64_t scales = type == MatmulType::kMxfp8 ? (elements + kScaledElements - 1) / kScaledElements : 0;
+  return Bytes(elements + scales);
+}
+
+Bytes QuantizeTraffic(Op op, Pass pass, const LayerShape& shape) {
+  const MatmulType type = shape.matmul_type;
+  if (type == MatmulType::kModel) return Bytes(0);
+  const int64_t made = InputsMadeBy(op, shape);
+  if (pass == Pass::kForward && made > 0) return KernelBytes(made, 2, type);
+  const OperandElements elements = ElementsOf(op, shape);
+  switch (pass) {
+    case Pass::kForward:
+    case Pass::kWeight: return op == Op::kProj ? KernelBytes(elements.input, 1, type) : Bytes(0);
+    case Pass::kBackward: return KernelBytes(elements.output, 2, type);
+  }
+  return Bytes(0);
+}
+
+int64_t QuantizeWeightBytes(MatmulType type) { return type == MatmulType::kModel ? 0 : KernelBytes(1, 0, type).value + 2; }
+
+Bytes EightBitWorkspace(Op op, Pass pass, const LayerShape& shape) {
+  const MatmulType type = shape.matmul_type;
+  if (type == MatmulType::kModel) return Bytes(0);
+  const OperandElements elements = ElementsOf(op, shape);
+  switch (pass) {
+    case Pass::kForward: return EightBitBytes(elements.input, type) + Bytes(InputsMadeBy(op, shape) * kWideBytes);
+    case Pass::kBackward: return EightBitBytes(elements.output, type) * 2;
+    case Pass::kWeight: return EightBitBytes(elements.output, type) + EightBitBytes(op == Op::kProj ? elements.input : 0, type);
+  }
+  return Bytes(0);
+}
+
+Bytes EightBitWeights(const LayerShape& shape) {
+  if (shape.matmul_type == MatmulType::kModel) return Bytes(0);
+  const int64_t widths = shape.qkv_width() + shape.context_width() + shape.fc1_width() + shape.ffn / shape.tp;
+  return EightBitBytes(shape.hidden * widths, shape.matmul_type) * 2;
+}
+
+absl::Status CheckEightBitSizes(const ModelSpec& model, const ParallelLayout& layout) {
+  if (model.matmul_type == MatmulType::kModel) return absl::OkStatus();
+  const LayerShape shape = ShapeOf(model, layout, 1);
+  const int64_t unit = model.matmul_type == MatmulType::kMxfp8 ? kScaledElements : 16;
+  const std::pair<const char*, int64_t> sizes[] = {{"the hidden size", shape.hidden},
+                                                   {"the width of queries, keys and values on a rank", shape.qkv_width()},
+                                                   {"the width of attention's output on a rank", shape.context_width()},
+                                                   {"the feed-forward width of a rank", shape.ffn / shape.tp},
+                                                   {"the tokens of a sample on a rank", shape.shard_tokens()}};
+  for (const auto& [what, size] : sizes) {
+    if (size % unit == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("model.matmulType ", EnumName(model.matmul_type), ": ", what, " is ", size,
+                                                   ", and must be a multiple of ", unit, " with parallel.tp ", layout.tp,
+                                                   " and parallel.cp ", layout.cp,
+                                                   ": change the model's sizes or these, or set model.matmulType: model"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lynx

@@ -1,0 +1,54 @@
+// Products in 8 bits (ModelSpec::matmul_type): what is quantised when, what is kept, and how many bytes that moves. The planner
+// counts them as Transformer Engine computes them; the engine of Lynx does not.
+//
+// - Which products: those of the linears qkv, proj, fc1 and fc2, in all three passes. The head, the embedding, attention, norms
+//   and activations stay in 16 bits, as in the recipes of Transformer Engine and of DeepSeek-V3 (arXiv 2412.19437, section
+//   3.3.1). Results of products, gradients of weights and what ranks send stay as they are, too, except for the gathers below.
+// - Uses. The input x, the weight w and the output's gradient dy are each read along rows by one product and along columns by
+//   another: the forward pass reads x and w by rows, the input gradient dy by rows and w by columns, the weight gradient dy and
+//   x by columns. Each use is a copy: Hopper multiplies only rows, and in MXFP8 the scales of rows and columns differ
+//   (Transformer Engine, Low Precision Training, "Performance Considerations" and "MXFP8"). Blackwell needs one copy of float8
+//   for both, which is not counted.
+// - What is kept. Of ln1, ln2 and the activation (gelu or swiglu), only the columns' copy is kept, 1 byte an element, since
+// only
+//   weight gradients read them. The context stays in 16 bits, since the backward pass of attention reads it, and is quantised
+//   again for proj's weight gradient (save_original_input of Megatron-LM's linear_proj). dy is quantised in the backward pass
+//   and not kept. Weights have both copies beside their 16-bit values; they are made once a step (is_first_microbatch).
+// - Gathers. With sequence parallelism, the shares of ln1 and ln2 are gathered in 8 bits ("quantized all-gather").
+// - Traffic. Quantising is a kernel of its own, bound by memory. It reads 2 bytes an element, in float8 twice, since the scale
+//   needs the largest value first ("FP8 Current Scaling", performance analysis), and writes 1 byte for each copy.
+//
+// Pure; thread-safe.
+#ifndef LYNX_PLANNER_PROBLEM_EIGHT_BIT_H_
+#define LYNX_PLANNER_PROBLEM_EIGHT_BIT_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "common/units.h"
+#include "planner/problem/layer_graph.h"
+
+namespace lynx {
+
+// True for the linears of a transformer layer if the shape's products are in 8 bits.
+bool IsEightBitProduct(Op op, const LayerShape& shape);
+// True if the tensor is kept in 8 bits.
+bool IsEightBitTensor(Tensor tensor, const LayerShape& shape);
+// Bytes of `elements` in 8 bits; MXFP8 has a scale of one byte for every 32 elements.
+Bytes EightBitBytes(int64_t elements, MatmulType type);
+// Bytes that quantising moves in one pass of an op: of ln1, ln2, gelu and swiglu in their forward pass, of the other operands
+// in the pass of the linear that needs them. 0 if the pass quantises nothing.
+Bytes QuantizeTraffic(Op op, Pass pass, const LayerShape& shape);
+// Bytes that quantising one weight moves, once a step: the reads and both copies.
+int64_t QuantizeWeightBytes(MatmulType type);
+// Memory that a pass uses while it runs: 16-bit results before they are quantised, and copies that are not kept.
+Bytes EightBitWorkspace(Op op, Pass pass, const LayerShape& shape);
+// Bytes of both 8-bit copies of the weights of a transformer layer's linears on one rank. 0 without 8 bits.
+Bytes EightBitWeights(const LayerShape& shape);
+// Checks that every dimension of the operands is a multiple of what the format needs: 32 for MXFP8, otherwise 16 (the
+// assertions of Transformer Engine). Returns InvalidArgument with the dimension, its size and what to do.
+absl::Status CheckEightBitSizes(const ModelSpec& model, const ParallelLayout& layout);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_PROBLEM_EIGHT_BIT_H_
