@@ -4,6 +4,7 @@
 
 #include "common/status.h"
 #include "planner/frameworks/pieces.h"
+#include "planner/problem/eight_bit.h"
 #include "planner/problem/layout_schedule.h"
 #include "planner/problem/stage_context.h"
 #include "planner/recompute/recompute_policy.h"
@@ -15,6 +16,7 @@ namespace {
 constexpr int64_t kMomentBytes = 8;  // two 32-bit numbers
 constexpr int64_t kMasterBytes = 4;  // the 32-bit copy of a 16-bit weight
 constexpr int64_t kHalfBytes = 2;
+constexpr int64_t kGatheredLayers = 2;  // the one that computes, and the one that is being gathered
 
 class MemoryEstimator {
  public:
@@ -25,7 +27,7 @@ class MemoryEstimator {
   std::vector<MemoryEstimate> Run() const;
 
  private:
-  void AddStates(int64_t parameters, MemoryEstimate& rank) const;
+  void AddStates(int32_t pipeline_rank, MemoryEstimate& rank) const;
   Bytes KeptBytes(int32_t piece) const;
   Bytes TransientBytes(int32_t pipeline_rank) const;
   Bytes LayerTransient() const;
@@ -38,7 +40,8 @@ class MemoryEstimator {
   const Pieces pieces_;
 };
 
-void MemoryEstimator::AddStates(int64_t parameters, MemoryEstimate& rank) const {
+void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) const {
+  const int64_t parameters = pieces_.ParametersOfRank(pipeline_rank);
   const ZeroStage zero = request_.layout.zero;
   const int64_t shards = ShardRanks(request_.layout);
   const auto divided = [&](int64_t bytes, bool shard) { return Bytes(shard ? (bytes + shards - 1) / shards : bytes); };
@@ -47,8 +50,10 @@ void MemoryEstimator::AddStates(int64_t parameters, MemoryEstimate& rank) const 
   rank.weights = divided(parameters * shape_.element_bytes(), shards_weights);
   rank.gradients = divided(parameters * (int64_t{4}), zero >= ZeroStage::kGradients);
   rank.optimizer = divided(parameters * (kMomentBytes + (half ? kMasterBytes : 0)), zero >= ZeroStage::kOptimizer);
+  // Copies of the weights in 8 bits, if products have them. Where weights are sharded, only gathered layers have these copies.
+  rank.weights += EightBitWeights(shape_) * (shards_weights ? kGatheredLayers : pieces_.LayersOfRank(pipeline_rank));
   if (!shards_weights) return;
-  rank.weights += Bytes(2 * LayerParameters(LayerType::kTransformer, shape_) * shape_.element_bytes());
+  rank.weights += Bytes(kGatheredLayers * LayerParameters(LayerType::kTransformer, shape_) * shape_.element_bytes());
   // Weights whose shards are 32 bits wide are cast when they are gathered: there is no shard of 16 bits.
   if (request_.traits.gathers_from_master && half) rank.weights -= divided(parameters * shape_.element_bytes(), true);
 }
@@ -99,7 +104,7 @@ std::vector<MemoryEstimate> MemoryEstimator::Run() const {
   std::vector<MemoryEstimate> ranks(static_cast<size_t>(schedule_.shape.ranks));
   for (int32_t rank = 0; rank < schedule_.shape.ranks; ++rank) {
     MemoryEstimate& one = ranks[static_cast<size_t>(rank)];
-    AddStates(pieces_.ParametersOfRank(rank), one);
+    AddStates(rank, one);
     one.activations = held[static_cast<size_t>(rank)];
     one.transient = TransientBytes(rank);
     one.workspace = Bytes(request_.traits.workspace_bytes);

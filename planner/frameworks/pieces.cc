@@ -33,6 +33,14 @@ int64_t Pieces::ParametersOf(int32_t piece) const {
   return parameters;
 }
 
+int32_t Pieces::LayersOfRank(int32_t pipeline_rank) const {
+  int32_t layers = 0;
+  for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) {
+    if (pipeline_.RankOf(stage) == pipeline_rank) layers += LayersOf(pipeline_.PieceOf(stage));
+  }
+  return layers;
+}
+
 int64_t Pieces::ParametersOfRank(int32_t pipeline_rank) const {
   int64_t parameters = 0;
   for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) {
@@ -46,11 +54,6 @@ absl::Status CheckEstimated(const StepRequest& request) {
     return absl::InvalidArgumentError(absl::StrCat("\"", EnumName(request.recompute),
                                                    "\" does not treat every layer alike, so a step under it has to be "
                                                    "planned and simulated"));
-  }
-  if (request.model.matmul_type != MatmulType::kModel) {
-    return absl::InvalidArgumentError(absl::StrCat("model.matmulType ", EnumName(request.model.matmul_type),
-                                                   ": other frameworks are estimated without 8-bit products; set "
-                                                   "model.matmulType: model, or plan without naming a framework"));
   }
   LYNX_RETURN_IF_ERROR(CheckScheduleOf(request.layout, request.microbatches));
   const int32_t pieces = ScheduleOf(request.layout, request.microbatches).shape.pieces();

@@ -28,6 +28,7 @@ class Pieces {
     return model_.layers / count() + (piece < model_.layers % count() ? 1 : 0);
   }
   int64_t ParametersOf(int32_t piece) const;
+  int32_t LayersOfRank(int32_t pipeline_rank) const;
   // The number of parameters of one tensor-parallel rank of this pipeline rank.
   int64_t ParametersOfRank(int32_t pipeline_rank) const;
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/cost/op_cost.h"
 #include "planner/frameworks/memory_estimate.h"
@@ -239,6 +240,11 @@ LayerEstimate EstimateLayer(const CostModel& costs, const LayerGraph& graph, Rec
 
 absl::StatusOr<StepEstimate> EstimateStep(const StepRequest& request, const HardwareProfile& profile) {
   LYNX_RETURN_IF_ERROR(CheckEstimated(request));
+  const MatmulType type = request.model.matmul_type;
+  if (type != MatmulType::kModel && (profile.float8_flops_per_second == 0 || profile.gemm_tiles.units == 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("model.matmulType ", EnumName(type), ": the devices of kind \"",
+                                                   profile.device_kind, "\" have no known rate of 8-bit products"));
+  }
   return Estimator(request, profile).Run();
 }
 

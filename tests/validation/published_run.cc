@@ -135,8 +135,10 @@ Obstacle ReadRecompute(const std::string& text, StepRequest& request) {
   return Obstacle::kNone;
 }
 
-void ReadZero(const Row& row, ParallelLayout& layout) {
-  const std::string& text = row.at("zero");
+void ReadZero(const Row& row, const Publication& publication, ParallelLayout& layout) {
+  // NeMo and Megatron-Bridge run the distributed optimizer unless they are told otherwise.
+  const bool nemo = publication.traits_of == Framework::kNemo;
+  const std::string text = row.at("zero").empty() && nemo ? "1" : row.at("zero");
   layout.zero = text.empty() || layout.dp * layout.cp == 1 ? ZeroStage::kNone
                 : text[0] == '1'                           ? ZeroStage::kOptimizer
                 : text[0] == '2'                           ? ZeroStage::kGradients
@@ -163,7 +165,7 @@ Obstacle ReadLayout(const Row& row, const Publication& publication, RunOfFramewo
   if (layout.virtual_stages > 1) layout.schedule = ScheduleKind::kInterleaved;
   const std::string& schedule = row.at("schedule");
   if (!schedule.empty() && schedule != "1f1b" && schedule != "interleaved") return Obstacle::kSchedule;
-  ReadZero(row, layout);
+  ReadZero(row, publication, layout);
   return Obstacle::kNone;
 }
 
@@ -206,7 +208,10 @@ Obstacle ReadModel(const Row& row, const Publication& publication, RunOfFramewor
   if (key_heads != model.heads) model.kv_heads = key_heads;
   const std::string& precision = row.at("precision");
   if (precision.empty()) return Obstacle::kIncomplete;
-  if (absl::StrContains(precision, "fp8") || absl::StrContains(precision, "fp4")) return Obstacle::kEightBits;
+  if (absl::StrContains(precision, "fp4")) return Obstacle::kFourBits;
+  if (!absl::StrContains(precision, "fp8")) return Obstacle::kNone;
+  const bool blocks = absl::StrContains(precision, "mx");
+  model.matmul_type = blocks ? MatmulType::kMxfp8 : MatmulType::kFloat8;
   return Obstacle::kNone;
 }
 
@@ -234,6 +239,7 @@ Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& ru
   if (publication.traits_of == Framework::kLynx) return Obstacle::kFramework;
   Obstacle found = ReadLayout(row, publication, run);
   if (const Obstacle model = ReadModel(row, publication, run); model != Obstacle::kNone) return model;
+  if (request.model.layers < request.layout.pp * request.layout.virtual_stages) return Obstacle::kSchedule;
   if (found == Obstacle::kNone) found = ReadBatch(row, publication, run);
   run.states_recompute = !row.at("recompute").empty();
   if (found == Obstacle::kNone) found = ReadRecompute(row.at("recompute"), request);
@@ -280,7 +286,7 @@ Obstacle ReadIntegrationModel(const Row& row, int32_t tp, ModelSpec& model) {
            .dropout_masks = DropoutMasks::kStored,
            .tied_embeddings = row.at("untied") != "True"};
   if (const std::optional<double> key_heads = Maybe(row, "kv")) model.kv_heads = static_cast<int32_t>(*key_heads);
-  return row.at("precision") == "bf16" ? Obstacle::kNone : Obstacle::kEightBits;
+  return row.at("precision") == "bf16" ? Obstacle::kNone : Obstacle::kPolicy;
 }
 
 Obstacle ReadIntegration(const Row& row, RunOfFramework& run) {

@@ -18,7 +18,7 @@ enum class Obstacle : uint8_t {
   kNone,
   kIncomplete,
   kExperts,
-  kEightBits,
+  kFourBits,
   kDevice,
   kEncoder,
   kPolicy,
@@ -33,7 +33,7 @@ inline constexpr int kObstacleCount = 10;
 namespace lynx {
 
 template <>
-inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "incomplete", "mixture of experts", "8 or 4 bits",
+inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "incomplete", "mixture of experts", "4 bits",
                                                                    "no cluster file", "another model or task",
                                                                    "recomputation by op", "schedule", "ZeRO in groups",
                                                                    "another framework");
@@ -45,7 +45,7 @@ namespace lynx::validation {
 // Fused attention of 2023, before FlashAttention-2, beside the curves of the cluster files
 // (FrameworkTraits::attention_permille). Fitted: see FittedConstants.
 inline constexpr int32_t kOldAttentionOnA100 = 490;
-inline constexpr int32_t kOldAttentionOnH100 = 330;
+inline constexpr int32_t kOldAttentionOnH100 = 320;
 
 struct RunOfFramework {
   std::string row;     // the row's name, such as "runs:2"
@@ -60,7 +60,7 @@ struct RunOfFramework {
   int32_t adapters = 0;              // 0: as the file says
   // The publication does not say the micro-batch or the number of virtual stages. The fastest that the framework has counts.
   bool tuned_micro_batch = false, tuned_virtual_stages = false;
-  // The publication says whether the run recomputed. If not, and the run fits only with recomputation, it is not predicted.
+  // The publication says whether the run recomputed. If not, it is predicted without recomputation.
   bool states_recompute = false;
   double step_seconds = 0;         // measured; 0 = not published
   double memory_bytes = 0;         // measured peak of one device; 0 = not published

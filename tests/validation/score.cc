@@ -129,7 +129,6 @@ Prediction Scoreboard::Predict(const RunOfFramework& run) {
     if (!estimate.ok()) continue;
     prediction.device_memory_bytes = memory_of_[run.cluster];
     const bool fits = MemoryOf(request, false) <= prediction.device_memory_bytes;
-    if (!fits && !run.states_recompute && !run.tuned_micro_batch) continue;
     if (run.tuned_micro_batch && !fits && request.micro_batch > 1) continue;
     if (prediction.step_seconds > 0 && Seconds(estimate->step) >= prediction.step_seconds) continue;
     prediction.step_seconds = Seconds(estimate->step);
@@ -195,7 +194,7 @@ std::vector<SourceScore> ScoreBySource(const std::vector<Prediction>& prediction
     if (one.has_time()) {
       time[at].push_back(one.TimeError());
       if (!one.run->fitted) held_back[at].push_back(one.TimeError());
-      if (one.memory_bytes > one.device_memory_bytes) ++score.false_overflows;
+      if (one.run->states_recompute && one.memory_bytes > one.device_memory_bytes) ++score.false_overflows;
     }
     if (one.has_memory()) memory[at].push_back(one.MemoryError());
   }

@@ -43,7 +43,7 @@ struct SourceScore {
   std::array<int32_t, kObstacleCount> obstacles{};
   Errors time, held_back_time;  // held_back_time: only runs to which no constant may be fitted
   Errors memory;
-  int32_t false_overflows = 0;  // runs that ran, but do not fit by the prediction
+  int32_t false_overflows = 0;  // runs that say whether they recomputed, and ran, but do not fit by the prediction
 };
 
 // How the choice among the published layouts of one model does: the measured step of the layout that is predicted to be the

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/lower/lower.h"
+#include "planner/problem/eight_bit.h"
 #include "planner/program/memory_model.h"
 #include "planner/recompute/recompute_policy.h"
 #include "tests/planner/plan/plan_fixtures.h"
@@ -115,11 +116,19 @@ TEST(MemoryEstimate, RefusesPoliciesThatDifferByLayer) {
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("does not treat every layer alike"));
 }
 
-TEST(MemoryEstimate, RefusesProductsInEightBits) {
-  StepRequest request = Request({});
+TEST(MemoryEstimate, ProductsInEightBitsHaveCopiesOfTheWeights) {
+  StepRequest request = Request({.pp = 2});
+  const std::vector<MemoryEstimate> wide = Estimated(request);
   request.model.matmul_type = MatmulType::kFloat8;
-  EXPECT_THAT(EstimateMemory(request).status().message(),
-              testing::HasSubstr("model.matmulType float8: other frameworks are estimated without 8-bit products"));
+  const std::vector<MemoryEstimate> narrow = Estimated(request);
+  const Bytes copies = EightBitWeights(ShapeOf(request.model, request.layout, 2));
+  EXPECT_GT(copies, Bytes(0));
+  EXPECT_EQ(narrow[0].weights - wide[0].weights, copies * 4) << "of the layers of a stage";
+  EXPECT_LT(narrow[0].activations, wide[0].activations);
+  request.layout = {.dp = 2, .zero = ZeroStage::kWeights};
+  const Bytes sharded = Estimated(request).front().weights;
+  request.model.matmul_type = MatmulType::kModel;
+  EXPECT_EQ(sharded - Estimated(request).front().weights, copies * 2) << "of the gathered layers";
 }
 
 TEST(MemoryEstimate, RefusesMorePartsThanLayers) {

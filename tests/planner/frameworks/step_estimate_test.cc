@@ -216,6 +216,9 @@ TEST(StepEstimate, RefusesWhatItCannotEstimate) {
   StepRequest many = Request({.pp = 8, .virtual_stages = 2}, RecomputeMode::kNone);
   many.layout.schedule = ScheduleKind::kInterleaved;
   EXPECT_EQ(message(many), "12 layers cannot be cut into 16 parts");
+  StepRequest narrow = Request({}, RecomputeMode::kNone);
+  narrow.model.matmul_type = MatmulType::kFloat8;
+  EXPECT_THAT(message(narrow), ::testing::HasSubstr("have no known rate of 8-bit products"));
   StepRequest odd = Request({.pp = 3}, RecomputeMode::kNone);
   odd.layout.schedule = ScheduleKind::kChimera;
   EXPECT_FALSE(message(odd).empty());
