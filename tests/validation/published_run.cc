@@ -31,6 +31,8 @@ struct Publication {
   // FrameworkTraits::attention_permille of the kernel that ran, fitted; 0: as in the traits.
   int32_t attention_permille = 0;
   bool no_accumulation = false;  // a batch that is not published is one microbatch for each replica
+  // The recipes run the distributed optimizer (ZeRO-1), although the publication does not say so.
+  bool distributed_optimizer = false;
 };
 
 constexpr Publication kPublications[] = {
@@ -45,15 +47,23 @@ constexpr Publication kPublications[] = {
     {"megatron-lm", "V100", "Megatron-LM README 2020", Framework::kMegatron, true},
     {"megatron-lm", "A100-40GB", "Megatron-LM README 2020", Framework::kMegatron, true},
     {"megatron-lm", "A100-80GB", "Megatron-LM README 2021", Framework::kMegatron, true},
-    {"megatron-lm", "", "Megatron-LM, Llama 3", Framework::kMegatron},
+    {.framework = "megatron-lm",
+     .gpu = "",
+     .name = "Megatron-LM, Llama 3",
+     .traits_of = Framework::kMegatron,
+     .distributed_optimizer = true},
     {"megatron-core dev", "", "Megatron-LM, mixtures", Framework::kMegatron},
     {"megatron-core", "", "Megatron-LM README 2024", Framework::kMegatron},
-    {"megatron-bridge", "", "Megatron-Bridge", Framework::kNemo},
+    {.framework = "megatron-bridge",
+     .gpu = "",
+     .name = "Megatron-Bridge",
+     .traits_of = Framework::kNemo,
+     .distributed_optimizer = true},
     {"nemo-megatron", "", "NeMo 2023", Framework::kNemo},
     {"nemo-automodel", "", "NeMo Automodel", Framework::kFsdp},
-    {"nemo", "", "NeMo", Framework::kNemo},
+    {.framework = "nemo", .gpu = "", .name = "NeMo", .traits_of = Framework::kNemo, .distributed_optimizer = true},
     {"torchtitan", "", "torchtitan", Framework::kTorchtitan, false, 0, 0, 0, true},
-    {"MLPerf", "", "MLPerf", Framework::kNemo},
+    {.framework = "MLPerf", .gpu = "", .name = "MLPerf", .traits_of = Framework::kNemo, .distributed_optimizer = true},
     {"pax", "", "JAX (Pax, MaxText)", Framework::kLynx},
     {"maxtext", "", "JAX (Pax, MaxText)", Framework::kLynx},
     {"aceso", "", "Aceso and Megatron-LM (Mist)", Framework::kMegatron, true},
@@ -136,9 +146,7 @@ Obstacle ReadRecompute(const std::string& text, StepRequest& request) {
 }
 
 void ReadZero(const Row& row, const Publication& publication, ParallelLayout& layout) {
-  // NeMo and Megatron-Bridge run the distributed optimizer unless they are told otherwise.
-  const bool nemo = publication.traits_of == Framework::kNemo;
-  const std::string text = row.at("zero").empty() && nemo ? "1" : row.at("zero");
+  const std::string text = row.at("zero").empty() && publication.distributed_optimizer ? "1" : row.at("zero");
   layout.zero = text.empty() || layout.dp * layout.cp == 1 ? ZeroStage::kNone
                 : text[0] == '1'                           ? ZeroStage::kOptimizer
                 : text[0] == '2'                           ? ZeroStage::kGradients

@@ -170,8 +170,8 @@ of the absolute errors stay within. *Held back* are the runs to which nothing wa
 
 What a publication leaves out is not guessed, with these exceptions. Megatron-LM's tables do not say the micro-batch and the number
 of virtual stages: the fastest that fits counts, as the authors tuned them. torchtitan accumulates no gradients unless it says so. A
-run that says nothing of recomputation is predicted without it, and one of NeMo or Megatron-Bridge that says nothing of ZeRO with its
-distributed optimizer. Shapes get the vocabulary padded to 128 for
+run that says nothing of recomputation is predicted without it, and one of NeMo, Megatron-Bridge, MLPerf or Megatron-LM's examples
+for Llama that says nothing of ZeRO with the distributed optimizer of its recipes. Shapes get the vocabulary padded to 128 for
 each tensor-parallel rank. Half precision counts as bfloat16. Of the small models in Megatron-LM's CI only the memory is scored: the
 host bounds their time. Its runs that leave the attention kernel to the framework are not predicted.
 
@@ -194,6 +194,8 @@ What is known of the errors that are left:
 - Megatron-Bridge's memory with products in 8 bits is 14 to 54% lower than predicted. Its recipes of that time may sum gradients in
   16 bits and keep one 8-bit copy of the weights; the three runs do not say. Times of Megatron-Bridge are 20% off on some machines of
   the GB200 and GB300 kind, in both directions: their curves are estimates, and half of the runs do not say whether they recomputed.
+- torchtitan's memory is what its allocator had reserved, not what was allocated. Its times are not predicted: the H100 with 96 GB and
+  a limit of 500 W that ran them has no cluster file.
 - NeMo Automodel's one dense run is 29% slower than predicted. It says nothing of recomputation, and does not fit without it.
 - What is not predicted at all is in the last column. Mixtures of experts are most of it.
 
