@@ -330,17 +330,21 @@ absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster
   std::vector<std::string> pinned;
   for (const Pin& pin : PinsOf(spec)) pinned.push_back(pin.text);
   const ModelSpec& model = spec.model;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no parallel layout of ", spec.resources.min_ranks, " to ",
-      std::min<int64_t>(spec.resources.max_ranks, cluster.devices()),
-      " ranks is possible: parallel.tp must divide model.heads ", model.heads,
-      model.key_heads() != model.heads ? absl::StrCat(", model.kvHeads ", model.key_heads()) : "", " and model.ffn ", model.ffn,
-      " and be at most ", cluster.least_devices_per_node(), " (devices of a node), parallel.pp be at most model.layers ",
-      model.layers,
-      even_batches ? ", parallel.dp * train.microBatch divide train.globalBatch "
-                   : ", parallel.dp be at most train.globalBatch ",
-      spec.train.global_batch, pinned.empty() ? "" : absl::StrCat(" (the job fixes ", absl::StrJoin(pinned, ", "), ")"),
-      WhatWouldDo(spec, cluster, target, even_batches)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("no parallel layout of ", spec.resources.min_ranks, " to ",
+                   std::min<int64_t>(spec.resources.max_ranks, cluster.devices()),
+                   " ranks is possible: parallel.tp must divide model.heads ", model.heads,
+                   model.key_heads() != model.heads ? absl::StrCat(", model.kvHeads ", model.key_heads()) : "",
+                   " and model.ffn ", model.ffn, " and be at most ", cluster.least_devices_per_node(),
+                   " (devices of a node), parallel.pp be at most model.layers ", model.layers,
+                   even_batches ? ", parallel.dp * train.microBatch divide train.globalBatch "
+                                : ", parallel.dp be at most train.globalBatch ",
+                   spec.train.global_batch,
+                   even_batches && spec.parallel.virtual_stages > 1
+                       ? ", the microbatches of the interleaved schedule be a multiple of parallel.pp"
+                       : "",
+                   pinned.empty() ? "" : absl::StrCat(" (the job fixes ", absl::StrJoin(pinned, ", "), ")"),
+                   WhatWouldDo(spec, cluster, target, even_batches)));
 }
 
 }  // namespace lynx

@@ -285,7 +285,12 @@ absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request)
   }
   std::optional<PlanResult> best;
   absl::Status refusal;
-  for (const ScheduleKind schedule : SchedulesOf(format)) {
+  const std::vector<ScheduleKind> schedules = SchedulesOf(format);
+  // With virtual stages, only interleaving is possible. Its refusal is the one that says what the job can change.
+  const bool interleaves = request.spec.parallel.virtual_stages > 1 &&
+                           std::find(schedules.begin(), schedules.end(), ScheduleKind::kInterleaved) != schedules.end();
+  for (const ScheduleKind schedule : schedules) {
+    if (interleaves && schedule != ScheduleKind::kInterleaved) continue;
     request.spec.parallel.schedule = schedule;
     absl::StatusOr<PlanResult> result = MakePlan(request);
     if (!result.ok()) {  // the request is refused only if it is refused with every schedule

@@ -152,5 +152,17 @@ TEST(StageLayers, AreExportedAsTheLayoutOfMegatron) {
   EXPECT_THAT(exported->files[0].text, HasSubstr("--pipeline-model-parallel-layout 'Et|t*7|t*3|t*2L'"));
 }
 
+// Other frameworks interleave only whole groups of microbatches, so the refusal is about this.
+TEST(StageLayers, OfChunksAreExportedWithWholeGroupsOfMicrobatches) {
+  PlanRequest request = Request({.tp = 4, .pp = 2, .dp = 1}, {1, 7, 3, 2});
+  request.spec.train.global_batch = 7;
+  EXPECT_TRUE(MakePlan(request).ok()) << "planned for the engine's order";
+  const auto error = [&] { return std::string(MakePlanFor(ExportFormat::kMegatron, request).status().message()); };
+  EXPECT_THAT(error(), HasSubstr("the microbatches of the interleaved schedule be a multiple of parallel.pp"));
+  request.spec.parallel.cp = 1;
+  EXPECT_THAT(error(), HasSubstr("for other frameworks the interleaved schedule (parallel.virtualStages 2) needs a multiple of "
+                                 "parallel.pp = 2 microbatches"));
+}
+
 }  // namespace
 }  // namespace lynx
