@@ -13,10 +13,21 @@ namespace {
 // With this number of actions, planning takes seconds and less than a gigabyte.
 constexpr int64_t kMaxProgramActions = 6'000'000;
 
-// Layers of a model's piece: the largest number of all pieces.
-int32_t LayersOfPiece(const StepRequest& request) {
+// Layers of each piece of the model.
+std::vector<int32_t> LayersOfPieces(const StepRequest& request) {
+  if (!request.stage_layers.empty()) return request.stage_layers;
   const int32_t pieces = request.layout.pp * request.layout.virtual_stages;
-  return (request.model.layers + pieces - 1) / pieces;
+  std::vector<int32_t> layers(static_cast<size_t>(pieces), request.model.layers / pieces);
+  for (int32_t i = 0; i < request.model.layers % pieces; ++i) ++layers[static_cast<size_t>(i)];
+  return layers;
+}
+
+// The layers of the rank that has the most. Pieces go around the ranks.
+int64_t LayersOfRank(const StepRequest& request) {
+  std::vector<int64_t> ranks(static_cast<size_t>(request.layout.pp), 0);
+  const std::vector<int32_t> pieces = LayersOfPieces(request);
+  for (size_t i = 0; i < pieces.size(); ++i) ranks[i % ranks.size()] += pieces[i];
+  return *std::max_element(ranks.begin(), ranks.end());
 }
 
 Nanos Between(Nanos a, Nanos b, int64_t permille) { return a + (b - a) * permille / 1000; }
@@ -50,7 +61,7 @@ absl::StatusOr<FrameworkPlan> EstimateRun(const StepRequest& request, const Impo
 
 StepParts PartsOf(const FrameworkPlan& plan) {
   const StepRequest& request = plan.request;
-  const int64_t passes = int64_t{LayersOfPiece(request)} * request.layout.virtual_stages * request.microbatches;
+  const int64_t passes = LayersOfRank(request) * request.microbatches;
   StepParts parts;
   parts.recompute = plan.step.layer.recompute * passes;
   parts.layers = (plan.step.layer.forward + plan.step.layer.backward) * passes - parts.recompute;
@@ -67,6 +78,7 @@ absl::Status EstimateAsItIs(const ClusterTopology& cluster, RunAudit& audit) {
                       .layout = PinnedLayout(job.parallel),
                       .micro_batch = job.train.micro_batch,
                       .recompute = job.recompute};
+  request.stage_layers = job.parallel.stage_layers;
   request.microbatches = job.train.global_batch / (request.micro_batch * request.layout.dp);
   const bool block = job.recompute == RecomputeMode::kBlock, uniform = job.recompute == RecomputeMode::kUniform;
   if (uniform) {
@@ -77,8 +89,9 @@ absl::Status EstimateAsItIs(const ClusterTopology& cluster, RunAudit& audit) {
     LYNX_ASSIGN_OR_RETURN(audit.plan, EstimateRun(request, audit.run, cluster));
     return absl::OkStatus();
   }
-  const int32_t layers = LayersOfPiece(request);
-  audit.recomputed_permille = 1000 * std::min(layers, job.recompute_options.layers) / layers;
+  int64_t recomputed = 0;
+  for (const int32_t layers : LayersOfPieces(request)) recomputed += std::min(layers, job.recompute_options.layers);
+  audit.recomputed_permille = static_cast<int32_t>(1000 * recomputed / request.model.layers);
   request.recompute = RecomputeMode::kNone;
   LYNX_ASSIGN_OR_RETURN(const FrameworkPlan none, EstimateRun(request, audit.run, cluster));
   request.recompute = RecomputeMode::kFull;

@@ -34,7 +34,6 @@ constexpr MissingKey kMissing[] = {
     {"zero_optimization.offload_param.device", kOffload, "\"none\""},
     {"zero_optimization.cpu_offload", kOffload},
     {"zero_optimization.zero_hpz_partition_size", "the plan shards weights over all replicas", "1"},
-    {"zero_optimization.mics_shard_size", "the plan shards weights over all replicas", "-1"},
     {"zero_optimization.zero_quantized_weights", kQuantized},
     {"zero_optimization.zero_quantized_gradients", kQuantized},
     {"communication_data_type", kQuantized, "null"},
@@ -246,6 +245,10 @@ class DeepSpeedReader {
     job_.train.micro_batch = static_cast<int32_t>(*micro);
     job_.parallel.dp = static_cast<int32_t>(replicas);
     if (replicas == 1) job_.parallel.zero = ZeroStage::kNone;
+    if (const Json* group = Find("zero_optimization.mics_shard_size"); group != nullptr && *group != -1) {
+      LYNX_ASSIGN_OR_RETURN(const std::optional<int64_t> size, Count("zero_optimization.mics_shard_size", 1));
+      if (job_.parallel.zero == ZeroStage::kWeights) job_.parallel.zero_group = static_cast<int32_t>(size.value_or(0));
+    }
     run_.devices = static_cast<int32_t>(devices);
     job_.resources.min_ranks = job_.resources.max_ranks = run_.devices;
     job_.resources.device = DeviceKind::kCuda;

@@ -34,7 +34,7 @@ struct MegatronArguments {
   bool rope_scaling = false;
   bool bf16 = false, fp16 = false, flash = false, local = false;
   Text attention_backend, transformer_impl, tokenizer;
-  Count tp, pp, cp, layers_per_virtual, virtual_stages, first_layers, last_layers;
+  Count tp, pp, cp, layers_per_virtual, virtual_stages, first_layers, last_layers, instances;
   bool embedding_counts = false, loss_counts = false;
   Text layout, shards;
   bool sequence_parallel = false, replica_order = false, distributed_optimizer = false, fsdp = false;

@@ -376,6 +376,19 @@ class Converter {
       }
     }
     if (job_.parallel.dp * job_.parallel.cp == 1) zero = ZeroStage::kNone;
+    int32_t instances = 1;
+    LYNX_RETURN_IF_ERROR(Optional("--num-distributed-optimizer-instances", v_.instances, instances));
+    if (instances > 1 && zero != ZeroStage::kNone) {
+      if (job_.parallel.dp % instances != 0) {
+        return Error(
+            absl::StrCat("--num-distributed-optimizer-instances ", instances, " does not divide dp ", job_.parallel.dp));
+      }
+      job_.parallel.zero_group = job_.parallel.dp / instances;
+      if (job_.parallel.zero_group == 1) {  // each replica holds all states
+        job_.parallel.zero_group = 0;
+        zero = ZeroStage::kNone;
+      }
+    }
     // Megatron-FSDP overlaps by itself.
     run_.traits = TraitsOf(run_.framework);
     run_.traits.overlaps_data_reduction = v_.overlap_reduce || v_.fsdp;

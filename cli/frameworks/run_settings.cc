@@ -41,6 +41,7 @@ std::vector<RunSetting> Megatron(const StepRequest& r) {
   if (fsdp)
     s.Text("--data-parallel-sharding-strategy", layout.zero == ZeroStage::kGradients ? "optim_grads" : "optim_grads_params");
   s.Flag("--use-distributed-optimizer", sharded || fsdp);
+  if (layout.zero_group > 0) s.Number("--num-distributed-optimizer-instances", layout.dp / layout.zero_group, 1);
   s.Flag("--overlap-grad-reduce", replicas && !fsdp && r.traits.overlaps_data_reduction);
   s.Flag("--overlap-param-gather", sharded && r.traits.hides_weight_gather);
   if (r.recompute == RecomputeMode::kSelective || r.recompute == RecomputeMode::kBalanced) {
@@ -70,6 +71,7 @@ std::vector<RunSetting> Deepspeed(const StepRequest& r) {
   const ParallelLayout& layout = r.layout;
   Settings s;
   s.Number("zero_optimization.stage", layout.zero == ZeroStage::kNone ? 0 : static_cast<int64_t>(layout.zero) - 1);
+  s.Number("zero_optimization.mics_shard_size", layout.zero_group, 0);
   if (layout.dp > 1) s.Text("zero_optimization.overlap_comm", r.traits.overlaps_data_reduction ? "true" : "false");
   s.Number("tensor_parallel.autotp_size", layout.tp, 1);
   s.Number("PipelineModule num_stages", layout.pp, 1);
@@ -85,8 +87,9 @@ std::vector<RunSetting> Torchtitan(const StepRequest& r) {
   const ParallelLayout& layout = r.layout;
   const bool sharded = layout.zero >= ZeroStage::kOptimizer;
   Settings s;
-  s.Number("parallelism.data_parallel_replicate_degree", sharded ? 1 : layout.dp, 1);
-  s.Number("parallelism.data_parallel_shard_degree", sharded ? layout.dp : 1);
+  const int32_t shards = !sharded ? 1 : layout.zero_group > 0 ? layout.zero_group : layout.dp;
+  s.Number("parallelism.data_parallel_replicate_degree", layout.dp / shards, 1);
+  s.Number("parallelism.data_parallel_shard_degree", shards);
   if (sharded) s.Text("parallelism.fsdp_reshard_after_forward", layout.zero == ZeroStage::kWeights ? "always" : "never");
   s.Number("parallelism.tensor_parallel_degree", layout.tp, 1);
   s.Number("parallelism.context_parallel_degree", layout.cp, 1);
@@ -119,6 +122,7 @@ std::vector<RunSetting> Lynx(const StepRequest& r) {
   s.Text("parallel.schedule", EnumName(layout.schedule));
   s.Text("parallel.sequenceParallel", layout.sequence_parallel ? "on" : "off");
   s.Text("parallel.zero", EnumName(layout.zero));
+  s.Text("parallel.zeroGroup", layout.zero_group == 0 ? "auto" : absl::StrCat(layout.zero_group));
   s.Text("parallel.rankOrder", EnumName(layout.rank_order));
   s.Text("parallel.weave", EnumName(layout.weave));
   s.Number("train.microBatch", r.micro_batch);

@@ -259,10 +259,7 @@ class TorchtitanReader {
     const bool drops = reshard == "always" || (reshard == "default" && parallel.pp == 1);
     const bool sharded = shards > 1 || parallel.cp > 1;
     parallel.zero = !sharded ? ZeroStage::kNone : drops ? ZeroStage::kWeights : ZeroStage::kGradients;
-    if (replicas > 1 && shards > 1) {
-      run_.not_taken.push_back(absl::StrCat("parallelism.data_parallel_replicate_degree ", replicas,
-                                            ": the plan shards over all ", replicas * shards, " replicas, not over ", shards));
-    }
+    if (replicas > 1 && shards > 1) parallel.zero_group = shards;
     parallel.sequence_parallel = parallel.tp > 1 ? Choice::kOn : Choice::kOff;
     parallel.weave = WeaveMode::kOff;
     parallel.rank_order = RankOrder::kTpDpPp;

@@ -107,6 +107,15 @@ TEST(Audit, RecomputationTakesTimeAndFreesMemory) {
   EXPECT_THAT(AuditText(groups, "run.sh"), HasSubstr("groups of 2 layers are counted as groups of one layer"));
 }
 
+TEST(Audit, CountsTheLayersOfEachStage) {
+  const RunAudit even = Audited(Sharded());
+  const RunAudit uneven = Audited(Sharded("--decoder-first-pipeline-num-layers 6"));
+  EXPECT_GT(uneven.plan.memory[0].weights, even.plan.memory[0].weights);
+  EXPECT_LT(uneven.plan.memory[1].weights, even.plan.memory[1].weights);
+  EXPECT_GT(uneven.plan.step.step, even.plan.step.step);
+  EXPECT_EQ(uneven.parts.layers, even.parts.layers * 6 / 4);
+}
+
 TEST(Audit, CountsTheFlagsThatOverlap) {
   const RunAudit with = Audited(Sharded());
   const RunAudit without = Audited(absl::StrReplaceAll(Sharded(), {{"--overlap-grad-reduce --overlap-param-gather", ""}}));

@@ -166,6 +166,21 @@ TEST(ImportMegatron, ReadsOtherWaysToStart) {
   EXPECT_THAT(ErrorOf("while true; do " + Small() + "; done"), HasSubstr("commands in loops"));
 }
 
+TEST(ImportMegatron, InstancesOfTheOptimizerAreGroupsOfReplicas) {
+  const auto parallel = [](int instances) {
+    ImportRequest request =
+        RequestOf(Small(absl::StrCat("--use-distributed-optimizer --num-distributed-optimizer-instances ", instances)));
+    request.devices = 4;
+    return Imported(request).job.parallel;
+  };
+  EXPECT_EQ(parallel(1).zero_group, 0);
+  EXPECT_EQ(parallel(2).zero_group, 2);
+  EXPECT_EQ(parallel(2).zero, ZeroStage::kOptimizer);
+  EXPECT_EQ(parallel(4).zero, ZeroStage::kNone) << "every replica holds all states";
+  EXPECT_THAT(ErrorOf(Small("--use-distributed-optimizer --num-distributed-optimizer-instances 3")),
+              HasSubstr("does not divide dp 2"));
+}
+
 TEST(ImportMegatron, GptHasItsDefaults) {
   const ImportedRun run = Imported(Small());
   const ModelSpec& model = run.job.model;

@@ -132,8 +132,9 @@ TEST_F(ImportTorchtitan, NamesWhatIsMissingAndUnknown) {
   EXPECT_THAT(run.unknown, testing::ElementsAre("model.odd: 1"));
   EXPECT_THAT(Imported(RequestOf(With("[activation_checkpoint]\nmode = \"full\"\n", ""))).assumed,
               Contains(HasSubstr("torchtitan's defaults")));
-  EXPECT_THAT(Imported(RequestOf(With("replicate_degree = 1", "replicate_degree = 2"))).not_taken,
-              Contains(HasSubstr("the plan shards over all 8 replicas, not over 4")));
+  const ImportedRun groups = Imported(RequestOf(With("replicate_degree = 1", "replicate_degree = 2")));
+  EXPECT_EQ(groups.job.parallel.dp, 8);
+  EXPECT_EQ(groups.job.parallel.zero_group, 4);
 }
 
 TEST_F(ImportTorchtitan, SaysWhatIsWrong) {
