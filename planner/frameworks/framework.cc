@@ -92,9 +92,9 @@ constexpr std::array<Abilities, kFrameworkCount> kAbilities = {{
      .groups = true,
      .least_zero = ZeroStage::kGradients,
      .most_zero = ZeroStage::kWeights},
-    {.context = false},                                                       // nanotron
-    {.interleaved = true, .groups = true, .most_zero = ZeroStage::kWeights},  // nemo
-    {.context = false, .interleaved = true, .groups = true},                  // internevo (zero1.size)
+    {.context = false},                                       // nanotron
+    {.interleaved = true, .most_zero = ZeroStage::kWeights},  // nemo
+    {.context = false, .interleaved = true, .groups = true},  // internevo (zero1.size)
 }};
 
 bool HasSchedule(const Abilities& can, ScheduleKind schedule) {
