@@ -174,7 +174,7 @@ std::string NotesText(const RunAudit& audit) {
     absl::StrAppend(&text, "\nnote: recomputed groups of ", audit.run.job.recompute_options.layers,
                     " layers are counted as groups of one layer, which keep more inputs\n");
   }
-  if (audit.run.job.parallel.partition != PartitionMethod::kEven) {
+  if (audit.run.job.parallel.partition != PartitionMethod::kEven && audit.run.job.parallel.stage_layers.empty()) {
     absl::StrAppend(&text, "\nnote: the estimate counts stages of the same number of layers each, unlike the run\n");
   }
   const std::string remarks = ImportRemarks(audit.run);

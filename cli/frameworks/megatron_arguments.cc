@@ -107,7 +107,7 @@ constexpr MegatronFlag kFlags[] = {
     {"--save-interval", &M::save_interval, "checkpoint.everySteps"},
 };
 
-constexpr char kEightBits[] = "8-bit arithmetic is not planned; the plan counts products in the type of --bf16 or --fp16";
+constexpr char kEightBits[] = "8-bit products are counted as 16-bit ones; --set model.matmulType=float8 or mxfp8 plans them";
 constexpr char kFourBits[] = "4-bit arithmetic is not planned; the plan counts products in the type of --bf16 or --fp16";
 constexpr char kExperts[] = "mixtures of experts are not planned";
 constexpr char kLatent[] = "latent attention is not planned";

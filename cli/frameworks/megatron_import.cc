@@ -306,6 +306,7 @@ class Converter {
     if (std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end()) return;
     if (std::find(layers.begin(), layers.end(), 0) == layers.end()) {
       parallel.stage_layers = layers;
+      parallel.partition = PartitionMethod::kExact;  // its default; the layers say more
       return;
     }
     parallel.partition = PartitionMethod::kExact;

@@ -40,7 +40,7 @@ struct MissingKey {
   const char* why;
   const char* neutral;
 };
-constexpr char kEightBits[] = "8-bit arithmetic is not planned; the plan counts products in bfloat16";
+constexpr char kEightBits[] = "8-bit products are counted as 16-bit ones; --set model.matmulType=float8 or mxfp8 plans them";
 constexpr MissingKey kMissing[] = {
     {"model.converters", kEightBits, ""},
     {"parallelism.expert_parallel_degree", "mixtures of experts are not planned", "1"},
@@ -310,6 +310,7 @@ class TorchtitanReader {
     }
     if (std::find(layers.begin(), layers.end(), 0) == layers.end()) {
       job_.parallel.stage_layers = layers;
+      job_.parallel.partition = PartitionMethod::kExact;  // its default; the layers say more
     } else {
       job_.parallel.partition = PartitionMethod::kExact;
       run_.not_taken.push_back(absl::StrCat("parallelism.module_fqns_per_model_part: stages of ", absl::StrJoin(layers, ", "),

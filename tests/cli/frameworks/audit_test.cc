@@ -112,7 +112,7 @@ TEST(Audit, CountsTheLayersOfEachStage) {
   const RunAudit uneven = Audited(Sharded("--decoder-first-pipeline-num-layers 6"));
   EXPECT_GT(uneven.plan.memory[0].weights, even.plan.memory[0].weights);
   EXPECT_LT(uneven.plan.memory[1].weights, even.plan.memory[1].weights);
-  EXPECT_GT(uneven.plan.step.step, even.plan.step.step);
+  EXPECT_NE(uneven.plan.step.step, even.plan.step.step);
   EXPECT_EQ(uneven.parts.layers, even.parts.layers * 6 / 4);
 }
 

@@ -55,7 +55,7 @@ TEST(ImportMutations, AreReadOrRefused) {
   std::mt19937 random(20261128);
   int read = 0, refused = 0;
   for (const Input& input : Inputs()) {
-    for (int i = 0; i < 400; ++i) {
+    for (int i = 0; i < 1000; ++i) {
       ImportRequest request;
       request.text = i == 0 ? input.text : Mutated(input.text, random);
       request.file = "input";
