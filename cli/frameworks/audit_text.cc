@@ -120,7 +120,7 @@ std::vector<Cell> PlanCells(const RunAudit& audit, const std::string& name, cons
 }
 
 std::string PlansText(const RunAudit& audit) {
-  Table table{.columns = {"PLAN",
+  Table table{.columns = {"plan",
                           "layout",
                           "micro-batch",
                           "recompute",
