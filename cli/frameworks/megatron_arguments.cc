@@ -60,6 +60,10 @@ constexpr MegatronFlag kFlags[] = {
     {"--attention-backend", &M::attention_backend, "model.attention"},
     {"--transformer-impl", &M::transformer_impl, "model.attention"},
     {"--use-local-spec", &M::local, "model.attention"},
+    {"--fp8-format", &M::fp8_format, "model.matmulType"},
+    {"--fp8-hybrid", &M::fp8_hybrid, "model.matmulType"},
+    {"--fp8-e4m3", &M::fp8_e4m3, "model.matmulType"},
+    {"--fp8-recipe", &M::fp8_recipe, "model.matmulType"},
     {"--tensor-model-parallel-size", &M::tp, "parallel.tp"},
     {"--model-parallel-size", &M::tp, "parallel.tp"},
     {"--pipeline-model-parallel-size", &M::pp, "parallel.pp"},
@@ -107,7 +111,7 @@ constexpr MegatronFlag kFlags[] = {
     {"--save-interval", &M::save_interval, "checkpoint.everySteps"},
 };
 
-constexpr char kEightBits[] = "8-bit products are counted as 16-bit ones; --set model.matmulType=float8 or mxfp8 plans them";
+constexpr char kEightBitWeights[] = "weights are counted in 16 bits, beside their copies in 8 bits";
 constexpr char kFourBits[] = "4-bit arithmetic is not planned; the plan counts products in the type of --bf16 or --fp16";
 constexpr char kExperts[] = "mixtures of experts are not planned";
 constexpr char kLatent[] = "latent attention is not planned";
@@ -135,15 +139,11 @@ constexpr MegatronMissing kMissing[] = {
     {"--decoder-num-layers", MissingFlag::kRefused, "models with an encoder and a decoder are not planned"},
     {"--decoder-seq-length", MissingFlag::kSaid, "models with an encoder and a decoder are not planned"},
     {"--quick-geglu", MissingFlag::kRefused, "this activation function is not planned"},
-    {"--fp8-format", MissingFlag::kSaid, kEightBits},
-    {"--fp8-hybrid", MissingFlag::kSaid, kEightBits},
-    {"--fp8-e4m3", MissingFlag::kSaid, kEightBits},
-    {"--fp8-recipe", MissingFlag::kSaid, kEightBits},
-    {"--fp8-param-gather", MissingFlag::kSaid, kEightBits},
-    {"--fp8-param", MissingFlag::kSaid, kEightBits},
+    {"--fp8-param-gather", MissingFlag::kSaid, kEightBitWeights},
+    {"--fp8-param", MissingFlag::kSaid, kEightBitWeights},
     {"--fp4-format", MissingFlag::kSaid, kFourBits},
     {"--fp4-param-gather", MissingFlag::kSaid, kFourBits},
-    {"--first-last-layers-bf16", MissingFlag::kSaid, kEightBits},
+    {"--first-last-layers-bf16", MissingFlag::kSaid, "the products of all layers are counted in 8 bits"},
     {"--fp32-residual-connection", MissingFlag::kSaid, "the plan counts residuals in the type of the activations"},
     {"--use-precision-aware-optimizer", MissingFlag::kSaid, kStates},
     {"--main-grads-dtype", MissingFlag::kSaid, kStates},

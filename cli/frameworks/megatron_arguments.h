@@ -34,6 +34,8 @@ struct MegatronArguments {
   bool rope_scaling = false;
   bool bf16 = false, fp16 = false, flash = false, local = false;
   Text attention_backend, transformer_impl, tokenizer;
+  Text fp8_format, fp8_recipe;
+  bool fp8_hybrid = false, fp8_e4m3 = false;
   Count tp, pp, cp, layers_per_virtual, virtual_stages, first_layers, last_layers, instances;
   bool embedding_counts = false, loss_counts = false;
   Text layout, shards;

@@ -225,6 +225,7 @@ class Converter {
   void TypeAndAttention() {
     model_.dtype = v_.bf16 || v_.fp16 ? DataType::kBfloat16 : DataType::kFloat32;
     if (v_.fp16) Miss("--fp16: planned as bfloat16, which has as many bits; there is no loss scaling");
+    EightBits();
     if (v_.attention_backend) {
       const std::string& backend = *v_.attention_backend;
       const bool unfused = absl::StrContains(backend, "unfused") || absl::StrContains(backend, "local");
@@ -239,6 +240,17 @@ class Converter {
       Assume(
           absl::StrCat("model.attention ", EnumName(model_.attention), ": no --attention-backend is given, and auto is ",
                        half ? "fused in 16 bits (before Megatron Core 0.9, only --use-flash-attn was)" : "unfused in 32 bits"));
+    }
+  }
+
+  // Products in 8 bits. Recipes differ in their scales: mxfp8 has one for 32 elements, which move with them.
+  void EightBits() {
+    if (!v_.fp8_format && !v_.fp8_hybrid && !v_.fp8_e4m3) return;
+    const std::string recipe = v_.fp8_recipe.value_or("delayed");
+    model_.matmul_type = recipe == "mxfp8" ? MatmulType::kMxfp8 : MatmulType::kFloat8;
+    if (recipe != "mxfp8" && recipe != "delayed" && recipe != "tensorwise") {
+      Miss(absl::StrCat("--fp8-recipe ", recipe,
+                        ": products are counted as model.matmulType float8, with one scale for a tensor"));
     }
   }
 

@@ -48,7 +48,7 @@ constexpr NemoKey kKeys[] = {
     {"model.rampup_batch_size", kValue, "--rampup-batch-size"},
     {"model.seed", kValue, "--seed"},
     {"model.use_flash_attention", kFlag, "--use-flash-attn"},
-    {"model.fp8", kFlag, "--fp8-format"},
+    {"model.fp8", kFlag, "--fp8-hybrid"},
     {"model.fp32_residual_connection", kFlag, "--fp32-residual-connection"},
     {"model.ub_tp_comm_overlap", kFlag, "--tp-comm-overlap"},
     {"model.cpu_offloading", kFlag, "--cpu-offloading-num-layers"},

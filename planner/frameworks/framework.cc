@@ -10,11 +10,13 @@ constexpr int32_t kMegatronDeepspeedHostNanos = 61'000;
 constexpr int32_t kInternevoBroadcastNanos = 2'600'000;
 constexpr int64_t kMegatronWorkspaceBytes = 90'000'000;
 
-// Megatron Core with --overlap-grad-reduce and --overlap-param-gather. The ranks' order and recomputation of whole functions
-// are those of megatron/core/parallel_state.py ("tp-cp-ep-dp-pp") and megatron/core/tensor_parallel/random.py. The head
-// computes 16-bit logits and a 32-bit copy of them for the loss (megatron/core/models/gpt/gpt_model.py,
+// Megatron Core with --overlap-grad-reduce and --overlap-param-gather. Transfers between stages overlap with passes only in the
+// interleaved schedule (overlap_p2p_comm in megatron/training/arguments.py). The ranks' order and recomputation of whole
+// functions are those of megatron/core/parallel_state.py ("tp-cp-ep-dp-pp") and megatron/core/tensor_parallel/random.py. The
+// head computes 16-bit logits and a 32-bit copy of them for the loss (megatron/core/models/gpt/gpt_model.py,
 // megatron/core/tensor_parallel/cross_entropy.py).
 constexpr FrameworkTraits kMegatronCore{.checkpoints_functions = true,
+                                        .blocks_without_virtual_stages = true,
                                         .hides_weight_gather = true,
                                         .rank_order = RankOrder::kTpDpPp,
                                         .half_logits_copies = 1,
@@ -71,7 +73,8 @@ constexpr std::array<FrameworkTraits, kFrameworkCount> kTraits = {
 struct Abilities {
   bool tensor = true, pipeline = true, context = true;
   bool interleaved = false, zero_bubble = false;
-  bool groups = false;  // ZeRO over groups of the replicas (ParallelLayout::zero_group)
+  bool groups = false;          // ZeRO over groups of the replicas (ParallelLayout::zero_group)
+  bool optimizer_alone = true;  // ZeRO-1; torchtitan's FSDP2 shards gradients too, or nothing
   ZeroStage least_zero = ZeroStage::kNone, most_zero = ZeroStage::kOptimizer, most_zero_of_pipeline = ZeroStage::kOptimizer;
 };
 constexpr std::array<Abilities, kFrameworkCount> kAbilities = {{
@@ -84,6 +87,7 @@ constexpr std::array<Abilities, kFrameworkCount> kAbilities = {{
     {.interleaved = true,
      .zero_bubble = true,
      .groups = true,
+     .optimizer_alone = false,
      .most_zero = ZeroStage::kWeights,
      .most_zero_of_pipeline = ZeroStage::kWeights},  // torchtitan
     {.tensor = false,
@@ -116,6 +120,7 @@ bool RunsLayout(Framework framework, const ParallelLayout& layout) {
   const ZeroStage most = layout.pp > 1 ? can.most_zero_of_pipeline : can.most_zero;
   if (layout.zero > most || (layout.zero < can.least_zero && layout.dp > 1)) return false;
   if (layout.zero_group != 0 && !can.groups) return false;
+  if (layout.zero == ZeroStage::kOptimizer && !can.optimizer_alone) return false;
   return layout.weave == WeaveMode::kOff && HasSchedule(can, layout.schedule);
 }
 

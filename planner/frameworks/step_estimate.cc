@@ -149,7 +149,8 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
   AddShardTransfers(piece, times);
   const int32_t next = pipeline_.Next(stage);
   const Nanos ahead = next == kNoStage ? Nanos(0) : TransferTo(next);
-  if (request_.traits.blocking_transfers) {
+  const bool one_part = request_.traits.blocks_without_virtual_stages && pipeline_.chunks == 1;
+  if (request_.traits.blocking_transfers || one_part) {
     times.forward += TransferTo(stage);  // the stage receives x
     times.backward += ahead;             // the stage receives the gradient of its output
   } else {

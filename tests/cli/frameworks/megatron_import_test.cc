@@ -294,12 +294,21 @@ INSTANTIATE_TEST_SUITE_P(
                   [](const JobSpec& j) { return j.recompute == RecomputeMode::kBalanced; }},
         FieldCase{"Samples", "--train-samples 800 --lr-warmup-samples 80",
                   [](const JobSpec& j) { return j.train.warmup_steps == 10; }},
+        FieldCase{"EightBits", "--fp8-format hybrid --fp8-recipe tensorwise",
+                  [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kFloat8; }},
+        FieldCase{"EightBitBlocks", "--fp8-format e4m3 --fp8-recipe mxfp8",
+                  [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kMxfp8; }},
+        FieldCase{"RecipeAlone", "--fp8-recipe mxfp8",
+                  [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kModel; }},
         FieldCase{"Seed", "--seed 7", [](const JobSpec& j) { return j.train.seed == 7; }}),
     [](const auto& info) { return info.param.name; });
 
 TEST(ImportMegatron, SaysWhatHasNoCounterpart) {
   const auto missing = [](const std::string& arguments) { return Imported(arguments).not_taken; };
-  EXPECT_THAT(missing(SmallLlama("--fp8-format hybrid")), Contains(HasSubstr("--fp8-format hybrid: 8-bit")));
+  EXPECT_THAT(missing(SmallLlama("--fp8-format hybrid --fp8-param-gather")),
+              Contains(HasSubstr("--fp8-param-gather: weights")));
+  EXPECT_THAT(missing(SmallLlama("--fp8-format hybrid --fp8-recipe blockwise")),
+              Contains(HasSubstr("--fp8-recipe blockwise: products are counted as model.matmulType float8")));
   EXPECT_THAT(missing(SmallLlama("--main-grads-dtype bf16")), Contains(HasSubstr("--main-grads-dtype bf16: ")));
   EXPECT_THAT(missing(Small("--fp16")), Contains(HasSubstr("--fp16: planned as bfloat16")));
   EXPECT_THAT(missing(Small("--swiglu --hidden-dropout 0")),

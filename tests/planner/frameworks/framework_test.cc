@@ -52,6 +52,8 @@ TEST(Framework, EachShardsWhatItCan) {
   EXPECT_FALSE(RunsLayout(Framework::kMegatron, weights_of_stages));
   EXPECT_TRUE(RunsLayout(Framework::kTorchtitan, weights_of_stages));
   EXPECT_FALSE(RunsLayout(Framework::kNanotron, weights));
+  EXPECT_FALSE(RunsLayout(Framework::kTorchtitan, {.dp = 2, .zero = ZeroStage::kOptimizer})) << "FSDP2 shards gradients too";
+  EXPECT_TRUE(RunsLayout(Framework::kTorchtitan, {.dp = 2})) << "replicas that share nothing";
   EXPECT_FALSE(RunsLayout(Framework::kFsdp, {.dp = 2})) << "FSDP always shards";
   EXPECT_TRUE(RunsLayout(Framework::kFsdp, {})) << "one device has nothing to shard";
 }

@@ -93,6 +93,16 @@ TEST(StepEstimate, InterleavingShortensTheBubbleAndBlockingTransfersLengthenTheS
   EXPECT_LT(Estimated(scattered), Estimated(whole));
 }
 
+TEST(StepEstimate, TransfersMayBlockOnlyWhereEachRankHasOnePart) {
+  StepRequest plain = Request({.pp = 4}, RecomputeMode::kNone);
+  StepRequest interleaved =
+      Request({.pp = 4, .virtual_stages = 3, .schedule = ScheduleKind::kInterleaved}, RecomputeMode::kNone);
+  const Nanos plain_beside = Estimated(plain), interleaved_beside = Estimated(interleaved);
+  plain.traits.blocks_without_virtual_stages = interleaved.traits.blocks_without_virtual_stages = true;
+  EXPECT_GT(Estimated(plain), plain_beside);
+  EXPECT_EQ(Estimated(interleaved), interleaved_beside);
+}
+
 TEST(StepEstimate, SplittingWeightGradientsFillsTheBubble) {
   StepRequest plain = Request({.pp = 4}, RecomputeMode::kNone);
   StepRequest split = plain;
