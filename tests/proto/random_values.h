@@ -157,6 +157,7 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
   for (int64_t i = 0; i < shapes; ++i) {
     ShapeTimes times;
     times.shape = ShapeOf(RandomSpec(random).model, ParallelLayout{}, static_cast<int32_t>(i + 1));
+    times.shape.matmul_type = MatmulType::kModel;  // nobody measures what the engine does not compute
     for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
       times.ops[static_cast<size_t>(info.op)] = {nanos(), nanos(), nanos()};
     }
