@@ -416,6 +416,7 @@ TEST(ImportMegatron, ReadsExports) {
       EXPECT_EQ(run.job.parallel.virtual_stages, one.plan.layout.virtual_stages);
       EXPECT_EQ(run.job.parallel.zero, one.plan.layout.zero) << request.text;
       if (one.plan.layout.pp == 3) EXPECT_EQ(run.job.parallel.stage_layers, (std::vector<int32_t>{3, 5, 1}));
+      EXPECT_EQ(ValidateJobSpec(run.job), absl::OkStatus()) << "the job can be planned";
       EXPECT_EQ(run.job.train.micro_batch, one.plan.micro_batch);
       EXPECT_EQ(run.job.train.global_batch, one.plan.samples());
       EXPECT_THAT(run.unknown, IsEmpty());
