@@ -64,6 +64,17 @@ Nanos RingTime(Bytes bytes, int32_t n, int32_t steps, int32_t between, const Gro
   return step * steps + path.link.latency * between + path.inside_latency * std::max(0, steps - between);
 }
 
+// What a ring gets of its adapter. The other ranks of a node are in groups like this one, whose rings run at the same time. If
+// all rings of a node need more adapters than it has, they share them. One adapter stands for an unknown number: nothing is
+// shared.
+int64_t SharedAdapterRate(const HardwareProfile& profile, const RankPlaces& places, int64_t rings, int64_t members) {
+  const int64_t rate = profile.inter_node.bytes_per_second;
+  if (profile.adapters == 1) return rate;
+  const int64_t ranks = std::min(places.ranks_per_node, places.ranks);
+  const int64_t wanted = std::max<int64_t>(1, ranks / members) * rings;
+  return wanted <= profile.adapters ? rate : std::max<int64_t>(1, rate / wanted * profile.adapters);
+}
+
 }  // namespace
 
 int32_t RankPlaces::UsedNodes(int32_t pod) const {
@@ -101,7 +112,8 @@ GroupPath PathThrough(const std::vector<int32_t>& members, const HardwareProfile
     inside = std::max(inside, LinkLevelOf(node.first, node.last, profile, places.ranks_per_node));
   }
   const LinkCost& within = LinkAt(inside, profile);
-  const int64_t between = RateBetweenPods(profile.inter_node.bytes_per_second, nodes, profile, places);
+  const int64_t adapter = SharedAdapterRate(profile, places, rings, nodes.front().count);
+  const int64_t between = RateBetweenPods(adapter, nodes, profile, places);
   GroupPath path{.link = {profile.inter_node.latency, between}, .inside_latency = within.latency};
   if (profile.gemm_tiles.units > 0) path.nodes = static_cast<int32_t>(nodes.size());
   if (rings == 1) return path;

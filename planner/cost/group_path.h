@@ -48,9 +48,11 @@ struct RankPlaces {
 // members of a node, of the node where it is slowest.
 //
 // Rate. If the group has at least n members in each of its nodes, it uses n rings, at most as many as a node has adapters. Each
-// ring carries an equal share of the data through its own adapter of each node. Inside a node, the data of all rings pass each
-// member. Between pods, the uplinks have room for pod_nodes / oversubscription of a pod's adapters of the same place. If the
-// group has m nodes in a pod, each of its rings leaves the pod once, and UsedNodes / m groups do so at the same time.
+// ring carries an equal share of the data through its own adapter of each node. The node's other ranks are in groups of the
+// same size, which do this at the same time; if their rings are more than the adapters, all share the adapters. Inside a node,
+// the data of all rings pass each member. Between pods, the uplinks have room for pod_nodes / oversubscription of a pod's
+// adapters of the same place. If the group has m nodes in a pod, each of its rings leaves the pod once, and UsedNodes / m
+// groups do so at the same time.
 GroupPath PathThrough(const std::vector<int32_t>& members, const HardwareProfile& profile, const RankPlaces& places);
 // The worse of two paths, value by value.
 GroupPath SlowerPath(GroupPath a, const GroupPath& b);

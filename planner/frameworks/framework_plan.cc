@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/candidates/search.h"
+#include "planner/frameworks/pieces.h"
+#include "planner/problem/eight_bit.h"
 
 namespace lynx {
 namespace {
@@ -15,6 +17,32 @@ absl::Status CheckOneGroup(const ClusterTopology& cluster) {
   return absl::InvalidArgumentError(absl::StrCat("the cluster has ", cluster.groups.size(),
                                                  " groups of nodes; other frameworks are estimated on nodes that are alike, so "
                                                  "keep one group"));
+}
+
+absl::Status Bad(const std::string& field, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", why));
+}
+
+// What the job pins, and an estimate in closed form cannot count, or the framework does not have.
+absl::Status CheckPins(const JobSpec& spec, Framework framework) {
+  const std::string name = EnumName(framework);
+  if (spec.resources.activation_memory_per_rank.value > 0) {
+    return Bad("resources.activationMemoryPerRank", "only Lynx's engine has this limit; leave it out with --framework " + name);
+  }
+  if (spec.recompute_options.offload_permille > 0) {
+    return Bad("recomputeOptions.offloadShare", "estimates of other frameworks do not count offloading; set it to 0");
+  }
+  const RankOrder order = spec.parallel.rank_order;
+  const bool has_modules = framework == Framework::kMegatron || framework == Framework::kNemo;
+  if (order != RankOrder::kAuto && order != TraitsOf(framework).rank_order) {
+    return Bad("parallel.rankOrder",
+               absl::StrCat(name, " is estimated with ", EnumName(TraitsOf(framework).rank_order), " only; set it to auto"));
+  }
+  const RecomputeMode mode = spec.recompute;
+  if (mode == RecomputeMode::kFullKeepCollectives || (mode == RecomputeMode::kBalanced && !has_modules)) {
+    return Bad("recompute", absl::StrCat(name, " does not have ", EnumName(mode), "; use none, selective, full or auto"));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<RecomputeMode> ModesOf(const JobSpec& spec) {
@@ -37,6 +65,11 @@ std::vector<Candidate> CandidatesOf(const JobSpec& spec, const ClusterTopology& 
   return candidates;
 }
 
+// The error of the planner if no framework at all has a layout for the job.
+absl::Status ExplainedSpace(const JobSpec& spec, const ClusterTopology& cluster) {
+  return Candidates(spec, cluster, PlanTarget::kAnyFramework, /*even_batches=*/true).status();
+}
+
 bool Better(const FrameworkPlan& a, const FrameworkPlan& b) {
   if (a.fits() != b.fits()) return a.fits();
   return a.fits() ? a.step.step < b.step.step : a.peak() < b.peak();
@@ -55,16 +88,31 @@ absl::StatusOr<FrameworkPlan> EstimateOn(const StepRequest& request, Framework f
   const NodeGroup& group = cluster.groups.front();
   FrameworkPlan plan{.framework = framework, .request = request, .device_memory = group.memory_per_device};
   plan.request.traits = TraitsOf(framework);
+  // Other frameworks keep the masks of dropout.
+  if (framework != Framework::kLynx) plan.request.model.dropout_masks = DropoutMasks::kStored;
   plan.request.ranks_per_node = group.devices_per_node;
   LYNX_ASSIGN_OR_RETURN(plan.memory, EstimateMemory(plan.request));
   LYNX_ASSIGN_OR_RETURN(plan.step, EstimateStep(plan.request, group.profile));
+  const PipelineShape pipeline = PipelineOf(request.layout);
+  const LayerShape shape = ShapeOf(request.model, request.layout, request.micro_batch);
+  const Pieces pieces(request, shape, pipeline);
+  for (int32_t rank = 0; rank < pipeline.ranks; ++rank)
+    plan.most_layers = std::max(plan.most_layers, pieces.LayersOfRank(rank));
   return plan;
 }
 
 absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const ClusterTopology& cluster, Framework framework) {
+  LYNX_RETURN_IF_ERROR(CheckOneGroup(cluster));
+  LYNX_RETURN_IF_ERROR(CheckPins(spec, framework));
+  const std::vector<RecomputeMode> modes = ModesOf(spec);
+  if (modes.empty()) return Bad("recomputeOptions.forbid", "forbids every recomputation that other frameworks have");
+  LYNX_RETURN_IF_ERROR(ExplainedSpace(spec, cluster));
   std::optional<FrameworkPlan> best;
+  absl::Status refusal;
   for (const Candidate& candidate : CandidatesOf(spec, cluster, framework)) {
-    for (const RecomputeMode mode : ModesOf(spec)) {
+    refusal = CheckEightBitSizes(spec.model, candidate.layout);
+    if (!refusal.ok()) continue;
+    for (const RecomputeMode mode : modes) {
       const StepRequest request{.model = spec.model,
                                 .layout = candidate.layout,
                                 .micro_batch = candidate.micro_batch,
@@ -76,8 +124,9 @@ absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const Cluste
     }
   }
   if (best) return *std::move(best);
+  LYNX_RETURN_IF_ERROR(refusal);
   return absl::InvalidArgumentError(absl::StrCat("no layout that the job allows is one that ", EnumName(framework),
-                                                 " can run; leave more fields of parallel open"));
+                                                 " can run; leave more fields of parallel open, or choose other sizes"));
 }
 
 }  // namespace lynx

@@ -19,19 +19,22 @@ struct FrameworkPlan {
   StepEstimate step;
   std::vector<MemoryEstimate> memory;  // the index is the pipeline rank
   Bytes device_memory;                 // what a device has for the job; 0 = unknown
+  int32_t most_layers = 0;             // layers of the pipeline rank that has most
 
   Bytes peak() const;  // of the fullest rank
   bool fits() const { return device_memory.value == 0 || peak() <= device_memory; }
 };
 
 // Estimates the step and the memory of one request, whether it fits or not. `cluster` has one group of nodes. Returns
-// InvalidArgument if the cluster has several groups, and as EstimateStep does.
+// InvalidArgument if the cluster has several groups, and as EstimateStep does. Other frameworks than Lynx keep the masks of
+// dropout, whatever the model says.
 absl::StatusOr<FrameworkPlan> EstimateOn(const StepRequest& request, Framework framework, const ClusterTopology& cluster);
 
 // Returns the fastest of all layouts, micro-batches and recomputations (none, full, and selective where attention is not fused)
 // that the job allows, that the framework can run, and that fit. If none fits, returns the one that needs the least memory:
-// fits() is false. Returns InvalidArgument if the cluster has several groups of nodes, if the job pins a recomputation that
-// does not treat every layer alike, or if the framework can run no layout that the job allows.
+// fits() is false. Returns InvalidArgument if the cluster has several groups of nodes, if the job pins what the framework does
+// not have or an estimate does not count (an activation limit, offloading, another order of ranks, a recomputation that differs
+// by layer or that only Lynx has), or if the framework can run no layout that the job allows.
 absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const ClusterTopology& cluster, Framework framework);
 
 }  // namespace lynx

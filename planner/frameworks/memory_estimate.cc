@@ -1,11 +1,13 @@
 #include "planner/frameworks/memory_estimate.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "common/status.h"
 #include "planner/frameworks/pieces.h"
 #include "planner/problem/eight_bit.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/problem/shorter_steps.h"
 #include "planner/problem/stage_context.h"
 #include "planner/recompute/recompute_policy.h"
 #include "planner/schedule/schedule_memory.h"
@@ -18,11 +20,17 @@ constexpr int64_t kMasterBytes = 4;  // the 32-bit copy of a 16-bit weight
 constexpr int64_t kHalfBytes = 2;
 constexpr int64_t kGatheredLayers = 2;  // the one that computes, and the one that is being gathered
 
+// A number of microbatches with which as many are in flight as in the whole step.
+int32_t MicrobatchesInFlight(const StepRequest& request) {
+  const std::optional<ShorterSteps> shorter = ShorterStepsOf(request.layout, request.microbatches);
+  return shorter ? shorter->more : request.microbatches;
+}
+
 class MemoryEstimator {
  public:
   explicit MemoryEstimator(const StepRequest& request)
       : request_(request), shape_(ShapeOf(request.model, request.layout, request.micro_batch)), graph_(LayerGraph::Of(shape_)),
-        schedule_(ScheduleOf(request.layout, request.microbatches)), pieces_(request, shape_, schedule_.shape) {}
+        schedule_(ScheduleOf(request.layout, MicrobatchesInFlight(request))), pieces_(request, shape_, schedule_.shape) {}
 
   std::vector<MemoryEstimate> Run() const;
 
@@ -54,6 +62,16 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
   rank.weights += EightBitWeights(shape_) * (shards_weights ? kGatheredLayers : pieces_.LayersOfRank(pipeline_rank));
   if (!shards_weights) return;
   rank.weights += Bytes(kGatheredLayers * LayerParameters(LayerType::kTransformer, shape_) * shape_.element_bytes());
+  // FSDP's outermost unit, embedding and head, stays gathered.
+  for (int32_t stage = 0; request_.traits.gathers_from_master && stage < schedule_.shape.stages(); ++stage) {
+    const int32_t piece = schedule_.shape.PieceOf(stage);
+    if (schedule_.shape.RankOf(stage) != pipeline_rank) continue;
+    int64_t ends = pieces_.First(piece) ? LayerParameters(LayerType::kEmbedding, shape_) : 0;
+    if (pieces_.Last(piece)) ends += LayerParameters(LayerType::kHead, shape_);
+    if (request_.model.tied_embeddings && pieces_.First(piece) && pieces_.Last(piece))
+      ends -= OpParameters(Op::kLogits, shape_);
+    rank.weights += Bytes(ends * shape_.element_bytes());
+  }
   // Weights whose shards are 32 bits wide are cast when they are gathered: there is no shard of 16 bits.
   if (request_.traits.gathers_from_master && half) rank.weights -= divided(parameters * shape_.element_bytes(), true);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "planner/frameworks/memory_estimate.h"
 #include "planner/frameworks/pieces.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/problem/shorter_steps.h"
 #include "planner/recompute/recompute_policy.h"
 #include "planner/schedule/schedule_order.h"
 #include "planner/schedule/schedule_timeline.h"
@@ -246,7 +248,18 @@ absl::StatusOr<StepEstimate> EstimateStep(const StepRequest& request, const Hard
     return absl::InvalidArgumentError(absl::StrCat("model.matmulType ", EnumName(type), ": the devices of kind \"",
                                                    profile.device_kind, "\" have no known rate of 8-bit products"));
   }
-  return Estimator(request, profile).Run();
+  const std::optional<ShorterSteps> shorter = ShorterStepsOf(request.layout, request.microbatches);
+  if (!shorter) return Estimator(request, profile).Run();
+  // The middle of a long step repeats itself.
+  StepRequest part = request;
+  part.microbatches = shorter->fewer;
+  LYNX_ASSIGN_OR_RETURN(const StepEstimate fewer, Estimator(part, profile).Run());
+  part.microbatches = shorter->more;
+  LYNX_ASSIGN_OR_RETURN(StepEstimate estimate, Estimator(part, profile).Run());
+  const Nanos pipeline = shorter->Extrapolated(request.microbatches, fewer.pipeline, estimate.pipeline);
+  estimate.step += pipeline - estimate.pipeline;
+  estimate.pipeline = pipeline;
+  return estimate;
 }
 
 }  // namespace lynx

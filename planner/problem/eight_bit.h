@@ -10,8 +10,8 @@
 //   (Transformer Engine, Low Precision Training, "Performance Considerations" and "MXFP8"). Blackwell needs one copy of float8
 //   for both, which is not counted.
 // - What is kept. Of ln1, ln2 and the activation (gelu or swiglu), only the columns' copy is kept, 1 byte an element, since
-// only
-//   weight gradients read them. The context stays in 16 bits, since the backward pass of attention reads it, and is quantised
+//   only weight gradients read them.
+//   The context stays in 16 bits, since the backward pass of attention reads it, and is quantised
 //   again for proj's weight gradient (save_original_input of Megatron-LM's linear_proj). dy is quantised in the backward pass
 //   and not kept. Weights have both copies beside their 16-bit values; they are made once a step (is_first_microbatch).
 // - Gathers. With sequence parallelism, the shares of ln1 and ln2 are gathered in 8 bits ("quantized all-gather").

@@ -69,9 +69,9 @@ inline constexpr int32_t kMaxRotaryDims = 512;  // the engine can rotate at most
 // Returns FailedPrecondition, with the field of the job file, if Lynx's own engine cannot train the model in this layout. The
 // engine trains the models that planner/problem/model_families.h lists as trained, with regenerated masks, with sequences that
 // are not longer than the attention window, and with at most kMaxRotaryDims rotated elements. It trains with tp (with or
-// without sequence parallelism), pp and dp, with ZeRO-1 over all replicas or without ZeRO, and with any schedule. It does not
-// train with cp above
-// 1. Other models and layouts can only be planned.
+// without sequence parallelism), pp and dp, with ZeRO-1 over all replicas or without ZeRO, and with any schedule.
+// It does not train with cp above 1.
+// Other models and layouts can only be planned.
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout);
 
 }  // namespace lynx

@@ -15,9 +15,7 @@ constexpr double kTera = 1e12;
 
 // The part of the pipeline's time in which the rank with the most layers recomputes.
 Nanos RecomputeOfStep(const FrameworkPlan& plan) {
-  const StepRequest& request = plan.request;
-  const int32_t layers = (request.model.layers + request.layout.pp - 1) / request.layout.pp;
-  return plan.step.layer.recompute * layers * request.microbatches;
+  return plan.step.layer.recompute * (int64_t{plan.most_layers} * plan.request.microbatches);
 }
 
 int64_t Samples(const StepRequest& request) { return int64_t{request.micro_batch} * request.microbatches * request.layout.dp; }
@@ -55,7 +53,8 @@ Table FrameworkMemoryTable(const FrameworkPlan& plan) {
   Table table{.columns = {"pipeline rank", right("weights", "in the type of the model"),
                           right("gradients", "summed in 32 bits"), right("optimizer", "32-bit weights and moments"),
                           right("activations", "kept between the passes of all microbatches in flight"),
-                          right("transient", "alive only while a layer or the loss runs"), right("total", "")}};
+                          right("transient", "alive only while a layer or the loss runs, and what libraries allocate"),
+                          right("total", "")}};
   for (size_t first = 0, end; first < plan.memory.size(); first = end) {
     const MemoryEstimate& rank = plan.memory[first];
     for (end = first + 1; end < plan.memory.size() && plan.memory[end] == rank;) ++end;

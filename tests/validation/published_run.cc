@@ -269,7 +269,7 @@ Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& ru
 Obstacle ReadIntegrationModel(const Row& row, int32_t tp, ModelSpec& model) {
   const std::string& name = row.at("case");
   if (absl::StrContains(name, "distill") || absl::StrContains(name, "grpo")) return Obstacle::kEncoder;
-  if (absl::StrContains(name, "multi_dist_optimizer")) return Obstacle::kZeroGroups;
+  if (absl::StrContains(name, "multi_dist_optimizer")) return Obstacle::kIncomplete;  // how many instances is not in the table
   if (!row.at("experts").empty()) return Obstacle::kExperts;
   if (!absl::StartsWith(name, "gpt/") || row.at("mla") == "True" || row.at("pos") == "none") return Obstacle::kEncoder;
   for (const char* needed : {"layers", "hidden", "heads", "seq", "mbs", "gbs", "tp", "pp"}) {
@@ -345,7 +345,8 @@ std::vector<RunOfFramework> RunsOfTable(const Table& table) {
   for (const Row& row : table) {
     const Publication& publication = PublicationOf(row);
     RunOfFramework run{.row = row.at("row"), .source = publication.name, .framework = publication.traits_of};
-    run.model = absl::StrCat(row.at("model"), ", ", row.at("num_gpus"), " ", row.at("gpu"), ", batch ", row.at("global_batch"));
+    run.model = absl::StrCat(row.at("model"), ", ", row.at("num_gpus"), " ", row.at("gpu"), ", batch ", row.at("global_batch"),
+                             ", seq ", row.at("seq"), ", ", row.at("precision"));
     run.obstacle = Read(row, publication, run);
     MarkFitted(run, described);
     runs.push_back(std::move(run));

@@ -12,21 +12,9 @@
 
 namespace lynx::validation {
 
-// Why the planner cannot predict a run. kIncomplete: the publication leaves out the shape, the layout or a batch. kOther: the
-// note of the run says what.
-enum class Obstacle : uint8_t {
-  kNone,
-  kIncomplete,
-  kExperts,
-  kFourBits,
-  kDevice,
-  kEncoder,
-  kPolicy,
-  kSchedule,
-  kZeroGroups,
-  kFramework
-};
-inline constexpr int kObstacleCount = 10;
+// Why the planner cannot predict a run. kIncomplete: the publication leaves out the shape, the layout or a batch.
+enum class Obstacle : uint8_t { kNone, kIncomplete, kExperts, kFourBits, kDevice, kEncoder, kPolicy, kSchedule, kFramework };
+inline constexpr int kObstacleCount = 9;
 
 }  // namespace lynx::validation
 
@@ -35,8 +23,7 @@ namespace lynx {
 template <>
 inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "incomplete", "mixture of experts", "4 bits",
                                                                    "no cluster file", "another model or task",
-                                                                   "recomputation by op", "schedule", "ZeRO in groups",
-                                                                   "another framework");
+                                                                   "recomputation by op", "schedule", "another framework");
 
 }  // namespace lynx
 

@@ -33,34 +33,42 @@ const RunOfFramework& RunNamed(const std::string& row) {
 
 struct Threshold {
   const char* source;
-  int32_t predicted;  // at least this number of runs
-  double time;        // the mean absolute error at most; 0 = no times
+  int32_t times, memories;  // at least this number of runs
+  double time;              // the mean absolute error at most; 0 = no times
   double memory;
 };
 
 TEST(Score, NoSourceIsWorseThanItsThreshold) {
   constexpr Threshold kThresholds[] = {
-      {"vTrain, several nodes", 88, 0.08, 0},
-      {"vTrain, one node", 1080, 0.085, 0},
-      {"llm-foundry, A100 80GB", 61, 0.05, 0},
-      {"llm-foundry, H100", 77, 0.05, 0},
-      {"NeMo", 19, 0.085, 0},
-      {"Megatron-LM, Llama 3", 3, 0.12, 0},
-      {"Megatron-Bridge", 56, 0.11, 0.35},
-      {"MLPerf", 20, 0.12, 0},
-      {"InternEvo", 54, 0.06, 0},
-      {"Megatron-LM README 2024", 9, 0.07, 0},
-      {"Megatron-LM README 2021", 10, 0.08, 0},
-      {"Megatron-LM, B200 (SimuMax)", 31, 0.1, 0.034},
-      {"Megatron-LM's CI, A100", 52, 0, 0.012},
-      {"Megatron-LM's CI, H100", 7, 0, 0.025},
-      {"Megatron-LM's CI, GB200", 34, 0, 0.03},
+      {"vTrain, several nodes", 88, 0, 0.08, 0},
+      {"vTrain, one node", 1080, 0, 0.085, 0},
+      {"llm-foundry, A100 80GB", 61, 0, 0.05, 0},
+      {"llm-foundry, H100", 77, 0, 0.05, 0},
+      {"NeMo", 19, 0, 0.085, 0},
+      {"NeMo Automodel", 1, 0, 0.3, 0},
+      {"Megatron-LM, Llama 3", 3, 0, 0.12, 0},
+      {"Megatron-Bridge", 56, 3, 0.11, 0.35},
+      {"MLPerf", 20, 0, 0.12, 0},
+      {"InternEvo", 54, 0, 0.085, 0},
+      {"Megatron-LM README 2024", 9, 0, 0.07, 0},
+      {"Megatron-LM README 2021", 10, 0, 0.08, 0},
+      {"torchtitan", 0, 6, 0, 0.23},
+      {"Megatron-LM, B200 (SimuMax)", 31, 31, 0.1, 0.034},
+      {"Megatron-LM's CI, A100", 0, 52, 0, 0.012},
+      {"Megatron-LM's CI, H100", 0, 7, 0, 0.025},
+      {"Megatron-LM's CI, GB200", 0, 34, 0, 0.03},
   };
   for (const Threshold& threshold : kThresholds) {
     const SourceScore score = ScoreOf(threshold.source);
-    EXPECT_GE(score.expressed, threshold.predicted) << threshold.source;
+    EXPECT_GE(score.time.runs, threshold.times) << threshold.source;
+    EXPECT_GE(score.memory.runs, threshold.memories) << threshold.source;
     EXPECT_LE(score.time.mean, threshold.time) << threshold.source;
     EXPECT_LE(score.memory.mean, threshold.memory) << threshold.source;
+  }
+  for (const SourceScore& score : ScoreBySource(Predictions())) {
+    const auto held = std::count_if(std::begin(kThresholds), std::end(kThresholds),
+                                    [&](const Threshold& one) { return score.source == one.source; });
+    EXPECT_EQ(held, score.expressed > 0 ? 1 : 0) << score.source;
   }
 }
 
@@ -90,7 +98,7 @@ TEST(Score, TheChosenLayoutIsNearlyTheFastestMeasuredOne) {
   for (const Choice& choice : ChoicesBySource(Predictions())) mean[choice.source] = choice.mean_regret;
   EXPECT_LE(mean.at("vTrain, several nodes"), 0.02);
   EXPECT_LE(mean.at("vTrain, one node"), 0.055);
-  EXPECT_LE(mean.at("InternEvo"), 0.05);
+  EXPECT_LE(mean.at("InternEvo"), 0.1);
 }
 
 TEST(Score, ARunIsPredictedOrHasAnObstacle) {

@@ -137,6 +137,46 @@ TEST(FrameworkPlan, RefusesWhatTheFrameworkCannotRun) {
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("no layout that the job allows is one that fsdp can run"));
 }
 
+TEST(FrameworkPlan, RefusesPinsThatItDoesNotCount) {
+  const auto message = [](const JobSpec& spec, Framework framework) {
+    return std::string(PlanForFramework(spec, Nodes(Bytes(0)), framework).status().message());
+  };
+  JobSpec spec = Job();
+  spec.resources.activation_memory_per_rank = kGiB;
+  EXPECT_THAT(message(spec, Framework::kMegatron), testing::StartsWith("resources.activationMemoryPerRank: only Lynx's"));
+  spec = Job();
+  spec.recompute_options.offload_permille = 500;
+  EXPECT_THAT(message(spec, Framework::kMegatron), testing::StartsWith("recomputeOptions.offloadShare: "));
+  spec = Job();
+  spec.parallel.rank_order = RankOrder::kTpPpDp;
+  EXPECT_THAT(message(spec, Framework::kMegatron),
+              testing::StartsWith("parallel.rankOrder: megatron is estimated with tp-dp-pp"));
+  spec = Job();
+  spec.recompute = RecomputeMode::kBalanced;
+  EXPECT_THAT(message(spec, Framework::kTorchtitan), testing::StartsWith("recompute: torchtitan does not have balanced"));
+  spec = Job();
+  spec.recompute_options.forbidden = {RecomputeMode::kNone, RecomputeMode::kFull};
+  EXPECT_THAT(message(spec, Framework::kMegatron), testing::StartsWith("recomputeOptions.forbid: forbids every"));
+  spec = Job();
+  spec.resources = {.min_ranks = 64, .max_ranks = 64};
+  EXPECT_THAT(message(spec, Framework::kMegatron), testing::Not(testing::HasSubstr("leave more fields")));
+}
+
+TEST(FrameworkPlan, CountsTheLayersOfTheFullestRank) {
+  JobSpec spec = Job();
+  spec.parallel.tp = 1;
+  spec.parallel.pp = 2;
+  spec.parallel.stage_layers = {7, 1};
+  spec.parallel.virtual_stages = 1;
+  EXPECT_EQ(Planned(spec, Nodes(Bytes(0)), Framework::kMegatron).most_layers, 7);
+}
+
+TEST(FrameworkPlan, OtherFrameworksKeepTheMasksOfDropout) {
+  JobSpec spec = Job();
+  spec.model.dropout = 0.1;
+  EXPECT_EQ(Planned(spec, Nodes(Bytes(0)), Framework::kMegatron).request.model.dropout_masks, DropoutMasks::kStored);
+}
+
 TEST(FrameworkPlan, RefusesSeveralGroupsOfNodes) {
   ClusterTopology cluster = Nodes(Bytes(0));
   cluster.groups.push_back(cluster.groups.front());

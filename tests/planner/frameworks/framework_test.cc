@@ -33,6 +33,11 @@ TEST(Framework, EachHasItsDegrees) {
   EXPECT_TRUE(RunsLayout(Framework::kNanotron, tensors));
   EXPECT_FALSE(RunsLayout(Framework::kFsdp, tensors));
   EXPECT_FALSE(RunsLayout(Framework::kFsdp, stages));
+  const ParallelLayout sequence{.tp = 2, .sequence_parallel = true};
+  EXPECT_TRUE(RunsLayout(Framework::kMegatron, sequence));
+  for (const Framework older : {Framework::kDeepspeed, Framework::kMegatronDeepspeed, Framework::kInternevo}) {
+    EXPECT_FALSE(RunsLayout(older, sequence)) << EnumName(older);
+  }
 }
 
 TEST(Framework, EachHasItsSchedules) {
@@ -52,6 +57,8 @@ TEST(Framework, EachShardsWhatItCan) {
   EXPECT_FALSE(RunsLayout(Framework::kMegatron, weights_of_stages));
   EXPECT_TRUE(RunsLayout(Framework::kTorchtitan, weights_of_stages));
   EXPECT_FALSE(RunsLayout(Framework::kNanotron, weights));
+  EXPECT_FALSE(RunsLayout(Framework::kDeepspeed, {.tp = 2, .dp = 2, .zero = ZeroStage::kWeights}));
+  EXPECT_TRUE(RunsLayout(Framework::kDeepspeed, {.tp = 2, .dp = 2, .zero = ZeroStage::kGradients}));
   EXPECT_FALSE(RunsLayout(Framework::kTorchtitan, {.dp = 2, .zero = ZeroStage::kOptimizer})) << "FSDP2 shards gradients too";
   EXPECT_TRUE(RunsLayout(Framework::kTorchtitan, {.dp = 2})) << "replicas that share nothing";
   EXPECT_FALSE(RunsLayout(Framework::kFsdp, {.dp = 2})) << "FSDP always shards";

@@ -61,11 +61,21 @@ TEST(MemoryEstimate, WeightsOf32BitsHaveNoSecondCopy) {
   EXPECT_EQ(rank.optimizer, Bytes(8 * parameters));
 }
 
-TEST(MemoryEstimate, CastShardsAreNotKeptIn16Bits) {
+TEST(MemoryEstimate, CastShardsAreNotKeptIn16BitsAndTheEndsStayGathered) {
   StepRequest request = Request({.dp = 4, .zero = ZeroStage::kWeights});
   const Bytes kept = Estimated(request).front().weights;
   request.traits.gathers_from_master = true;
-  EXPECT_EQ(kept - Estimated(request).front().weights, Bytes(ModelParameters(request.model) * 2 / 4));
+  const LayerShape shape = ShapeOf(request.model, request.layout, 2);
+  const int64_t ends = LayerParameters(LayerType::kEmbedding, shape) + LayerParameters(LayerType::kHead, shape);
+  EXPECT_EQ(kept - Estimated(request).front().weights, Bytes(ModelParameters(request.model) * 2 / 4 - ends * 2));
+}
+
+TEST(MemoryEstimate, ManyMicrobatchesHoldWhatFewHold) {
+  StepRequest request = Request({.pp = 2});
+  request.microbatches = 64;
+  const std::vector<MemoryEstimate> few = Estimated(request);
+  request.microbatches = 1'000'000;
+  EXPECT_EQ(Estimated(request), few);
 }
 
 TEST(MemoryEstimate, ActivationsAgreeWithTheFoldOverAProgram) {

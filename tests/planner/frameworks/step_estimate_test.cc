@@ -93,6 +93,23 @@ TEST(StepEstimate, InterleavingShortensTheBubbleAndBlockingTransfersLengthenTheS
   EXPECT_LT(Estimated(scattered), Estimated(whole));
 }
 
+TEST(StepEstimate, LongStepsRepeatTheirMiddle) {
+  for (const ParallelLayout& layout : {ParallelLayout{}, ParallelLayout{.pp = 4},
+                                       ParallelLayout{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}}) {
+    const auto step = [&](int32_t microbatches) {
+      StepRequest request = Request(layout, RecomputeMode::kFull);
+      request.microbatches = microbatches;
+      return Estimated(request);
+    };
+    // Up to some number the whole step is computed; above, the middle is repeated. Both grow by the same time.
+    const Nanos period = step(12) - step(8);
+    for (int32_t microbatches = 16; microbatches < 200; microbatches += 4) {
+      EXPECT_EQ(step(microbatches) - step(microbatches - 4), period) << LayoutText(layout) << " " << microbatches;
+    }
+    EXPECT_EQ(step(1'000'000) - step(1'000'000 - 4), period);
+  }
+}
+
 TEST(StepEstimate, TransfersMayBlockOnlyWhereEachRankHasOnePart) {
   StepRequest plain = Request({.pp = 4}, RecomputeMode::kNone);
   StepRequest interleaved =

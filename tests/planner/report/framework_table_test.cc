@@ -18,6 +18,7 @@ FrameworkPlan Plan(Bytes device_memory = kGiB * 64) {
   plan.request.micro_batch = 5;
   plan.request.microbatches = 4;
   plan.request.recompute = RecomputeMode::kFull;
+  plan.most_layers = 2;
   const Nanos second(1'000'000'000);
   plan.step = {.step = second * 2, .pipeline = second, .data_reduction = second / 2, .optimizer = second / 2};
   plan.step.layer.recompute = second / 80;
