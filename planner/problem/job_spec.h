@@ -378,8 +378,8 @@ struct JobSpec {
 };
 
 // Fills in fields that follow from other fields (ffn, the degrees that a custom schedule fixes, and the virtual stages that
-// stage_layers fix).
-// Resets redundant fields to 0 (zero_group equal to dp, kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head size).
+// stage_layers fix). Resets redundant fields to 0 (zero_group equal to dp, kv_heads equal to heads, head_dim equal to hidden /
+// heads, rotary dims equal to the head size).
 // Sorts the forbidden modes, and prints a custom schedule again with ScheduleText. Idempotent.
 void Normalize(JobSpec& spec);
 

@@ -267,8 +267,11 @@ TEST(CostModel, GroupsOfReplicasShareStatesInsideThem) {
   // With groups of two, the ring over the groups has two members in each node.
   layout.zero_group = 2;
   EXPECT_EQ(CostModel(profile, model, layout, 1, 4).DataReduceTime(1000), Nanos(500 + 6 * 500));
-  profile.adapters = 2;
+  profile.adapters = 4;
   EXPECT_EQ(CostModel(profile, model, layout, 1, 4).DataReduceTime(1000), Nanos(500 + 6 * 250));
+  // The rings of both groups want four adapters, so each has half of one.
+  profile.adapters = 2;
+  EXPECT_EQ(CostModel(profile, model, layout, 1, 4).DataReduceTime(1000), Nanos(500 + 6 * 500));
   // If the stages of a replica are neighbours, a group of two replicas spans both nodes.
   profile.adapters = 1;
   layout = {.pp = 4, .dp = 2, .zero = ZeroStage::kOptimizer};

@@ -47,6 +47,24 @@ TEST(GroupPath, OnlyStepsBetweenNodesHaveTheirLatencyOnGpus) {
   EXPECT_EQ(AllGatherTime(Bytes(4'000'000), 4, spread), Nanos(3 * (100'000 + 10'000)));
 }
 
+TEST(GroupPath, GroupsOfANodeShareItsAdapters) {
+  const RankPlaces places{.ranks = 32, .ranks_per_node = 8};
+  const auto rate = [&](int32_t members_in_node, int32_t adapters) {
+    std::vector<int32_t> members;
+    for (const int32_t node : {0, 1, 2, 3}) {
+      for (int32_t i = 0; i < members_in_node; ++i) members.push_back(node * 8 + i * (8 / members_in_node));
+    }
+    return PathThrough(members, Gpu(adapters), places).link.bytes_per_second;
+  };
+  // With half as many adapters as devices, all groups together have half of what they have with an adapter for each device.
+  for (const int32_t members : {1, 2, 4, 8}) {
+    const int64_t groups = 8 / members;
+    EXPECT_EQ(rate(members, 8) * groups, 80'000'000'000) << members;
+    EXPECT_EQ(rate(members, 4) * groups, 40'000'000'000) << members;
+    EXPECT_EQ(rate(members, 1), 10'000'000'000) << "one stands for an unknown number";
+  }
+}
+
 // Trees have few steps and a lower rate. So they win where latency matters: small transfers, or many ranks.
 TEST(GroupPath, AllReduceOnGpusTakesTheFasterOfRingsAndTrees) {
   const auto path = [](int32_t nodes) {
