@@ -36,8 +36,8 @@ std::string MoreText(int64_t value, int64_t base) {
   return absl::StrFormat("%.1f%% %s", std::abs(percent), percent < 0 ? "less" : "more");
 }
 
-int64_t TokensPerSecond(const RunAudit& audit, Nanos step) {
-  const double tokens = static_cast<double>(audit.run.job.train.global_batch) * audit.run.job.model.seq;
+int64_t TokensPerSecond(const RunAudit& audit, Nanos step, int64_t samples) {
+  const double tokens = static_cast<double>(samples) * audit.run.job.model.seq;
   return step.value <= 0 ? 0 : std::llround(tokens * 1e9 / static_cast<double>(step.value));
 }
 
@@ -75,22 +75,31 @@ std::string StepText(const RunAudit& audit) {
   for (const auto& [name, time] : PartRows(audit.parts)) {
     table.rows.push_back({name, FormatDuration(time), PercentText(time.value, step.value)});
   }
-  return absl::StrCat("\nstep: ", FormatDuration(step), " predicted, ", TokensPerSecond(audit, step),
-                      absl::StrFormat(" tokens/s, %.1f TFLOP/s on each device\n", FlopsPerSecondOfDevice(audit.plan) / kTera),
-                      TextOf(table));
+  return absl::StrCat(
+      "\nstep: ", FormatDuration(step), " predicted, ", TokensPerSecond(audit, step, audit.run.job.train.global_batch),
+      absl::StrFormat(" tokens/s, %.1f TFLOP/s on each device\n", FlopsPerSecondOfDevice(audit.plan) / kTera), TextOf(table));
 }
+
+// torchtitan logs what its allocator has reserved, not what it has given out.
+bool LogsReserved(const RunAudit& audit) { return audit.run.framework == Framework::kTorchtitan; }
 
 std::string MeasuredText(const RunAudit& audit) {
   if (!audit.log) return "";
   const RunLog& log = *audit.log;
   const StepTimes times = TimesOf(log);
+  const int64_t samples = log.global_batch > 0 ? log.global_batch : audit.run.job.train.global_batch;
   std::string text = absl::StrCat("\nmeasured: step ", FormatDuration(times.median), ", the median of ", times.count, " from ",
                                   times.first, " to ", times.last, " (", FormatDuration(times.shortest), " to ",
-                                  FormatDuration(times.longest), "), ", TokensPerSecond(audit, times.median), " tokens/s; ",
-                                  MoreText(times.median.value, audit.plan.step.step.value), " than predicted\n");
+                                  FormatDuration(times.longest), "), ", TokensPerSecond(audit, times.median, samples),
+                                  " tokens/s; ", MoreText(times.median.value, audit.plan.step.step.value), " than predicted\n");
   if (log.most_allocated.value > 0) {
-    absl::StrAppend(&text, "measured: memory ", FormatBytes(log.most_allocated), " allocated at most; ",
+    absl::StrAppend(&text, "measured: memory ", FormatBytes(log.most_allocated),
+                    LogsReserved(audit) ? " reserved" : " allocated at most", "; ",
                     MoreText(log.most_allocated.value, audit.plan.peak().value), " than predicted\n");
+  }
+  if (log.other_batches > 0) {
+    absl::StrAppend(&text, "left out: ", log.other_batches, " steps of the log with other batches than the last, of ", samples,
+                    " samples\n");
   }
   if (log.tflops > 0)
     absl::StrAppend(&text, absl::StrFormat("measured: %.1f TFLOP/s on each device, as the log says\n", log.tflops));
@@ -221,7 +230,8 @@ Json MemoryJson(const FrameworkPlan& plan) {
   return json;
 }
 
-Json MeasuredJson(const RunLog& log) {
+Json MeasuredJson(const RunAudit& audit) {
+  const RunLog& log = *audit.log;
   const StepTimes times = TimesOf(log);
   return {{"stepNs", times.median.value},
           {"shortestNs", times.shortest.value},
@@ -229,7 +239,8 @@ Json MeasuredJson(const RunLog& log) {
           {"steps", times.count},
           {"firstStep", times.first},
           {"lastStep", times.last},
-          {"allocatedBytes", log.most_allocated.value},
+          {"stepsOfOtherBatches", log.other_batches},
+          {LogsReserved(audit) ? "reservedBytes" : "allocatedBytes", log.most_allocated.value},
           {"tflops", log.tflops},
           {"globalBatch", log.global_batch}};
 }
@@ -253,7 +264,7 @@ std::string AuditJson(const RunAudit& audit) {
                   {"recomputeNs", parts.recompute.value}, {"restNs", parts.rest.value},
                   {"reductionNs", parts.reduction.value}, {"tiedNs", parts.tied.value},
                   {"optimizerNs", parts.optimizer.value}};
-  json["measured"] = audit.log ? MeasuredJson(*audit.log) : Json();
+  json["measured"] = audit.log ? MeasuredJson(audit) : Json();
   json["best"] = audit.best ? PlanJson(audit.run.framework, audit, audit.best->request, audit.best->request.recompute,
                                        audit.best->step.step, audit.best->peak())
                             : Json();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -15,8 +16,15 @@
 namespace lynx::cli {
 namespace {
 
-// Steps at the beginning that are left out.
-constexpr size_t kWarmupSteps = 2;
+// The number of steps at the beginning that are left out of `count`.
+size_t Skipped(size_t count) { return count > 4 ? 2 : count > 1 ? 1 : 0; }
+
+// The middle of sorted values; between the two middle ones if their count is even.
+template <typename T>
+T MedianOf(const std::vector<T>& sorted) {
+  const T low = sorted[(sorted.size() - 1) / 2], high = sorted[sorted.size() / 2];
+  return low + (high - low) / 2;
+}
 
 // The number after `mark`, blanks between them left out. Commas inside numbers ("1,234") are left out. nullopt: none is there.
 std::optional<double> NumberAfter(absl::string_view line, absl::string_view mark) {
@@ -77,23 +85,43 @@ class LogReader {
     }
   }
 
+  // While the batch is ramped up, steps differ. Those with the last batch count.
   RunLog Finish() {
-    if (!tflops_.empty()) {
-      std::nth_element(tflops_.begin(), tflops_.begin() + static_cast<ptrdiff_t>(tflops_.size() / 2), tflops_.end());
-      log_.tflops = tflops_[tflops_.size() / 2];
+    std::vector<LoggedStep>& steps = log_.steps;
+    if (steps.empty()) return std::move(log_);
+    log_.global_batch = steps.back().batch;
+    log_.other_batches = static_cast<size_t>(
+        std::erase_if(steps, [batch = log_.global_batch](const LoggedStep& step) { return step.batch != batch; }));
+    std::vector<double> tflops;
+    for (size_t i = Skipped(steps.size()); i < steps.size(); ++i) {
+      if (steps[i].tflops > 0) tflops.push_back(steps[i].tflops);
     }
+    std::sort(tflops.begin(), tflops.end());
+    if (!tflops.empty()) log_.tflops = MedianOf(tflops);
     return std::move(log_);
   }
 
  private:
-  void Step(std::optional<double> step, std::optional<Nanos> time) {
-    if (!time) return;
+  // What to do with a step whose number the log had before.
+  enum class Again : uint8_t { kAdd, kReplace, kDrop };
+
+  // Returns the step; nullptr if it is not taken.
+  LoggedStep* Step(std::optional<double> step, std::optional<Nanos> time, Again again = Again::kAdd) {
+    if (!time) return nullptr;
     const int64_t number = step && *step >= 0 && *step < 1e12 ? static_cast<int64_t>(*step) : 0;
-    log_.steps.push_back({number > 0 ? number : static_cast<int64_t>(log_.steps.size()) + 1, *time});
+    if (number > 0 && again != Again::kAdd) {
+      const auto [at, is_new] = places_.emplace(number, log_.steps.size());
+      if (!is_new) {
+        if (again == Again::kReplace) log_.steps[at->second].time = *time;
+        return nullptr;
+      }
+    }
+    log_.steps.push_back({.step = number > 0 ? number : static_cast<int64_t>(log_.steps.size()) + 1, .time = *time});
+    return &log_.steps.back();
   }
   void Memory(Bytes bytes) { log_.most_allocated = std::max(log_.most_allocated, bytes); }
-  void Flops(std::optional<double> tflops) {
-    if (tflops && *tflops > 0) tflops_.push_back(*tflops);
+  static void Flops(std::optional<double> tflops, LoggedStep* step) {
+    if (step != nullptr && tflops && *tflops > 0) step->tflops = *tflops;
   }
 
   void Megatron(const std::string& line) {
@@ -104,22 +132,24 @@ class LogReader {
     }
     const std::optional<double> milliseconds = NumberAfter(line, "elapsed time per iteration (ms):");
     if (!milliseconds) return;
-    Step(NumberAfter(line, "iteration "), TimeOf(*milliseconds / 1e3));
-    Flops(NumberAfter(line, "throughput per GPU (TFLOP/s/GPU):"));
+    LoggedStep* step = Step(NumberAfter(line, "iteration "), TimeOf(*milliseconds / 1e3));
+    Flops(NumberAfter(line, "throughput per GPU (TFLOP/s/GPU):"), step);
     const std::optional<double> batch = NumberAfter(line, "global batch size:");
-    if (batch && *batch >= 1 && *batch < 1e9) log_.global_batch = static_cast<int64_t>(*batch);
+    if (step != nullptr && batch && *batch >= 1 && *batch < 1e9) step->batch = static_cast<int64_t>(*batch);
   }
 
-  // Samples of all replicas in a second; the running average is not used.
+  // Samples of all replicas in a second; the running average is not used. A pipeline writes both lines for each step; the time
+  // of the first is the more exact.
   void Deepspeed(const std::string& line) {
     constexpr double kGibibyte = 1 << 30;
     Memory(SizeOf(NumberAfter(line, "MaxMemAllocated="), kGibibyte));
     if (const std::optional<double> seconds = NumberAfter(line, "iter time (s):")) {
-      Step(NumberAfter(line, "steps:"), TimeOf(seconds));
+      Step(NumberAfter(line, "steps:"), TimeOf(seconds), Again::kReplace);
       return;
     }
     const std::optional<double> rate = NumberAfter(line, "CurrSamplesPerSec=");
-    if (rate && *rate > 0) Step(NumberAfter(line, "global_step="), TimeOf(run_.job.train.global_batch / *rate));
+    if (!rate || !(*rate > 0)) return;
+    Step(NumberAfter(line, "global_step="), TimeOf(run_.job.train.global_batch / *rate), Again::kDrop);
   }
 
   // Tokens of one device in a second. The memory is what the allocator has reserved.
@@ -129,12 +159,12 @@ class LogReader {
     if (!rate || !(*rate > 0)) return;
     constexpr double kGibibyte = 1 << 30;
     const double tokens = static_cast<double>(run_.job.train.global_batch) * run_.job.model.seq / run_.devices;
-    Step(NumberAfter(line, "step:"), TimeOf(tokens / *rate));
+    LoggedStep* step = Step(NumberAfter(line, "step:"), TimeOf(tokens / *rate));
     Memory(SizeOf(NumberAfter(line, "memory:"), kGibibyte));
-    Flops(NumberAfter(line, "tflops:"));
+    Flops(NumberAfter(line, "tflops:"), step);
   }
 
-  // Lightning's progress bar writes many states into one line; the last of them counts.
+  // Lightning's progress bar writes many states of a step; the last of them counts.
   void Nemo(const std::string& line) {
     const char mark[] = "train_step_timing in s";
     const size_t at = line.rfind(mark);
@@ -144,19 +174,19 @@ class LogReader {
     const size_t steps = line.rfind("global_step", at);
     const absl::string_view before =
         steps == std::string::npos ? absl::string_view() : absl::string_view(line).substr(steps + 12);
-    Step(NumberAfter(before, ""), TimeOf(NumberAfter(rest.substr(1), "")));
+    Step(NumberAfter(before, ""), TimeOf(NumberAfter(rest.substr(1), "")), Again::kReplace);
   }
 
   const ImportedRun& run_;
   RunLog log_;
-  std::vector<double> tflops_;
+  std::map<int64_t, size_t> places_;  // of steps by their numbers
 };
 
 }  // namespace
 
 absl::StatusOr<RunLog> ReadRunLog(const ImportedRun& run, const std::string& text, const std::string& file) {
   LogReader reader(run);
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+  for (const absl::string_view line : absl::StrSplit(text, absl::ByAnyChar("\r\n"))) {
     if (!reader.Line(WithoutColours(line))) {
       return absl::InvalidArgumentError(absl::StrCat("logs of ", EnumName(run.framework), " are not read"));
     }
@@ -170,14 +200,14 @@ absl::StatusOr<RunLog> ReadRunLog(const ImportedRun& run, const std::string& tex
 }
 
 StepTimes TimesOf(const RunLog& log) {
-  const size_t skipped = log.steps.size() > 2 * kWarmupSteps ? kWarmupSteps : 0;
+  const size_t skipped = Skipped(log.steps.size());
   std::vector<Nanos> times;
   for (size_t i = skipped; i < log.steps.size(); ++i) times.push_back(log.steps[i].time);
   StepTimes result;
   result.count = times.size();
   if (times.empty()) return result;
   std::sort(times.begin(), times.end());
-  result.median = times[times.size() / 2];
+  result.median = MedianOf(times);
   result.shortest = times.front();
   result.longest = times.back();
   result.first = log.steps[skipped].step;

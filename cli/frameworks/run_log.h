@@ -20,13 +20,17 @@ namespace lynx::cli {
 struct LoggedStep {
   int64_t step = 0;
   Nanos time;
+  int64_t batch = 0;  // samples; 0 = the log does not say
+  double tflops = 0;  // the framework's own figure for one device; 0 = the log does not say
 };
 
 struct RunLog {
-  std::vector<LoggedStep> steps;  // in the log's order; one for each logged step, or for each logged group of steps
-  Bytes most_allocated;           // the largest of all ranks that the log names; 0 = the log does not say
-  double tflops = 0;              // the framework's own figure for one device, the median; 0 = the log does not say
-  int64_t global_batch = 0;       // samples of a step as the log says; 0 = the log does not say
+  // Those with the last batch, in the log's order; one for each logged step, or for each logged group of steps.
+  std::vector<LoggedStep> steps;
+  size_t other_batches = 0;  // steps that were left out because their batch is another, as while it is ramped up
+  Bytes most_allocated;      // the largest of all ranks that the log names (torchtitan: reserved); 0 = the log does not say
+  double tflops = 0;         // the median of the steps that TimesOf counts; 0 = the log does not say
+  int64_t global_batch = 0;  // samples of a step as the log says; 0 = the log does not say
 };
 
 // Reads the log of the run. `file` is for errors. InvalidArgument: no line of it has the time of a step, or the framework's
@@ -34,7 +38,7 @@ struct RunLog {
 absl::StatusOr<RunLog> ReadRunLog(const ImportedRun& run, const std::string& text, const std::string& file);
 
 // The times of steps without those at the beginning, which start libraries and fill caches: the first two, if there are more
-// than four.
+// than four, else the first, if there are more than one. The median of an even count is between the two middle times.
 struct StepTimes {
   Nanos median, shortest, longest;
   size_t count = 0;

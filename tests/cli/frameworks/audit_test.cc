@@ -150,6 +150,39 @@ TEST(RunLog, ReadsMegatron) {
   EXPECT_EQ(times.last, 5);
 }
 
+std::string Step(int number, int batch, int milliseconds, int tflops = 0) {
+  return absl::StrCat("iteration ", number, "/ 10 | elapsed time per iteration (ms): ", milliseconds,
+                      tflops > 0 ? absl::StrCat(" | throughput per GPU (TFLOP/s/GPU): ", tflops) : "",
+                      " | global batch size: ", batch, " |\n");
+}
+
+TEST(RunLog, TakesTheStepsWithTheLastBatch) {
+  const std::string text =
+      Step(1, 16, 100, 1) + Step(2, 32, 200, 2) + Step(3, 64, 9000, 3) + Step(4, 64, 1000, 50) + Step(5, 64, 2000, 40);
+  const absl::StatusOr<RunLog> log = ReadRunLog(Imported(Sharded()), text, "log.txt");
+  ASSERT_TRUE(log.ok()) << log.status();
+  ASSERT_EQ(log->steps.size(), 3U);
+  EXPECT_EQ(log->steps[0].step, 3);
+  EXPECT_EQ(log->other_batches, 2U);
+  EXPECT_EQ(log->global_batch, 64);
+  EXPECT_EQ(log->tflops, 45) << "of the steps that are counted";
+  const std::string shown = AuditText(Audited(Sharded(), text), "run.sh");
+  EXPECT_THAT(shown, HasSubstr("measured: step 1.50 s, the median of 2 from 4 to 5"));
+  EXPECT_THAT(shown, HasSubstr("left out: 2 steps of the log with other batches than the last, of 64 samples"));
+  const std::string ramped = AuditText(Audited(Sharded(), Step(1, 16, 1000) + Step(2, 32, 1000)), "run.sh");
+  EXPECT_THAT(ramped, HasSubstr(" 32768 tokens/s; ")) << "32 samples of 1024 tokens in a second";
+}
+
+TEST(RunLog, TheFirstStepIsLeftOutOfFew) {
+  const auto times = [](const std::string& text) { return TimesOf(*ReadRunLog(Imported(Sharded()), text, "log.txt")); };
+  EXPECT_EQ(times(Step(1, 64, 9000)).median, Nanos(9'000'000'000)) << "there is no other";
+  EXPECT_EQ(times(Step(1, 64, 9000) + Step(2, 64, 1000)).median, Nanos(1'000'000'000));
+  const StepTimes three = times(Step(1, 64, 9000) + Step(2, 64, 1000) + Step(3, 64, 1500));
+  EXPECT_EQ(three.median, Nanos(1'250'000'000)) << "between the two";
+  EXPECT_EQ(three.count, 2U);
+  EXPECT_EQ(three.first, 2);
+}
+
 TEST(RunLog, RefusesOtherText) {
   const ImportedRun run = Imported(Sharded());
   const auto error = [&](const std::string& text) { return std::string(ReadRunLog(run, text, "log.txt").status().message()); };
@@ -186,6 +219,16 @@ TEST(Audit, ChangedSettingsMakeTheBestPlan) {
     EXPECT_LE(audit.best->step.step, audit.plan.step.step);
   }
   EXPECT_TRUE(Audited(Sharded()).best.has_value());
+}
+
+TEST(Audit, MemoryThatIsReservedIsSaidSo) {
+  RunAudit audit = Audited(Sharded(), kLog);
+  EXPECT_EQ(nlohmann::json::parse(AuditJson(audit))["measured"]["allocatedBytes"], 3 * kGiB.value);
+  audit.run.framework = Framework::kTorchtitan;
+  EXPECT_THAT(AuditText(audit, "run.toml"), HasSubstr("measured: memory 3.0 GiB reserved; "));
+  const nlohmann::json measured = nlohmann::json::parse(AuditJson(audit))["measured"];
+  EXPECT_EQ(measured["reservedBytes"], 3 * kGiB.value);
+  EXPECT_FALSE(measured.contains("allocatedBytes"));
 }
 
 TEST(Audit, IsJsonToo) {
