@@ -29,6 +29,7 @@ struct MissingKey {
 };
 constexpr char kOffload[] = "the plan keeps states and weights on the device";
 constexpr char kQuantized[] = "the plan counts transfers in the type of the weights and gradients";
+constexpr char kStates[] = "the plan counts gradients, master weights and optimizer states as without this key";
 constexpr MissingKey kMissing[] = {
     {"zero_optimization.offload_optimizer.device", kOffload, "\"none\""},
     {"zero_optimization.offload_param.device", kOffload, "\"none\""},
@@ -40,6 +41,10 @@ constexpr MissingKey kMissing[] = {
     {"activation_checkpointing.cpu_checkpointing", "the plan keeps activations on the device"},
     {"activation_checkpointing.partition_activations", "the plan counts the input of a recomputed layer whole on each rank"},
     {"sequence_parallel_size", "Ulysses is not planned", "1"},
+    {"bf16.bf16_master_weights_and_grads", kStates},
+    {"bf16.bf16_optimizer_states", kStates},
+    {"fp16.fp16_master_weights_and_grads", kStates},
+    {"data_types.grad_accum_dtype", kStates, "null"},
     {"amp.enabled", "mixed precision of Apex is not planned"},
 };
 
@@ -68,8 +73,6 @@ constexpr const char* kOthers[] = {
     "elasticity.",
     "seed",
     "zero_optimization.allgather_partitions",
-    "zero_optimization.allgather_bucket_size",
-    "zero_optimization.reduce_bucket_size",
     "zero_optimization.reduce_scatter",
     "zero_optimization.contiguous_gradients",
     "zero_optimization.round_robin_gradients",
@@ -82,8 +85,17 @@ constexpr const char* kOthers[] = {
     "zero_optimization.use_multi_rank_bucket_allreduce",
     "zero_optimization.offload_optimizer.",
     "zero_optimization.offload_param.",
-    "fp16.",
-    "bf16.",
+    "fp16.enabled",
+    "fp16.auto_cast",
+    "fp16.loss_scale",
+    "fp16.initial_scale_power",
+    "fp16.loss_scale_window",
+    "fp16.hysteresis",
+    "fp16.consecutive_hysteresis",
+    "fp16.min_loss_scale",
+    "bf16.enabled",
+    "bf16.immediate_grad_update",
+    "bf16.check_grad_overflow",
     "activation_checkpointing.contiguous_memory_optimization",
     "activation_checkpointing.synchronize_checkpoint_boundary",
     "activation_checkpointing.profile",
@@ -92,7 +104,6 @@ constexpr const char* kOthers[] = {
     "optimizer.params.",
     "optimizer.legacy_fusion",
     "scheduler.params.",
-    "data_types.",
     "disable_allgather",
 };
 
@@ -120,6 +131,7 @@ class DeepSpeedReader {
     LYNX_RETURN_IF_ERROR(Batches());
     LYNX_RETURN_IF_ERROR(Recomputation());
     Training();
+    Buckets();
     Others();
     LYNX_RETURN_IF_ERROR(FinishImport(request_, run_));
     return std::move(run_);
@@ -296,6 +308,19 @@ class DeepSpeedReader {
                                                              : LrSchedule::kConstant;
     if (const Json* optimizer = Find("optimizer.type"); optimizer != nullptr && *optimizer != "AdamW" && *optimizer != "Adam") {
       run_.not_taken.push_back(absl::StrCat("optimizer.type ", Text(*optimizer), ": the plan counts the states of Adam"));
+    }
+  }
+
+  // DeepSpeed's defaults are buckets of 5e8 elements (runtime/zero/config.py).
+  void Buckets() {
+    constexpr double kDefaultElements = 5e8;
+    for (const char* path : {"zero_optimization.reduce_bucket_size", "zero_optimization.allgather_bucket_size"}) {
+      double elements = 0;
+      Real(path, elements);
+      if (elements > kDefaultElements) {
+        run_.not_taken.push_back(
+            absl::StrCat(path, " ", RealText(elements), ": the plan counts no memory for buckets of more than 5e8 elements"));
+      }
     }
   }
 

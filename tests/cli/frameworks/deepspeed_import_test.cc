@@ -114,6 +114,24 @@ TEST(ImportDeepspeed, NamesWhatIsAutoMissingAndUnknown) {
   EXPECT_THAT(Imported(RequestOf(With("\"bf16\"", "\"fp16\""))).not_taken, Contains(HasSubstr("fp16: planned as bfloat16")));
 }
 
+TEST(ImportDeepspeed, NamesKeysThatChangeMemory) {
+  const auto missing = [](const std::string& from, const std::string& to) {
+    return Imported(RequestOf(With(from, to))).not_taken;
+  };
+  const std::string bf16 = "\"bf16\": {\"enabled\": true", print = "\"steps_per_print\": 10";
+  EXPECT_THAT(missing(bf16, bf16 + ", \"bf16_master_weights_and_grads\": true, \"bf16_optimizer_states\": true"),
+              testing::ElementsAre(HasSubstr("bf16.bf16_master_weights_and_grads true: the plan counts"),
+                                   HasSubstr("bf16.bf16_optimizer_states true: the plan counts")));
+  EXPECT_THAT(missing(print, "\"fp16\": {\"enabled\": false, \"fp16_master_weights_and_grads\": true, \"loss_scale\": 0}"),
+              testing::ElementsAre(HasSubstr("fp16.fp16_master_weights_and_grads true: ")));
+  EXPECT_THAT(missing(print, "\"data_types\": {\"grad_accum_dtype\": \"bf16\"}"),
+              testing::ElementsAre(HasSubstr("data_types.grad_accum_dtype \"bf16\": ")));
+  EXPECT_THAT(missing(print, "\"data_types\": {\"grad_accum_dtype\": null}"), IsEmpty());
+  EXPECT_THAT(missing("\"reduce_bucket_size\": 5e8", "\"reduce_bucket_size\": 2e9, \"allgather_bucket_size\": 1000000000"),
+              testing::ElementsAre(HasSubstr("zero_optimization.reduce_bucket_size 2e+09: the plan counts no memory"),
+                                   HasSubstr("zero_optimization.allgather_bucket_size 1e+09: ")));
+}
+
 TEST(ImportDeepspeed, SaysWhatIsWrong) {
   ImportRequest request = RequestOf(kConfig);
   request.model = "";
@@ -143,6 +161,17 @@ TEST(ImportDeepspeed, ReadsItsLogs) {
   EXPECT_EQ(log->steps[0].time, Nanos(2'000'000'000)) << "64 samples at 32 a second";
   EXPECT_EQ(log->steps[1].time, Nanos(1'500'000'000));
   EXPECT_EQ(log->most_allocated, Bytes(63LL * kGiB.value + kGiB.value / 2));
+}
+
+TEST(ImportDeepspeed, CountsAStepOfAPipelineOnce) {
+  const std::string rate = "global_step=34, RunningAvgSamplesPerSec=7.8, CurrSamplesPerSec=32.0\n";
+  const std::string time = "steps: 34 loss: 2.5 iter time (s): 1.500 samples/sec: 42.6\n";
+  for (const std::string& text : {rate + time, time + rate}) {
+    const absl::StatusOr<RunLog> log = ReadRunLog(Imported(RequestOf(kConfig)), text, "log");
+    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_EQ(log->steps.size(), 1U);
+    EXPECT_EQ(log->steps[0].time, Nanos(1'500'000'000));
+  }
 }
 
 // What Lynx exports, it reads back: the layout, the batches and the recomputation. The file has no model.
