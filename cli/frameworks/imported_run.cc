@@ -58,6 +58,12 @@ absl::Status FinishImport(const ImportRequest& request, ImportedRun& run) {
                                              request.overrides, request.read);
   if (!job.ok()) return job.status();
   run.job = *std::move(job);
+  const int64_t replicas = int64_t{run.job.train.micro_batch} * run.job.parallel.dp;
+  if (replicas > 0 && run.job.train.global_batch % replicas != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        request.file, ": train.globalBatch ", run.job.train.global_batch, " is no multiple of train.microBatch ",
+        run.job.train.micro_batch, " * parallel.dp ", run.job.parallel.dp, "; correct the values that --set gives"));
+  }
   return absl::OkStatus();
 }
 

@@ -24,7 +24,7 @@ struct MegatronArguments {
   using Text = std::optional<std::string>;
   using Words = std::vector<std::string>;
 
-  Count layers, hidden, ffn, heads, groups, kv_channels, seq, vocab, vocab_multiple;
+  Count layers, hidden, ffn, heads, groups, kv_channels, seq, max_positions, vocab, vocab_multiple;
   bool grouped = false, swiglu = false, untied = false, no_bias = false, qkv_bias = false, qk_norm = false;
   bool squared_relu = false, norm_offset = false;
   Text positions, normalization, window;

@@ -32,6 +32,7 @@ class Converter {
     LYNX_RETURN_IF_ERROR(Devices());
     LYNX_RETURN_IF_ERROR(Shape());
     Layers();
+    LYNX_RETURN_IF_ERROR(PositionRows());
     if (model_.family == ModelFamily::kLlama) LYNX_RETURN_IF_ERROR(Rotary());
     LYNX_RETURN_IF_ERROR(Window());
     Dropout();
@@ -159,6 +160,19 @@ class Converter {
     if (rotary) model_.plan_only |= Bit(PlanOnlyFeature::kRotaryWithLayerNorm);
     if (v_.no_bias) Miss("--disable-bias-linear: layers without --swiglu are planned with biases");
     if (v_.qk_norm) Miss("--qk-layernorm: layers without --swiglu are planned without norms of queries and keys");
+  }
+
+  // Every rank of the first stage has the whole table of learned positions.
+  absl::Status PositionRows() {
+    if (model_.family != ModelFamily::kGpt || Positions() != "learned_absolute") return absl::OkStatus();
+    int32_t rows = model_.seq;
+    LYNX_RETURN_IF_ERROR(Optional("--max-position-embeddings", v_.max_positions, rows));
+    const int64_t more = int64_t{rows} - model_.seq;
+    if (more == 0) return absl::OkStatus();
+    Miss(absl::StrCat("--max-position-embeddings ", rows, ": the plan counts a table of positions of model.seq ", model_.seq,
+                      " rows; each rank of the first stage has ", std::abs(more) * model_.hidden, " parameters ",
+                      more > 0 ? "more" : "less"));
+    return absl::OkStatus();
   }
 
   absl::Status Rotary() {
@@ -299,11 +313,14 @@ class Converter {
     } else if (v_.layers_per_virtual) {
       int32_t each = 1;
       LYNX_RETURN_IF_ERROR(Fits("--num-layers-per-virtual-pipeline-stage", *v_.layers_per_virtual, each));
-      if (model_.layers % (int64_t{each} * parallel.pp) != 0) {
-        return Error(absl::StrCat("--num-layers ", model_.layers, " is no multiple of pp ", parallel.pp,
-                                  " * --num-layers-per-virtual-pipeline-stage ", each));
+      // The embedding and the loss count as one layer each if their flags are given.
+      const int64_t counted = int64_t{model_.layers} + (v_.embedding_counts ? 1 : 0) + (v_.loss_counts ? 1 : 0);
+      if (counted % (int64_t{each} * parallel.pp) != 0) {
+        return Error(absl::StrCat("--num-layers ", model_.layers,
+                                  counted > model_.layers ? ", with the embedding and the loss as far as they count," : "",
+                                  " is no multiple of pp ", parallel.pp, " * --num-layers-per-virtual-pipeline-stage ", each));
       }
-      parallel.virtual_stages = model_.layers / parallel.pp / each;
+      parallel.virtual_stages = static_cast<int32_t>(counted / parallel.pp / each);
     }
     const bool interleaved = parallel.pp > 1 && parallel.virtual_stages > 1;
     if (!interleaved) parallel.virtual_stages = 1;
@@ -331,7 +348,7 @@ class Converter {
     ParallelSpec& parallel = job_.parallel;
     const bool counts = v_.embedding_counts || v_.loss_counts;
     if ((!v_.first_layers && !v_.last_layers && !counts) || parallel.pp == 1) return absl::OkStatus();
-    if (parallel.virtual_stages > 1) {
+    if (parallel.virtual_stages > 1 && (v_.first_layers || v_.last_layers)) {
       Miss(
           "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers, --account-for-embedding-in-pipeline-split "
           "or "
@@ -340,18 +357,20 @@ class Converter {
       return absl::OkStatus();
     }
     const int64_t first = v_.first_layers.value_or(0), last = v_.last_layers.value_or(0);
-    const int64_t stages = parallel.pp - (v_.first_layers ? 1 : 0) - (v_.last_layers ? 1 : 0);
+    const int64_t all = int64_t{parallel.pp} * parallel.virtual_stages;
+    const int64_t stages = all - (v_.first_layers ? 1 : 0) - (v_.last_layers ? 1 : 0);
     const int64_t rest = model_.layers - first - last + (v_.embedding_counts ? 1 : 0) + (v_.loss_counts ? 1 : 0);
     if (rest < 0 || (stages == 0 ? rest != 0 : rest % stages != 0)) {
-      return Error(absl::StrCat("--num-layers ", model_.layers, " cannot be spread over ", parallel.pp,
+      return Error(absl::StrCat("--num-layers ", model_.layers, " cannot be spread over ", all,
                                 " stages with these numbers of layers of the first and the last stage"));
     }
-    std::vector<int32_t> layers(static_cast<size_t>(parallel.pp), static_cast<int32_t>(stages == 0 ? 0 : rest / stages));
+    std::vector<int32_t> layers(static_cast<size_t>(all), static_cast<int32_t>(stages == 0 ? 0 : rest / stages));
     if (v_.first_layers) layers.front() = static_cast<int32_t>(first);
     if (v_.last_layers) layers.back() = static_cast<int32_t>(last);
     if (v_.embedding_counts) --layers.front();
     if (v_.loss_counts) --layers.back();
-    Spread(layers, "--decoder-first-pipeline-num-layers");
+    Spread(layers, counts ? "--account-for-embedding-in-pipeline-split or --account-for-loss-in-pipeline-split"
+                          : "--decoder-first-pipeline-num-layers");
     return absl::OkStatus();
   }
 

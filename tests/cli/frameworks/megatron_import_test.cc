@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "cli/frameworks/imported_run.h"
 #include "cli/frameworks/megatron_arguments.h"
@@ -146,6 +147,16 @@ TEST(ImportMegatron, SetGivesVariablesAndFields) {
   EXPECT_EQ(run.job.recompute, RecomputeMode::kNone) << "the test in the script says so";
   EXPECT_EQ(run.job.model.vocab, 1000);
   EXPECT_EQ(run.job.train.steps, 2000);
+}
+
+TEST(ImportMegatron, RefusesBatchesThatReplicasDoNotShare) {
+  ImportRequest request = RequestOf(
+      "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 512 "
+      "--micro-batch-size 1 --global-batch-size 64");
+  request.overrides = {"train.globalBatch=60"};
+  EXPECT_THAT(ErrorOf(request), HasSubstr("train.globalBatch 60 is no multiple of train.microBatch 1 * parallel.dp 8"));
+  request.overrides = {"train.globalBatch=56"};
+  EXPECT_EQ(Imported(request).job.train.global_batch, 56);
 }
 
 TEST(ImportMegatron, ReadsOtherWaysToStart) {
@@ -294,14 +305,40 @@ INSTANTIATE_TEST_SUITE_P(
                   [](const JobSpec& j) { return j.recompute == RecomputeMode::kBalanced; }},
         FieldCase{"Samples", "--train-samples 800 --lr-warmup-samples 80",
                   [](const JobSpec& j) { return j.train.warmup_steps == 10; }},
-        FieldCase{"EightBits", "--fp8-format hybrid --fp8-recipe tensorwise",
+        FieldCase{"EightBits", "llama --fp8-format hybrid --fp8-recipe tensorwise",
                   [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kFloat8; }},
-        FieldCase{"EightBitBlocks", "--fp8-format e4m3 --fp8-recipe mxfp8",
+        FieldCase{"EightBitBlocks", "llama --fp8-format e4m3 --fp8-recipe mxfp8",
                   [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kMxfp8; }},
-        FieldCase{"RecipeAlone", "--fp8-recipe mxfp8",
-                  [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kModel; }},
         FieldCase{"Seed", "--seed 7", [](const JobSpec& j) { return j.train.seed == 7; }}),
     [](const auto& info) { return info.param.name; });
+
+TEST(ImportMegatron, ARecipeAloneIsNoFormat) {
+  EXPECT_EQ(Imported(SmallLlama("--fp8-recipe mxfp8")).job.model.matmul_type, MatmulType::kModel);
+}
+
+TEST(ImportMegatron, SaysHowMuchLargerATableOfPositionsIs) {
+  const auto said = [](const std::string& script) { return absl::StrJoin(Imported(script).not_taken, "\n"); };
+  EXPECT_THAT(said(Small("--max-position-embeddings 1024")),
+              HasSubstr("--max-position-embeddings 1024: the plan counts a table of positions of model.seq 256 rows; each rank "
+                        "of the first stage has 393216 parameters more"));
+  EXPECT_THAT(said(Small("--max-position-embeddings 256")), Not(HasSubstr("--max-position-embeddings")));
+  EXPECT_THAT(said(SmallLlama("--max-position-embeddings 1024")), Not(HasSubstr("--max-position-embeddings")));
+}
+
+TEST(ImportMegatron, VirtualStagesCountTheEmbeddingAndTheLoss) {
+  const std::string script =
+      "torchrun --nproc-per-node 4 pretrain_gpt.py --num-layers 62 --hidden-size 512 --num-attention-heads 8 --seq-length 256 "
+      "--micro-batch-size 1 --global-batch-size 16 --pipeline-model-parallel-size 4 "
+      "--num-layers-per-virtual-pipeline-stage 4 --account-for-embedding-in-pipeline-split ";
+  const ImportedRun run = Imported(script + "--account-for-loss-in-pipeline-split");
+  EXPECT_EQ(run.job.parallel.virtual_stages, 4) << "(62 + 2) / 4 / 4";
+  std::vector<int32_t> layers(16, 4);
+  layers.front() = layers.back() = 3;
+  EXPECT_EQ(run.job.parallel.stage_layers, layers);
+  EXPECT_THAT(run.not_taken, Not(Contains(HasSubstr("beside virtual stages"))));
+  EXPECT_THAT(ErrorOf(script),
+              HasSubstr("--num-layers 62, with the embedding and the loss as far as they count, is no multiple"));
+}
 
 TEST(ImportMegatron, SaysWhatHasNoCounterpart) {
   const auto missing = [](const std::string& arguments) { return Imported(arguments).not_taken; };
