@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "cli/frameworks/megatron_import.h"
 #include "cli/frameworks/nemo_keys.h"
 #include "cli/spec/yaml_value.h"
@@ -30,7 +31,6 @@ constexpr const char* kOtherKeys[] = {
     "model.data.",
     "model.nsys_profile.",
     "model.resume_from_checkpoint",
-    "model.max_position_embeddings",
     "model.init_method_std",
     "model.use_scaled_init_method",
     "model.apply_query_key_layer_scaling",
@@ -42,7 +42,6 @@ constexpr const char* kOtherKeys[] = {
     "model.native_amp",
     "model.hysteresis",
     "model.fp16_lm_cross_entropy",
-    "model.megatron_amp_O2",
     "model.grad_allreduce_chunk_size_mb",
     "model.grad_div_ar_fusion",
     "model.use_cpu_initialization",
@@ -61,15 +60,12 @@ constexpr const char* kOtherKeys[] = {
     "model.sync_batch_comm",
     "model.overlap_p2p_comm",
     "model.batch_p2p_comm",
-    "model.num_micro_batches_with_partial_activation_checkpoints",
-    "model.activations_checkpoint_layers_per_pipeline",
     "model.gc_interval",
     "model.reduce_amax",
     "model.use_emha",
     "model.optim.bucket_cap_mb",
     "model.optim.sched.",
     "model.optim.contiguous_",
-    "model.optim.grad_sync_dtype",
     "model.transformer_block_type",
     "model.headscale",
     "model.openai_gelu",
@@ -77,6 +73,26 @@ constexpr const char* kOtherKeys[] = {
     "model.precision",
     "model.target",
     "model.nemo_version",
+};
+
+// Keys whose values are words that are looked at one by one.
+constexpr const char* kWordKeys[] = {
+    "model.normalization", "model.activation",  "trainer.precision",
+    "model.optim.name",    "model.optim.betas", "model.optim.sched.name",
+};
+
+// Keys that matter but for which a job has no field. `neutral`: the values, in small letters, with which a key changes nothing.
+struct MissingKey {
+  const char* path;
+  const char* why;
+  const char* neutral;
+};
+constexpr MissingKey kMissing[] = {
+    {"model.num_micro_batches_with_partial_activation_checkpoints",
+     "the plan recomputes the same layers for all microbatches of a step", "0"},
+    {"model.activations_checkpoint_layers_per_pipeline", "the plan recomputes as many layers on each stage", "0"},
+    {"model.megatron_amp_O2", "the plan counts weights in 16 bits with master weights beside them, as with True", "true"},
+    {"model.optim.grad_sync_dtype", "the plan counts gradients and their reduction in 32 bits", "fp32 float32 32"},
 };
 
 using Values = std::map<std::string, std::vector<std::string>>;  // path -> scalars, several of a list
@@ -159,13 +175,21 @@ class NemoReader {
     return absl::OkStatus();
   }
 
+  absl::Status Unresolved(const std::string& path, const std::string& value) const {
+    return Error(absl::StrCat(path, " is ", value, ", which is not a key of the file; write the value"));
+  }
+
   absl::Status Take(const NemoKey& key, const std::vector<std::string>& list) {
+    // A plan reads no data.
+    const bool data = std::string(key.path) == "model.data.data_prefix";
+    for (const std::string& value : list) {
+      if (!absl::StrContains(value, "${")) continue;
+      if (data) return absl::OkStatus();
+      return Unresolved(key.path, value);
+    }
     if (key.kind != NemoKeyKind::kValue) {
       if (IsTrue(list.front()) == (key.kind == NemoKeyKind::kFlag)) words_.push_back(key.flag);
       return absl::OkStatus();
-    }
-    if (absl::StartsWith(list.front(), "${")) {
-      return Error(absl::StrCat(key.path, " is ", list.front(), ", which is not a key of the file; write the value"));
     }
     words_.push_back(key.flag);
     words_.insert(words_.end(), list.begin(), list.end());
@@ -175,6 +199,12 @@ class NemoReader {
   // Keys whose values are words of their own.
   absl::Status Special(const std::string& path, const std::string& value) {
     const std::string word = absl::AsciiStrToLower(value);
+    for (const char* known : kWordKeys) {
+      if (path != known) continue;
+      for (const std::string& one : values_.at(path)) {
+        if (absl::StrContains(one, "${")) return Unresolved(path, one);
+      }
+    }
     if (path == "model.normalization") {
       const bool rms = word == "rmsnorm" || word == "low_precision_rmsnorm";
       words_.insert(words_.end(), {"--normalization", rms ? "RMSNorm" : "LayerNorm"});
@@ -197,10 +227,22 @@ class NemoReader {
       if (betas.size() == 2) words_.insert(words_.end(), {"--adam-beta1", betas[0], "--adam-beta2", betas[1]});
     } else if (path == "model.optim.sched.name") {
       words_.insert(words_.end(), {"--lr-decay-style", absl::StrContains(word, "cosine") ? "cosine" : word});
-    } else if (path != "trainer.devices" && path != "trainer.num_nodes" && !IsOther(path)) {
+    } else if (path != "trainer.devices" && path != "trainer.num_nodes" && !Missing(path, word) && !IsOther(path)) {
       unknown_.push_back(absl::StrCat(path, ": ", absl::StrJoin(values_.at(path), " ")));
     }
     return absl::OkStatus();
+  }
+
+  // Names a key that matters but for which a job has no field. Returns false if the key is none of these.
+  bool Missing(const std::string& path, const std::string& word) {
+    const auto missing =
+        std::find_if(std::begin(kMissing), std::end(kMissing), [&](const MissingKey& key) { return path == key.path; });
+    if (missing == std::end(kMissing)) return false;
+    const std::vector<std::string> neutral = absl::StrSplit(missing->neutral, ' ');
+    if (std::find(neutral.begin(), neutral.end(), word) == neutral.end()) {
+      not_taken_.push_back(absl::StrCat(path, " ", absl::StrJoin(values_.at(path), " "), ": ", missing->why));
+    }
+    return true;
   }
 
   // The distributed optimizer overlaps its reduction unless it is told otherwise.

@@ -18,6 +18,7 @@ constexpr NemoKey kKeys[] = {
     {"model.num_query_groups", kValue, "--num-query-groups"},
     {"model.kv_channels", kValue, "--kv-channels"},
     {"model.encoder_seq_length", kValue, "--seq-length"},
+    {"model.max_position_embeddings", kValue, "--max-position-embeddings"},
     {"model.hidden_dropout", kValue, "--hidden-dropout"},
     {"model.attention_dropout", kValue, "--attention-dropout"},
     {"model.layernorm_epsilon", kValue, "--norm-epsilon"},

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "cli/frameworks/audit.h"
 #include "cli/frameworks/megatron_arguments.h"
@@ -120,6 +121,37 @@ TEST(ImportNemo, FollowsReferencesAndNames) {
               Contains(HasSubstr("trainer.precision 16: planned")));
 }
 
+TEST(ImportNemo, RefusesReferencesThatItCannotFollow) {
+  EXPECT_THAT(ErrorOf(With("sequence_parallel: True", "sequence_parallel: ${oc.env:SP}")),
+              HasSubstr("gpt.yaml: model.sequence_parallel is ${oc.env:SP}, which is not a key of the file; write the value"));
+  EXPECT_THAT(ErrorOf(With("bias: False", "bias: ${oc.env:BIAS}")), HasSubstr("model.bias is ${oc.env:BIAS}, which"));
+  EXPECT_THAT(ErrorOf(With("precision: bf16-mixed", "precision: \"${oc.env:P}-mixed\"")),
+              HasSubstr("trainer.precision is ${oc.env:P}-mixed, which is not a key of the file; write the value"));
+  EXPECT_THAT(ErrorOf(With("normalization: rmsnorm", "normalization: ${oc.env:NORM}")), HasSubstr("model.normalization is ${"));
+  EXPECT_EQ(Imported(With("[1.0, /data/corpus_text]", "${oc.env:DATA}")).job.data.path, "/runs/data") << "a plan reads none";
+}
+
+TEST(ImportNemo, NamesWhatHasNoCounterpart) {
+  const auto missing = [](const std::string& line) {
+    return absl::StrJoin(Imported(With("  bias: False", "  bias: False\n  " + line)).not_taken, "\n");
+  };
+  EXPECT_THAT(missing("num_micro_batches_with_partial_activation_checkpoints: 2"),
+              HasSubstr("model.num_micro_batches_with_partial_activation_checkpoints 2: the plan recomputes"));
+  EXPECT_THAT(missing("activations_checkpoint_layers_per_pipeline: 1"),
+              HasSubstr("model.activations_checkpoint_layers_per_pipeline 1: the plan recomputes"));
+  EXPECT_THAT(missing("megatron_amp_O2: False"), HasSubstr("model.megatron_amp_O2 False: the plan counts weights in 16 bits"));
+  EXPECT_EQ(missing("megatron_amp_O2: True"), missing("gc_interval: 0"));
+  EXPECT_THAT(absl::StrJoin(Imported(With("    lr: 2e-4", "    lr: 2e-4\n    grad_sync_dtype: bf16")).not_taken, "\n"),
+              HasSubstr("model.optim.grad_sync_dtype bf16: the plan counts gradients"));
+  const std::string learned =
+      absl::StrReplaceAll(kYaml, {{"fast-swiglu", "gelu"},
+                                  {"position_embedding_type: rope", "position_embedding_type: learned_absolute"},
+                                  {"max_position_embeddings: ${.encoder_seq_length}", "max_position_embeddings: 8192"}});
+  EXPECT_THAT(absl::StrJoin(Imported(learned).not_taken, "\n"),
+              HasSubstr("model.max_position_embeddings 8192: the plan counts a table of positions of model.seq 4096 rows; each "
+                        "rank of the first stage has 8388608 parameters more"));
+}
+
 TEST(ImportNemo, SaysWhatIsWrongByKey) {
   EXPECT_THAT(ErrorOf(With("  hidden_size: 2048\n", "")), HasSubstr("gpt.yaml: model.hidden_size is missing"));
   EXPECT_THAT(ErrorOf(With("devices: 8", "devices: auto")), HasSubstr("give --devices N"));
@@ -147,6 +179,18 @@ TEST(ImportNemo, ReadsItsLogs) {
   ASSERT_TRUE(recent.ok()) << recent.status();
   EXPECT_EQ(recent->steps.at(0).step, 7);
   EXPECT_EQ(recent->steps.at(0).time, Nanos(1'250'000'000));
+}
+
+TEST(ImportNemo, ReadsAProgressBar) {
+  const std::string text =
+      "Epoch 0: 1%| 1/90 [global_step=1.0, train_step_timing in s=9.0]\rEpoch 0: 1%| 1/90 [global_step=1.0, "
+      "train_step_timing in s=8.0]\rEpoch 0: 2%| 2/90 [global_step=2.0, train_step_timing in s=1.5]\r";
+  const absl::StatusOr<RunLog> log = ReadRunLog(Imported(kYaml), text, "log");
+  ASSERT_TRUE(log.ok()) << log.status();
+  ASSERT_EQ(log->steps.size(), 2U);
+  EXPECT_EQ(log->steps[0].time, Nanos(8'000'000'000)) << "the last state of the step";
+  EXPECT_EQ(log->steps[1].step, 2);
+  EXPECT_EQ(log->steps[1].time, Nanos(1'500'000'000));
 }
 
 TEST(ImportNemo, SettingsHaveItsNames) {
