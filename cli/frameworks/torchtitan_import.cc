@@ -274,14 +274,26 @@ class TorchtitanReader {
     const TomlValue* modules = Find("parallelism.module_fqns_per_model_part");
     int32_t each = 0;
     LYNX_RETURN_IF_ERROR(Count("parallelism.pipeline_parallel_layers_per_stage", 1, each));
+    int32_t first = 1, last = 1;
+    LYNX_RETURN_IF_ERROR(Count("parallelism.pipeline_parallel_first_stage_less_layers", 0, first));
+    LYNX_RETURN_IF_ERROR(Count("parallelism.pipeline_parallel_last_stage_less_layers", 0, last));
     if (parallel.pp == 1) return absl::OkStatus();
+    const int32_t counted = job_.model.layers + first + last;
     int32_t stages = schedule == "1F1B" || schedule == "GPipe" ? parallel.pp : 2 * parallel.pp;
-    if (each > 0) stages = (job_.model.layers + each - 1) / each;
-    if (modules != nullptr && !modules->lists.empty()) stages = Modules(*modules);
+    if (each > 0) stages = static_cast<int32_t>((int64_t{counted} + each - 1) / each);
+    const bool named = modules != nullptr && !modules->lists.empty();
+    if (named) stages = static_cast<int32_t>(modules->lists.size());
     if (stages % parallel.pp != 0) {
       return Error(absl::StrCat(stages, " stages are no multiple of parallelism.pipeline_parallel_degree ", parallel.pp));
     }
     parallel.virtual_stages = stages / parallel.pp;
+    std::vector<int32_t> layers;
+    if (named) {
+      layers = LayersOf(*modules);
+    } else {
+      LYNX_ASSIGN_OR_RETURN(layers, SpreadLayers(stages, first, last));
+    }
+    Spread(layers, named ? "parallelism.module_fqns_per_model_part" : "torchtitan's split of the layers");
     if (schedule == "GPipe") {
       parallel.schedule = ScheduleKind::kGpipe;
     } else if (schedule == "ZBVZeroBubble") {
@@ -297,27 +309,48 @@ class TorchtitanReader {
     return absl::OkStatus();
   }
 
-  // The number of stages. Stages of different numbers of layers are said.
-  int32_t Modules(const TomlValue& modules) {
+  // Without names, torchtitan counts the embedding as `first` layers and the end of the model as `last`, and gives one layer
+  // more to the first stages (generate_llm_fqn_per_model_part of torchtitan/distributed/pipeline_parallel.py, version 0.2.2).
+  absl::StatusOr<std::vector<int32_t>> SpreadLayers(int32_t stages, int32_t first, int32_t last) const {
+    const int32_t counted = job_.model.layers + first + last;
+    const int32_t each = counted / stages;
+    constexpr int32_t kMaxStages = 1 << 16;
+    if (stages > kMaxStages) return Error(absl::StrCat(stages, " stages: at most ", kMaxStages, " are planned"));
+    if (each == 0 || first > each || last > each) {
+      return Error(absl::StrCat(job_.model.layers, " layers, with ", first, " for the embedding and ", last,
+                                " for the end of the model, are too few for ", stages,
+                                " stages; torchtitan refuses them too. Correct the keys parallelism.pipeline_parallel_degree, "
+                                "_layers_per_stage, _first_stage_less_layers or _last_stage_less_layers"));
+    }
+    std::vector<int32_t> layers(static_cast<size_t>(stages), each);
+    for (int32_t i = 0; i < counted % stages; ++i) ++layers[static_cast<size_t>(i)];
+    layers.front() -= first;
+    layers.back() -= last;
+    return layers;
+  }
+
+  static std::vector<int32_t> LayersOf(const TomlValue& modules) {
     std::vector<int32_t> layers;
     for (const std::string& names : modules.lists) {
       int32_t count = 0;
       for (const absl::string_view name : absl::StrSplit(names, ' ')) count += absl::StartsWith(name, "layers.") ? 1 : 0;
       layers.push_back(count);
     }
-    if (std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end()) {
-      return static_cast<int32_t>(layers.size());
-    }
+    return layers;
+  }
+
+  // Stages that differ in their number of layers.
+  void Spread(const std::vector<int32_t>& layers, const char* key) {
+    if (std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end()) return;
     if (std::find(layers.begin(), layers.end(), 0) == layers.end()) {
       job_.parallel.stage_layers = layers;
       job_.parallel.partition = PartitionMethod::kExact;  // its default; the layers say more
     } else {
       job_.parallel.partition = PartitionMethod::kExact;
-      run_.not_taken.push_back(absl::StrCat("parallelism.module_fqns_per_model_part: stages of ", absl::StrJoin(layers, ", "),
+      run_.not_taken.push_back(absl::StrCat(key, ": stages of ", absl::StrJoin(layers, ", "),
                                             " layers; a job has no stages without layers, so the planner spreads them itself "
                                             "(parallel.partition)"));
     }
-    return static_cast<int32_t>(layers.size());
   }
 
   // A replica has local_batch_size samples at a time; a pipeline cuts them into microbatches.

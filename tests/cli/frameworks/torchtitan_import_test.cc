@@ -126,6 +126,25 @@ TEST_F(ImportTorchtitan, KeysBecomeFields) {
   EXPECT_EQ(job("flavor = \"8B\"", "flavor = \"70B\"").model.layers, 80);
 }
 
+TEST_F(ImportTorchtitan, SpreadsLayersAsTorchtitanDoes) {
+  const std::string tp = "tensor_parallel_degree = 2";
+  const auto parallel = [&](const std::string& to) { return Imported(RequestOf(With(tp, to))).job.parallel; };
+  using Layers = std::vector<int32_t>;
+  EXPECT_EQ(parallel("pipeline_parallel_degree = 4").stage_layers, (Layers{8, 9, 8, 7})) << "34 are 9 + 9 + 8 + 8";
+  EXPECT_EQ(parallel("pipeline_parallel_degree = 4\npipeline_parallel_first_stage_less_layers = 0\n"
+                     "pipeline_parallel_last_stage_less_layers = 4")
+                .stage_layers,
+            (Layers{9, 9, 9, 5}));
+  EXPECT_EQ(parallel("pipeline_parallel_degree = 2").stage_layers, Layers()) << "16 and 16";
+  const ParallelSpec each = parallel(
+      "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"Interleaved1F1B\"\n"
+      "pipeline_parallel_layers_per_stage = 3");
+  EXPECT_EQ(each.virtual_stages, 3) << "34 / 3 are 12 stages";
+  EXPECT_EQ(each.stage_layers, (Layers{2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 1}));
+  EXPECT_THAT(ErrorOf(RequestOf(With(tp, "pipeline_parallel_degree = 4\npipeline_parallel_last_stage_less_layers = 40"))),
+              HasSubstr("are too few for 4 stages"));
+}
+
 TEST_F(ImportTorchtitan, NamesWhatIsMissingAndUnknown) {
   const ImportedRun run = Imported(RequestOf(With("flavor = \"8B\"", "flavor = \"8B\"\nconverters = [\"float8\"]\nodd = 1")));
   EXPECT_THAT(run.not_taken, testing::ElementsAre(HasSubstr("model.converters float8: 8-bit")));
