@@ -312,10 +312,12 @@ class TorchtitanReader {
   // Without names, torchtitan counts the embedding as `first` layers and the end of the model as `last`, and gives one layer
   // more to the first stages (generate_llm_fqn_per_model_part of torchtitan/distributed/pipeline_parallel.py, version 0.2.2).
   absl::StatusOr<std::vector<int32_t>> SpreadLayers(int32_t stages, int32_t first, int32_t last) const {
+    constexpr int32_t kMaxStages = 1 << 16;
+    if (stages < 1 || stages > kMaxStages) {
+      return Error(absl::StrCat(job_.model.layers, " layers in ", stages, " stages: from 1 to ", kMaxStages, " are planned"));
+    }
     const int32_t counted = job_.model.layers + first + last;
     const int32_t each = counted / stages;
-    constexpr int32_t kMaxStages = 1 << 16;
-    if (stages > kMaxStages) return Error(absl::StrCat(stages, " stages: at most ", kMaxStages, " are planned"));
     if (each == 0 || first > each || last > each) {
       return Error(absl::StrCat(job_.model.layers, " layers, with ", first, " for the embedding and ", last,
                                 " for the end of the model, are too few for ", stages,

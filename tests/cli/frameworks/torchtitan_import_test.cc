@@ -143,6 +143,13 @@ TEST_F(ImportTorchtitan, SpreadsLayersAsTorchtitanDoes) {
   EXPECT_EQ(each.stage_layers, (Layers{2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 1}));
   EXPECT_THAT(ErrorOf(RequestOf(With(tp, "pipeline_parallel_degree = 4\npipeline_parallel_last_stage_less_layers = 40"))),
               HasSubstr("are too few for 4 stages"));
+  ImportRequest none = RequestOf(
+      absl::StrReplaceAll(With(tp,
+                               "pipeline_parallel_degree = 4\npipeline_parallel_first_stage_less_layers = 0\n"
+                               "pipeline_parallel_last_stage_less_layers = 0\npipeline_parallel_layers_per_stage = 3"),
+                          {{"[model]", "[experimental]\ncustom_import = \"own\"\n[model]"}}));
+  none.read = [](const std::string&) { return "llama3_args[\"8B\"] = TransformerModelArgs(\n)"; };
+  EXPECT_THAT(ErrorOf(none), HasSubstr("0 layers in 0 stages: from 1 to 65536 are planned"));
 }
 
 TEST_F(ImportTorchtitan, NamesWhatIsMissingAndUnknown) {
