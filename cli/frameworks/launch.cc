@@ -36,10 +36,11 @@ absl::StatusOr<Words> Unwrapped(const Words& words) {
   return flat;
 }
 
-// The value of the first of these options before the program, as "--option value" or "--option=value".
+// The value of an option before the program, as "--option value" or "--option=value". Where several of the options stand, the
+// one that comes first in `options` wins.
 std::optional<std::string> OptionOf(const Words& words, size_t end, std::initializer_list<const char*> options) {
-  for (size_t i = 0; i < end; ++i) {
-    for (const char* option : options) {
+  for (const char* option : options) {
+    for (size_t i = 0; i < end; ++i) {
       if (words[i] == option && i + 1 < end) return words[i + 1];
       if (absl::StartsWith(words[i], absl::StrCat(option, "="))) return words[i].substr(std::string(option).size() + 1);
     }
@@ -55,15 +56,17 @@ absl::StatusOr<int64_t> CountOf(const std::string& place, const char* option, co
                                                  "', which is no number; give the number of devices with --devices"));
 }
 
-// The devices of torchrun, mpirun and srun. 0: the launcher does not say.
+// The devices of torchrun, deepspeed, mpirun and srun. 0: the launcher does not say. srun may start one torchrun a node, which
+// starts a process for each device: what torchrun says wins. --num_gpus of deepspeed counts the devices of one node.
 absl::StatusOr<int32_t> LauncherDevices(const Words& words, size_t program, const std::string& place) {
   const auto per_node =
-      OptionOf(words, program, {"--nproc_per_node", "--nproc-per-node", "--ntasks-per-node", "--gpus-per-node"});
-  const auto nodes = OptionOf(words, program, {"--nnodes", "--nodes", "-N"});
-  const auto all = OptionOf(words, program, {"-np", "--ntasks", "-n", "--num_gpus"});
+      OptionOf(words, program, {"--nproc_per_node", "--nproc-per-node", "--num_gpus", "--gpus-per-node", "--ntasks-per-node"});
+  const auto nodes = OptionOf(words, program, {"--nnodes", "--num_nodes", "--nodes", "-N"});
+  const auto all = OptionOf(words, program, {"-np", "--ntasks", "-n"});
   int64_t devices = 0;
   if (per_node) {
-    LYNX_ASSIGN_OR_RETURN(devices, CountOf(place, "the number of processes of a node", *per_node));
+    const std::string count_text = per_node->substr(per_node->find(':') + 1);  // srun: "h100:8"
+    LYNX_ASSIGN_OR_RETURN(devices, CountOf(place, "the number of processes of a node", count_text));
     if (nodes) {
       LYNX_ASSIGN_OR_RETURN(const int64_t count, CountOf(place, "the number of nodes", *nodes));
       devices *= count;
@@ -103,6 +106,9 @@ int32_t ExportDevices(const std::string& text) {
   return absl::SimpleAtoi(text.substr(begin, end - begin), &devices) ? devices : 0;
 }
 
+// A script may show its command before it runs it.
+bool Prints(const Words& words) { return words[0] == "echo" || words[0] == "printf"; }
+
 bool Has(const Words& words, const std::string& mark) {
   return std::any_of(words.begin(), words.end(),
                      [&](const std::string& word) { return word == mark || absl::StartsWith(word, mark + "="); });
@@ -113,18 +119,21 @@ bool Has(const Words& words, const std::string& mark) {
 absl::StatusOr<Launch> FindLaunch(const ShellScript& script, const std::string& text, const std::string& file,
                                   const std::string& mark, int32_t devices) {
   std::optional<Launch> found;
+  Words found_words;
   for (const ShellCommand& command : script.commands) {
     LYNX_ASSIGN_OR_RETURN(const Words words, Unwrapped(command.words));
-    if (!Has(words, mark)) continue;
+    if (!Has(words, mark) || Prints(words)) continue;
     const size_t program = ProgramAt(words);
     const bool bare = program == words.size() && absl::StartsWith(words[0], "--");
     if (program == words.size() && !bare) continue;
     const std::string place = absl::StrCat(file, ":", command.line);
+    if (found && words == found_words) continue;
     if (found) {
       return absl::InvalidArgumentError(absl::StrCat(place, ": a second command with ", mark, ", beside that of ", found->place,
                                                      "; keep one of them in the file"));
     }
     found.emplace();
+    found_words = words;
     found->place = place;
     if (!bare) found->program = words[program].substr(words[program].rfind('/') + 1);
     found->arguments.assign(words.begin() + static_cast<ptrdiff_t>(bare ? 0 : program + 1), words.end());

@@ -399,6 +399,11 @@ class Reader {
 
   absl::Status Stray(const std::string& word) const {
     if (!HasUnknown(word)) return Error(absl::StrCat("'", word, "' follows no flag that takes a value"));
+    if (IsUnknownRest(word)) {
+      return Error(absl::StrCat("the arguments hold ", FirstUnknown(word),
+                                ", which the script adds only if a test holds that its text does not decide; give the "
+                                "variables of the test, or all of the arguments, with --set NAME=VALUE"));
+    }
     return Error(absl::StrCat("the script does not set ", FirstUnknown(word),
                               ", which stands among the arguments; give it with --set",
                               " NAME=VALUE, or --set NAME= if it is empty"));
@@ -436,7 +441,10 @@ class Reader {
   std::vector<std::string> Values() {
     std::vector<std::string> values;
     if (inline_value_) values.push_back(*inline_value_);
-    while (!inline_value_ && at_ < words_.size() && !absl::StartsWith(words_[at_], "--")) values.push_back(words_[at_++]);
+    if (inline_value_) return values;
+    while (at_ < words_.size() && !absl::StartsWith(words_[at_], "--") && !IsUnknownRest(words_[at_])) {
+      values.push_back(words_[at_++]);
+    }
     return values;
   }
 

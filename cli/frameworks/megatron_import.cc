@@ -553,6 +553,9 @@ absl::StatusOr<ImportedRun> ImportMegatron(const ImportRequest& request) {
   ImportedRun run;
   run.framework = Framework::kMegatron;
   LYNX_RETURN_IF_ERROR(JobOfMegatron(read, request, launch, run));
+  for (const std::string& name : script.sourced) {
+    run.assumed.push_back(absl::StrCat(name, " is not read; it may set variables (give them with --set NAME=VALUE)"));
+  }
   LYNX_RETURN_IF_ERROR(FinishImport(request, run));
   return run;
 }

@@ -42,6 +42,38 @@ size_t AssignedValue(const std::string& word, std::string& name, bool& append) {
   return i + (append ? 2 : 1);
 }
 
+bool IsOperator(const ShellToken& token, const char* text) {
+  return token.kind == ShellTokenKind::kOperator && token.text == text;
+}
+bool IsArithmetic(const ShellToken& token) {
+  return token.kind == ShellTokenKind::kWord && token.text.compare(0, 2, "((") == 0;
+}
+
+// The names that an arithmetic expression changes: X in "X = 8", "X += 1", "X++" and "--X".
+std::vector<std::string> ChangedNames(const std::string& text) {
+  std::vector<std::string> names;
+  const auto is_name = [&](size_t i) {
+    return i < text.size() && (absl::ascii_isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_');
+  };
+  for (size_t begin = 0; begin < text.size(); ++begin) {
+    if (!is_name(begin)) continue;
+    size_t end = begin;
+    while (is_name(end)) ++end;
+    size_t next = end;
+    while (next < text.size() && text[next] == ' ') ++next;
+    const size_t operation = std::min(text.find_first_not_of("+-*/%<>&|^", next), text.size());
+    const bool compares = operation == next + 1 && (text[next] == '<' || text[next] == '>');
+    const bool assigns =
+        operation < text.size() && text[operation] == '=' && text.compare(operation, 2, "==") != 0 && !compares;
+    const std::string after = text.substr(next, 2), before = begin >= 2 ? text.substr(begin - 2, 2) : "";
+    if (assigns || after == "++" || after == "--" || before == "++" || before == "--") {
+      names.push_back(text.substr(begin, end - begin));
+    }
+    begin = end;
+  }
+  return names;
+}
+
 // Tests such as [ "$X" = y ] and [[ -z $X && $Y -gt 1 ]]. nullopt: only a run could tell, as for tests of files.
 class Test {
  public:
@@ -143,8 +175,9 @@ class Interpreter {
   }
   // The end of the simple command that begins at `at`. Inside [[ ]], "&&" and "||" belong to the test.
   size_t CommandEnd(size_t at, size_t end) const {
-    const bool test = IsWord(tokens_[at], "[[");
     size_t i = at;
+    while (i + 1 < end && IsWord(tokens_[i], "!")) ++i;
+    const bool test = IsWord(tokens_[i], "[[");
     while (i < end && (!EndsCommand(tokens_[i]) || (test && !IsWord(tokens_[i - 1], "]]") && tokens_[i].text != "\n"))) ++i;
     return i;
   }
@@ -156,6 +189,17 @@ class Interpreter {
     Outcome result = Outcome::kSuccess;
     for (size_t at = begin; at < end;) {
       const ShellToken& token = tokens_[at];
+      const bool skipped = (after_and && result == Outcome::kFailure) || (after_or && result == Outcome::kSuccess);
+      const bool unsure = (after_and || after_or) && result == Outcome::kUnknown;
+      if (const size_t close = IsOperator(token, "(") ? SubshellEnd(at, end) : end; close < end) {
+        if (!skipped) {
+          if (!unsure || after_and) LYNX_RETURN_IF_ERROR(Subshell(at + 1, close, depth));
+          result = Outcome::kUnknown;
+        }
+        after_and = after_or = false;
+        at = close + 1;
+        continue;
+      }
       if (token.kind == ShellTokenKind::kOperator) {
         after_and = token.text == "&&";
         after_or = token.text == "||";
@@ -167,8 +211,6 @@ class Interpreter {
         ++at;
         continue;
       }
-      const bool skipped = (after_and && result == Outcome::kFailure) || (after_or && result == Outcome::kSuccess);
-      const bool unsure = (after_and || after_or) && result == Outcome::kUnknown;
       const size_t stop = IsKeyword(token) ? CompoundEnd(at, end) : CommandEnd(at, end);
       if (stop == std::string::npos) return Error(token.line, absl::StrCat("'", token.text, "' has no end"));
       if (!skipped) {
@@ -176,7 +218,7 @@ class Interpreter {
           LYNX_RETURN_IF_ERROR(If(at, stop, depth));
           result = Outcome::kUnknown;
         } else if (IsKeyword(token) || (unsure && (after_or || Assigns(at, stop)))) {
-          LYNX_RETURN_IF_ERROR(Forget(at, stop));
+          Forget(at, stop);
           result = Outcome::kUnknown;
         } else {
           result = OutcomeOf(Simple(at, stop));
@@ -188,10 +230,34 @@ class Interpreter {
     return absl::OkStatus();
   }
 
+  // The ")" of the "(" at `at`; `end`: there is none.
+  size_t SubshellEnd(size_t at, size_t end) const {
+    int depth = 0;
+    for (size_t i = at; i < end; ++i) {
+      depth += IsOperator(tokens_[i], "(") ? 1 : IsOperator(tokens_[i], ")") ? -1 : 0;
+      if (depth == 0) return i;
+    }
+    return end;
+  }
+
+  // What ( ... ) assigns does not leave it.
+  absl::Status Subshell(size_t begin, size_t end, int depth) {
+    auto outside = variables_.Values();
+    LYNX_RETURN_IF_ERROR(Block(begin, end, depth + 1));
+    variables_.Restore(std::move(outside));
+    return absl::OkStatus();
+  }
+
   static bool IsKeyword(const ShellToken& token) {
     if (token.kind != ShellTokenKind::kWord) return false;
     static const auto& words = *new std::set<std::string>{"if", "for", "while", "until", "case", "select"};
     return words.count(token.text) > 0;
+  }
+
+  // A command follows the word.
+  static bool IsOpening(const ShellToken& token) {
+    static const auto& words = *new std::set<std::string>{"then", "else", "do", "elif", "{", "!", "if", "while", "until"};
+    return token.kind == ShellTokenKind::kWord && words.count(token.text) > 0;
   }
 
   // The position after the end of the compound command at `at`; npos: it has none.
@@ -208,11 +274,7 @@ class Interpreter {
           return i + 1;
         }
       }
-      const bool opens =
-          token.kind == ShellTokenKind::kWord && begins &&
-          (token.text == "then" || token.text == "else" || token.text == "do" || token.text == "elif" || token.text == "{" ||
-           token.text == "!" || token.text == "if" || token.text == "while" || token.text == "until");
-      begins = token.kind == ShellTokenKind::kOperator || opens;
+      begins = token.kind == ShellTokenKind::kOperator || (begins && IsOpening(token));
     }
     return std::string::npos;
   }
@@ -223,25 +285,75 @@ class Interpreter {
     return std::any_of(
         tokens_.begin() + static_cast<ptrdiff_t>(begin), tokens_.begin() + static_cast<ptrdiff_t>(end),
         [&](const ShellToken& token) {
-          return token.kind == ShellTokenKind::kArray ||
+          return token.kind == ShellTokenKind::kArray || IsArithmetic(token) || IsSetter(token) ||
                  (token.kind == ShellTokenKind::kWord && AssignedValue(token.text, name, append) != std::string::npos);
         });
   }
 
-  // Does not execute what depends on more than the text. Variables that it assigns are unknown afterwards.
-  absl::Status Forget(size_t begin, size_t end) {
+  // Does not execute what depends on more than the text. Variables that it assigns are unknown afterwards; to those that it
+  // adds words to, unknown words are added.
+  void Forget(size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const ShellToken& token = tokens_[i];
       std::string name;
       bool append = false;
       if (token.kind == ShellTokenKind::kArray) {
-        variables_.Forget(token.text);
+        if (token.append) {
+          variables_.Append(token.text, {UnknownRest(token.text)}, true);
+        } else {
+          variables_.Forget(token.text);
+        }
       } else if (token.kind == ShellTokenKind::kWord) {
-        if (AssignedValue(token.text, name, append) != std::string::npos) variables_.Forget(name);
-        if (i > begin && (IsWord(tokens_[i - 1], "for") || IsWord(tokens_[i - 1], "read"))) variables_.Forget(token.text);
+        const size_t value = AssignedValue(token.text, name, append);
+        if (value != std::string::npos && append && token.text.find(' ', value) != std::string::npos) {
+          variables_.Append(name, {" " + UnknownRest(name)}, variables_.IsArray(name));
+        } else if (value != std::string::npos) {
+          variables_.Forget(name);
+        }
+        if (i > begin && (IsWord(tokens_[i - 1], "for") || IsWord(tokens_[i - 1], "select"))) variables_.Forget(token.text);
+        if (IsArithmetic(token)) ForgetNames(ChangedNames(token.text));
+        if (IsSetter(token)) Set(i, CommandEnd(i, end));
       }
     }
-    return absl::OkStatus();
+  }
+
+  void ForgetNames(const std::vector<std::string>& names) {
+    for (const std::string& name : names) variables_.Forget(name);
+  }
+
+  // Commands that assign variables from what only a run knows, and those that execute another file.
+  static bool IsSetter(const ShellToken& token) {
+    if (token.kind != ShellTokenKind::kWord) return false;
+    static const auto& words =
+        *new std::set<std::string>{"let", "read", "printf", "mapfile", "readarray", "getopts", "source", "."};
+    return words.count(token.text) > 0;
+  }
+
+  // Forgets what the command of IsSetter() in [begin, end) assigns. Returns true unless it only prints.
+  bool Set(size_t begin, size_t end) {
+    const std::string& verb = tokens_[begin].text;
+    std::vector<std::string> words;
+    for (size_t i = begin + 1; i < end; ++i) {
+      if (tokens_[i].kind != ShellTokenKind::kWord) continue;
+      for (std::string& word : ExpandWord(tokens_[i].text, variables_)) words.push_back(std::move(word));
+    }
+    if (verb == "source" || verb == ".") {
+      const bool first = begin == 0 || tokens_[begin - 1].kind == ShellTokenKind::kOperator || IsOpening(tokens_[begin - 1]);
+      if (first && !words.empty()) script_.sourced.push_back(ShownWord(words[0]));
+      return first;
+    }
+    if (verb == "printf") {
+      if (words.size() < 2 || words[0] != "-v") return false;
+      words.resize(2);
+    }
+    for (const std::string& word : words) {
+      if (verb == "let") {
+        ForgetNames(ChangedNames(word));
+      } else if (!word.empty() && word[0] != '-' && !absl::ascii_isdigit(static_cast<unsigned char>(word[0]))) {
+        variables_.Forget(word);
+      }
+    }
+    return true;
   }
 
   // "if TEST; then ... elif TEST; then ... else ... fi" in [begin, end).
@@ -255,13 +367,14 @@ class Interpreter {
       const size_t next = NextBranch(then + 1, end);
       unsure = unsure || !holds;
       if (unsure) {
-        LYNX_RETURN_IF_ERROR(Forget(then + 1, next));
+        Forget(then + 1, next);
       } else if (*holds) {
         return Block(then + 1, next, depth + 1);
       }
       if (IsWord(tokens_[next], "else")) {
         if (!unsure) return Block(next + 1, end - 1, depth + 1);
-        return Forget(next + 1, end - 1);
+        Forget(next + 1, end - 1);
+        break;
       }
       if (IsWord(tokens_[next], "fi")) break;
       at = next + 1;
@@ -289,35 +402,88 @@ class Interpreter {
     return end - 1;
   }
 
-  // A list of tests, joined by && and ||.
+  // A list of commands, joined by && and ||. nullopt: only a run could tell whether it succeeds.
   std::optional<bool> Condition(size_t begin, size_t end) {
-    std::vector<std::string> words;
-    for (size_t i = begin; i < end; ++i) {
-      const ShellToken& token = tokens_[i];
-      if (token.kind == ShellTokenKind::kOperator) {
-        if (token.text == "&&" || token.text == "||") words.push_back(token.text);
-        continue;
+    while (end > begin && (IsOperator(tokens_[end - 1], ";") || IsOperator(tokens_[end - 1], "\n"))) --end;
+    std::optional<bool> result = true;
+    bool joins_and = true;
+    for (size_t at = begin; at < end;) {
+      bool negated = false;
+      for (; at < end && IsWord(tokens_[at], "!"); ++at) negated = !negated;
+      const size_t stop = at < end ? CommandEnd(at, end) : end;
+      const bool last = stop == end;
+      const bool joined = !last && (IsOperator(tokens_[stop], "&&") || IsOperator(tokens_[stop], "||"));
+      if (stop == at || (!last && !joined) || stop + 1 == end) {
+        Forget(begin, end);
+        return std::nullopt;
       }
-      if (token.kind == ShellTokenKind::kArray) return std::nullopt;
-      if (token.text == "[" || token.text == "[[" || token.text == "]" || token.text == "]]") continue;
-      if (i == begin && token.text != "!" && token.text != "test") return std::nullopt;  // a command
-      if (token.text == "test") continue;
-      words.push_back(absl::StrJoin(ExpandWord(token.text, variables_, false), " "));
+      std::optional<bool> one = One(at, stop);
+      if (one && negated) one = !*one;
+      if (joins_and) {
+        result = result == false || one == false ? std::optional(false) : result && one ? std::optional(true) : std::nullopt;
+      } else {
+        result = result == true || one == true ? std::optional(true) : result && one ? std::optional(false) : std::nullopt;
+      }
+      joins_and = !last && IsOperator(tokens_[stop], "&&");
+      at = stop + 1;
+    }
+    return result;
+  }
+
+  // One command of a condition: a test, arithmetic, true or false.
+  std::optional<bool> One(size_t begin, size_t end) {
+    const std::string& verb = tokens_[begin].text;
+    if (IsArithmetic(tokens_[begin])) {
+      const std::string inside = verb.substr(2, verb.size() - 4);
+      const std::optional<int64_t> value = ShellArithmetic(inside, variables_);
+      ForgetNames(ChangedNames(inside));
+      return value && end == begin + 1 ? std::optional(*value != 0) : std::nullopt;
+    }
+    if (verb != "[" && verb != "[[" && verb != "test") return Fixed(begin, end);
+    if (verb != "test") {
+      --end;
+      if (!IsWord(tokens_[end], verb == "[" ? "]" : "]]")) return std::nullopt;
+    }
+    std::vector<std::string> words;
+    for (size_t i = begin + 1; i < end; ++i) {
+      const ShellToken& token = tokens_[i];
+      const bool joins = IsOperator(token, "&&") || IsOperator(token, "||");
+      if (!joins && (token.kind != ShellTokenKind::kWord || IsArithmetic(token))) return std::nullopt;
+      words.push_back(joins ? token.text : absl::StrJoin(ExpandWord(token.text, variables_, false), " "));
     }
     return Test(std::move(words)).Run();
   }
 
+  // A command in a condition. Only of "true" and "false" the text tells how they end.
+  std::optional<bool> Fixed(size_t begin, size_t end) {
+    if (tokens_[begin].kind == ShellTokenKind::kWord && end == begin + 1) {
+      const std::vector<std::string> words = ExpandWord(tokens_[begin].text, variables_);
+      if (words.size() == 1 && (words[0] == "true" || words[0] == ":")) return true;
+      if (words.size() == 1 && words[0] == "false") return false;
+    }
+    Forget(begin, end);
+    return std::nullopt;
+  }
+
   // Executes an assignment, or keeps a command. Returns whether it succeeds, if the text tells.
   std::optional<bool> Simple(size_t begin, size_t end) {
-    if (IsWord(tokens_[begin], "[") || IsWord(tokens_[begin], "[[") || IsWord(tokens_[begin], "test")) {
-      return Condition(begin, end);
+    if (IsWord(tokens_[begin], "!") && begin + 1 < end) {
+      const std::optional<bool> holds = Simple(begin + 1, end);
+      return holds ? std::optional(!*holds) : std::nullopt;
+    }
+    if (IsWord(tokens_[begin], "[") || IsWord(tokens_[begin], "[[") || IsWord(tokens_[begin], "test") ||
+        IsArithmetic(tokens_[begin])) {
+      return One(begin, end);
+    }
+    if (IsSetter(tokens_[begin]) && Set(begin, end)) return std::nullopt;
+    static const auto& declares = *new std::set<std::string>{"export", "declare", "local", "readonly", "typeset"};
+    if (tokens_[begin].kind == ShellTokenKind::kWord && declares.count(tokens_[begin].text) > 0) {
+      for (size_t i = begin + 1; i < end; ++i) Declare(tokens_[i]);
+      return true;
     }
     size_t at = begin;
-    static const auto& declares = *new std::set<std::string>{"export", "declare", "local", "readonly", "typeset"};
-    const bool declaration = tokens_[at].kind == ShellTokenKind::kWord && declares.count(tokens_[at].text) > 0;
-    if (declaration) ++at;
     while (at < end && AssignOne(tokens_[at])) ++at;
-    if (declaration || at == end) return true;
+    if (at == end) return true;
     if (IsWord(tokens_[begin], "unset")) {
       for (size_t i = begin + 1; i < end; ++i) variables_.Assign(tokens_[i].text, {}, false);
       return true;
@@ -329,8 +495,21 @@ class Interpreter {
         if (command.words.size() < kMaxCommandWords) command.words.push_back(std::move(word));
       }
     }
+    if (command.words.size() == 1 && (command.words[0] == "true" || command.words[0] == "false")) {
+      return command.words[0] == "true";
+    }
     if (!command.words.empty()) script_.commands.push_back(std::move(command));
     return std::nullopt;
+  }
+
+  // A word after "export", "declare" or the like: an assignment, which may stand in quotes, an option, or a name alone.
+  void Declare(const ShellToken& token) {
+    if (AssignOne(token) || token.kind != ShellTokenKind::kWord) return;
+    const std::string word = absl::StrJoin(ExpandWord(token.text, variables_, false), " ");
+    std::string name;
+    bool append = false;
+    const size_t at = AssignedValue(word, name, append);
+    if (at != std::string::npos && !append) variables_.Assign(name, {word.substr(at)}, false);
   }
 
   bool AssignOne(const ShellToken& token) {

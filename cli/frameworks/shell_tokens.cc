@@ -128,6 +128,20 @@ class Lexer {
       }
     }
     const char c = text_[at_];
+    if (text_.compare(at_, 2, "((") == 0 && subshells_ < kMaxNesting) {
+      // "((a); (b))" is a subshell in a subshell.
+      const size_t after = AfterBracket(text_, at_), inner = AfterBracket(text_, at_ + 1);
+      if (after != std::string::npos && inner + 1 == after) {
+        tokens_.push_back({ShellTokenKind::kWord, line_, text_.substr(at_, after - at_), false, {}});
+        MoveTo(after);
+        return absl::OkStatus();
+      }
+      ++subshells_;
+    }
+    if (in_test_ && (c == '<' || c == '>')) {
+      tokens_.push_back({ShellTokenKind::kWord, line_, std::string(1, text_[at_++]), false, {}});
+      return absl::OkStatus();
+    }
     if (c == '<' || c == '>' || text_.compare(at_, 2, "&>") == 0) return SkipRedirection();
     Operator(std::string(1, c));
     return absl::OkStatus();
@@ -200,6 +214,7 @@ class Lexer {
   absl::Status ReadWordToken() {
     ShellToken token{ShellTokenKind::kWord, line_, "", false, {}};
     LYNX_RETURN_IF_ERROR(ReadWord(token.text));
+    if (token.text == "[[" || token.text == "]]") in_test_ = token.text == "[[";
     const bool assigns = !token.text.empty() && token.text.back() == '=' && at_ < text_.size() && text_[at_] == '(';
     if (assigns) {
       std::string name = token.text.substr(0, token.text.size() - 1);
@@ -243,6 +258,8 @@ class Lexer {
   const std::string& file_;
   size_t at_ = 0;
   int32_t line_ = 1;
+  int subshells_ = 0;     // "((" that began no arithmetic; bounds the time of the search for their ends
+  bool in_test_ = false;  // between [[ and ]]
   std::vector<std::string> here_ends_;
   std::vector<ShellToken> tokens_;
 };

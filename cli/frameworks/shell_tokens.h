@@ -16,6 +16,7 @@ namespace lynx::cli {
 // "(", ")", ";;", or "\n" for the end of a line. Redirections and here-documents are left out.
 enum class ShellTokenKind : uint8_t { kWord, kArray, kOperator };
 
+// A word that begins with "((" is a whole arithmetic command. "<" and ">" inside [[ ]] are words.
 struct ShellToken {
   ShellTokenKind kind = ShellTokenKind::kWord;
   int32_t line = 1;

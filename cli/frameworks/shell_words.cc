@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,6 +16,8 @@ namespace {
 
 // Bytes that do not occur in scripts. They enclose an unknown part of a word.
 constexpr char kBegin = '\x01', kEnd = '\x02';
+// The end of an unknown part that stands for words that the script may add to a variable.
+constexpr char kRest[] = "+=...";
 // Limits of what expansion may make of a script.
 constexpr size_t kMaxValueBytes = 1 << 20;
 constexpr int kMaxDepth = 64;
@@ -223,14 +226,14 @@ class Expander {
   bool open_ = false;  // true: word_ is a word, though it may be empty
 };
 
-// A parser of + - * / % and brackets over whole numbers.
+// A parser of + - * / %, comparisons, && || ! and brackets over whole numbers.
 class Arithmetic {
  public:
   Arithmetic(const std::string& text, ShellVariables& variables, int depth)
       : text_(text), variables_(variables), depth_(depth) {}
 
   std::optional<int64_t> Run() {
-    const std::optional<int64_t> value = Sum(0);
+    const std::optional<int64_t> value = Or(0);
     Blanks();
     return at_ == text_.size() ? value : std::nullopt;
   }
@@ -244,6 +247,49 @@ class Arithmetic {
     if (at_ >= text_.size() || text_[at_] != c) return false;
     ++at_;
     return true;
+  }
+
+  bool Take(const char* operation) {
+    Blanks();
+    const size_t size = std::string(operation).size();
+    if (text_.compare(at_, size, operation) != 0) return false;
+    at_ += size;
+    return true;
+  }
+
+  std::optional<int64_t> Or(int nesting) {
+    std::optional<int64_t> left = And(nesting);
+    while (left && Take("||")) {
+      const std::optional<int64_t> right = And(nesting);
+      if (!right) return std::nullopt;
+      left = *left != 0 || *right != 0 ? 1 : 0;
+    }
+    return left;
+  }
+  std::optional<int64_t> And(int nesting) {
+    std::optional<int64_t> left = Comparison(nesting);
+    while (left && Take("&&")) {
+      const std::optional<int64_t> right = Comparison(nesting);
+      if (!right) return std::nullopt;
+      left = *left != 0 && *right != 0 ? 1 : 0;
+    }
+    return left;
+  }
+  std::optional<int64_t> Comparison(int nesting) {
+    const std::optional<int64_t> left = Sum(nesting);
+    if (!left) return std::nullopt;
+    for (const char* operation : {"==", "!=", "<=", ">=", "<", ">"}) {
+      if (!Take(operation)) continue;
+      const std::optional<int64_t> right = Sum(nesting);
+      if (!right) return std::nullopt;
+      const std::string text = operation;
+      if (text == "==") return *left == *right;
+      if (text == "!=") return *left != *right;
+      if (text == "<=") return *left <= *right;
+      if (text == ">=") return *left >= *right;
+      return text == "<" ? *left < *right : *left > *right;
+    }
+    return left;
   }
 
   std::optional<int64_t> Sum(int nesting) {
@@ -280,8 +326,13 @@ class Arithmetic {
   std::optional<int64_t> Atom(int nesting) {
     if (nesting > kMaxDepth) return std::nullopt;
     if (Take('(')) {
-      const std::optional<int64_t> value = Sum(nesting + 1);
+      const std::optional<int64_t> value = Or(nesting + 1);
       return Take(')') ? value : std::nullopt;
+    }
+    if (Take("++") || Take("--")) return std::nullopt;  // changes a variable
+    if (Take('!')) {
+      const std::optional<int64_t> value = Atom(nesting + 1);
+      return value ? std::optional<int64_t>(*value == 0) : std::nullopt;
     }
     if (Take('-')) {
       const std::optional<int64_t> value = Atom(nesting + 1);
@@ -340,7 +391,14 @@ bool HasUnknown(const std::string& word) { return word.find(kBegin) != std::stri
 std::string FirstUnknown(const std::string& word) {
   const size_t begin = word.find(kBegin);
   if (begin == std::string::npos) return "";
-  return word.substr(begin + 1, word.find(kEnd, begin) - begin - 1);
+  const size_t first = std::min(word.find_first_not_of(kBegin, begin), word.size());  // an unknown part may hold another
+  return word.substr(first, word.find(kEnd, first) - first);
+}
+
+std::string UnknownRest(const std::string& name) { return UnknownPart(absl::StrCat("$", name, kRest)); }
+
+bool IsUnknownRest(const std::string& word) {
+  return !word.empty() && word[0] == kBegin && absl::EndsWith(ShownWord(word), kRest);
 }
 
 std::string ShownWord(const std::string& word) {

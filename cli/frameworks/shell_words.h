@@ -8,12 +8,16 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lynx::cli {
 
 // A part of a word that the text of the script does not determine, such as "$DATA".
 std::string UnknownPart(const std::string& as_written);
+
+// Stands for the words that a script adds to a variable if a test holds that only a run could decide: any number of words.
+std::string UnknownRest(const std::string& name);
 
 class ShellVariables {
  public:
@@ -28,6 +32,9 @@ class ShellVariables {
   std::optional<std::vector<std::string>> Find(const std::string& name);
   bool IsArray(const std::string& name) const { return arrays_.count(name) > 0; }
   const std::vector<std::string>& ArrayNames() const { return array_names_; }
+  // The values of all variables, for Restore() where a subshell ends.
+  std::map<std::string, std::vector<std::string>> Values() const { return values_; }
+  void Restore(std::map<std::string, std::vector<std::string>> values) { values_ = std::move(values); }
   // The first given variable that the script neither assigns nor uses; "" if there is none.
   std::string UnusedGiven() const;
 
@@ -43,7 +50,7 @@ class ShellVariables {
 // none where an unquoted value is empty. `split`: false for values of assignments, which stay one word.
 std::vector<std::string> ExpandWord(const std::string& written, ShellVariables& variables, bool split = true);
 
-// The value of an arithmetic expression of whole numbers. nullopt: it cannot be computed.
+// The value of an arithmetic expression of whole numbers; a comparison is 1 or 0. nullopt: it cannot be computed.
 std::optional<int64_t> ShellArithmetic(const std::string& expression, ShellVariables& variables);
 
 }  // namespace lynx::cli

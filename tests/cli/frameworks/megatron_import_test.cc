@@ -172,9 +172,44 @@ TEST(ImportMegatron, ReadsOtherWaysToStart) {
   bare.devices = 4;
   EXPECT_EQ(Imported(bare).job.parallel.dp, 4);
   EXPECT_THAT(ErrorOf("torchrun --nproc-per-node $GPUS pretrain_gpt.py " + arguments), HasSubstr("give the number of devices"));
-  EXPECT_THAT(ErrorOf(Small() + "\n" + Small()), HasSubstr("a second command with --num-layers"));
+  EXPECT_THAT(ErrorOf(Small() + "\n" + Small("--bf16")), HasSubstr("a second command with --num-layers"));
   EXPECT_THAT(ErrorOf("echo hello"), HasSubstr("found no command with a program that ends in .py"));
   EXPECT_THAT(ErrorOf("while true; do " + Small() + "; done"), HasSubstr("commands in loops"));
+}
+
+TEST(ImportMegatron, CountsTheDevicesOfNestedLaunchers) {
+  const std::string arguments = " pretrain_gpt.py " + Small("--global-batch-size 64").substr(Small().find("--num-layers"));
+  const auto devices = [&](const std::string& launcher) { return Imported(launcher + arguments).devices; };
+  EXPECT_EQ(devices("srun --nodes=4 --ntasks-per-node=1 torchrun --nnodes=4 --nproc_per_node=8"), 32);
+  EXPECT_EQ(devices("srun --nodes=4 --ntasks-per-node=1 --gpus-per-node=h100:8 python"), 32);
+  EXPECT_EQ(devices("#SBATCH --nodes=4 --ntasks-per-node=1 --gpus-per-node=8\nsrun python"), 32);
+  EXPECT_EQ(devices("deepspeed --num_nodes 4 --num_gpus 8"), 32);
+  EXPECT_EQ(devices("deepspeed --num_gpus 8"), 8);
+}
+
+TEST(ImportMegatron, ReadsACommandThatTheScriptShows) {
+  const std::string command = "CMD=\"" + Small() + "\"\n";
+  EXPECT_EQ(Imported(command + "echo $CMD; eval $CMD").devices, 2);
+  EXPECT_EQ(Imported(command + "printf '%s ' $CMD; $CMD").devices, 2);
+  EXPECT_EQ(Imported(command + "$CMD; $CMD").devices, 2) << "the same command again";
+}
+
+TEST(ImportMegatron, NamesTheVariableThatATestMayAddTo) {
+  for (const std::string added : {"ARGS+=' --fp16'", "ARGS+=(--fp16)"}) {
+    const std::string start = added.back() == ')' ? "ARGS=(--bf16)" : "ARGS='--bf16'";
+    const std::string script = start + "\nif [ -n \"$WANDB\" ]; then " + added + "; fi\n" + Small("--save /x ${ARGS[@]}");
+    EXPECT_THAT(ErrorOf(script), HasSubstr("the arguments hold $ARGS+=..., which the script adds only if a test holds"));
+    ImportRequest request = RequestOf(script);
+    request.variables["WANDB"] = "";
+    EXPECT_EQ(Imported(request).devices, 2);
+  }
+}
+
+TEST(ImportMegatron, SaysWhatItDidNotRead) {
+  EXPECT_THAT(Imported("source env.sh\n" + Small()).assumed, Contains(HasSubstr("env.sh is not read; it may set variables")));
+  const std::string error = ErrorOf("CMD=\"" + Small("--tensor-model-parallel-size $TP") + "\"\nsh -c \"$CMD\"");
+  EXPECT_THAT(error, HasSubstr("$TP"));
+  EXPECT_EQ(error.find_first_of("\x01\x02"), std::string::npos) << error;
 }
 
 TEST(ImportMegatron, InstancesOfTheOptimizerAreGroupsOfReplicas) {

@@ -84,6 +84,73 @@ TEST(ShellScript, DoesNotGuessWhatOnlyARunDecides) {
   EXPECT_THAT(Words("cd /somewhere && run a"), ElementsAre("run", "a")) << "the command itself is read";
 }
 
+TEST(ShellScript, ComputesConditions) {
+  const std::string rest = "then TP=8; else TP=1; fi\nrun $TP";
+  EXPECT_THAT(Words("NNODES=1; if (( NNODES > 1 )); " + rest), ElementsAre("run", "1"));
+  EXPECT_THAT(Words("NNODES=4; if ((NNODES == 4)); " + rest), ElementsAre("run", "8"));
+  EXPECT_THAT(Words("N=4; if ! (( N >= 4 && (N < 8 || $N != 4) )); " + rest), ElementsAre("run", "1"));
+  EXPECT_THAT(Words("N=0; if ((!N)) && ((N <= 0)); " + rest), ElementsAre("run", "8"));
+  EXPECT_THAT(Words("N=2; (( N > 1 )) && N=3; run $N"), ElementsAre("run", "3"));
+  EXPECT_EQ(FirstUnknown(Words("TP=2; if (( NODES > 1 )); " + rest).back()), "$TP");
+  EXPECT_EQ(FirstUnknown(Words("TP=2; if (( TP++ )); then run; fi; run $TP").back()), "$TP");
+  EXPECT_EQ(FirstUnknown(Words("TP=2; (( TP = 8 )); run $TP").back()), "$TP");
+  EXPECT_EQ(FirstUnknown(Words("N=2; if [[ $N > 10 ]]; " + rest).back()), "$TP") << "the order of texts, not of numbers";
+}
+
+TEST(ShellScript, TakesCommandsInConditionsAsCommands) {
+  EXPECT_THAT(Words("SP=false; TP=8; if ! $SP; then TP=1; fi; run $TP"), ElementsAre("run", "1"));
+  EXPECT_THAT(Words("SP=false; TP=8; if [ a = a ] && $SP; then TP=1; fi; run $TP"), ElementsAre("run", "8"));
+  EXPECT_THAT(Words("SP=true; TP=8; if [ a = b ] || $SP; then TP=1; fi; run $TP"), ElementsAre("run", "1"));
+  EXPECT_THAT(Words("SP=false; TP=8; $SP && TP=1; ! $SP && PP=2; run $TP $PP"), ElementsAre("run", "8", "2"));
+  EXPECT_EQ(FirstUnknown(Words("TP=8; if ! grep -q x y; then TP=1; fi; run $TP").back()), "$TP");
+  EXPECT_EQ(FirstUnknown(Words("TP=8; if [ a = a ] && grep -q x y; then TP=1; fi; run $TP").back()), "$TP");
+}
+
+TEST(ShellScript, ReadsDeclarations) {
+  EXPECT_THAT(Words("TP=1; declare -i TP=8; run $TP"), ElementsAre("run", "8"));
+  EXPECT_THAT(Words("declare -a ARGS=(--x 1); run ${ARGS[@]}"), ElementsAre("run", "--x", "1"));
+  EXPECT_THAT(Words("TP=1; PP=1; export A TP=8 \"PP=2\"; run $TP $PP"), ElementsAre("run", "8", "2"));
+}
+
+TEST(ShellScript, ForgetsWhatCommandsAssign) {
+  for (const std::string command : {"let TP=8", "let 'TP = 8'", "let TP++", "read -r TP < file", "printf -v TP %d 8",
+                                    "mapfile -t TP < file", "if [ -f a ]; then read TP; fi"}) {
+    EXPECT_EQ(FirstUnknown(Words("TP=1; " + command + "; run $TP").back()), "$TP") << command;
+  }
+  EXPECT_THAT(Words("TP=1; let 'PP = TP'; printf '%s' TP; run $TP"), ElementsAre("run", "1"));
+}
+
+TEST(ShellScript, NamesFilesThatItDoesNotRead) {
+  const absl::StatusOr<ShellScript> script =
+      ReadShellScript("source env.sh\n. \"$HOME/more.sh\"\nif [ -f a ]; then\n  source a\nfi\nls .", "run.sh", {});
+  ASSERT_TRUE(script.ok()) << script.status();
+  EXPECT_THAT(script->sourced, ElementsAre("env.sh", "$HOME/more.sh", "a"));
+}
+
+TEST(ShellScript, KeepsAssignmentsOfSubshellsInside) {
+  EXPECT_THAT(Words("TP=2; (TP=8; echo hi); run $TP"), ElementsAre("run", "2"));
+  EXPECT_THAT(Words("TP=2; (TP=8; run $TP)"), ElementsAre("run", "8"));
+  EXPECT_THAT(Words("TP=2; ((TP=8); (run $TP)); run $TP"), ElementsAre("run", "2"));
+}
+
+TEST(ShellScript, KeepsWhatStoodBeforeWordsThatATestMayAdd) {
+  const std::string test = "if [ -n \"$WANDB\" ]; then ARGS+=";
+  const std::vector<std::string> text = Words("ARGS='--x 1'; " + test + "' --wandb'; fi; run $ARGS");
+  ASSERT_EQ(text.size(), 4U);
+  EXPECT_EQ(text[2], "1");
+  EXPECT_TRUE(IsUnknownRest(text[3]));
+  const std::vector<std::string> array = Words("ARGS=(--x 1); " + test + "(--wandb); fi; run ${ARGS[@]}");
+  ASSERT_EQ(array.size(), 4U);
+  EXPECT_TRUE(IsUnknownRest(array[3]));
+  EXPECT_THAT(Words("ARGS='--x 1'; " + test + "' --wandb'; fi; run $ARGS", {{"WANDB", ""}}), ElementsAre("run", "--x", "1"));
+  EXPECT_EQ(FirstUnknown(Words("ARGS=4; " + test + "0; fi; run $ARGS").back()), "$ARGS");
+}
+
+TEST(ShellScript, ShowsUnknownPartsInsideOthersAsText) {
+  const std::string word = Words("run \"a $X\"").back();
+  EXPECT_EQ(FirstUnknown(SplitShellWords(word)->back()), "$X");
+}
+
 TEST(ShellScript, GivenValuesTakeThePlaceOfAssigned) {
   EXPECT_THAT(Words("TP=4\nrun $TP ${PP:-2} $1", {{"TP", "8"}, {"PP", "1"}, {"1", "x"}}), ElementsAre("run", "8", "1", "x"));
   EXPECT_THAT(Words("run $EXTRA", {{"EXTRA", ""}}), ElementsAre("run"));
