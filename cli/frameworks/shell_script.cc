@@ -154,6 +154,7 @@ class Interpreter {
       : tokens_(tokens), file_(file), given_(given), variables_(given_) {}
 
   absl::StatusOr<ShellScript> Run() {
+    PairBrackets();
     LYNX_RETURN_IF_ERROR(Block(0, tokens_.size(), 0));
     if (const std::string unused = variables_.UnusedGiven(); !unused.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -230,21 +231,36 @@ class Interpreter {
     return absl::OkStatus();
   }
 
+  // Finds the ")" of each "(". The ")" after a pattern of 'case' closes none.
+  void PairBrackets() {
+    std::vector<size_t> open;  // npos: a 'case'
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      const ShellToken& token = tokens_[i];
+      const bool begins = i == 0 || tokens_[i - 1].kind == ShellTokenKind::kOperator || IsOpening(tokens_[i - 1]);
+      if (IsOperator(token, "(")) {
+        open.push_back(i);
+      } else if (IsOperator(token, ")") && !open.empty() && open.back() != std::string::npos) {
+        closing_[open.back()] = i;
+        open.pop_back();
+      } else if (begins && IsWord(token, "case")) {
+        open.push_back(std::string::npos);
+      } else if (begins && IsWord(token, "esac")) {
+        while (!open.empty() && open.back() != std::string::npos) open.pop_back();
+        if (!open.empty()) open.pop_back();
+      }
+    }
+  }
   // The ")" of the "(" at `at`; `end`: there is none.
   size_t SubshellEnd(size_t at, size_t end) const {
-    int depth = 0;
-    for (size_t i = at; i < end; ++i) {
-      depth += IsOperator(tokens_[i], "(") ? 1 : IsOperator(tokens_[i], ")") ? -1 : 0;
-      if (depth == 0) return i;
-    }
-    return end;
+    const auto found = closing_.find(at);
+    return found == closing_.end() ? end : std::min(found->second, end);
   }
 
   // What ( ... ) assigns does not leave it.
   absl::Status Subshell(size_t begin, size_t end, int depth) {
-    auto outside = variables_.Values();
+    variables_.BeginSubshell();
     LYNX_RETURN_IF_ERROR(Block(begin, end, depth + 1));
-    variables_.Restore(std::move(outside));
+    variables_.EndSubshell();
     return absl::OkStatus();
   }
 
@@ -495,9 +511,8 @@ class Interpreter {
         if (command.words.size() < kMaxCommandWords) command.words.push_back(std::move(word));
       }
     }
-    if (command.words.size() == 1 && (command.words[0] == "true" || command.words[0] == "false")) {
-      return command.words[0] == "true";
-    }
+    if (command.words == std::vector<std::string>{"true"}) return true;
+    if (command.words == std::vector<std::string>{"false"}) return false;
     if (!command.words.empty()) script_.commands.push_back(std::move(command));
     return std::nullopt;
   }
@@ -542,6 +557,7 @@ class Interpreter {
   const Tokens& tokens_;
   const std::string& file_;
   const std::map<std::string, std::string>& given_;
+  std::map<size_t, size_t> closing_;  // the position of each "(" that is closed, and of its ")"
   ShellVariables variables_;
   ShellScript script_;
 };

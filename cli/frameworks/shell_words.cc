@@ -416,7 +416,22 @@ void ShellVariables::Assign(const std::string& name, std::vector<std::string> wo
   size_t bytes = 0;
   for (const std::string& word : words) bytes += word.size() + 1;
   if (bytes > kMaxValueBytes) words = {UnknownPart("$" + name)};
+  if (!replaced_.empty()) {
+    const auto [old, first] = replaced_.back().try_emplace(name);
+    if (const auto value = values_.find(name); first && value != values_.end()) old->second = std::move(value->second);
+  }
   values_[name] = std::move(words);
+}
+
+void ShellVariables::EndSubshell() {
+  for (auto& [name, value] : replaced_.back()) {
+    if (value) {
+      values_[name] = *std::move(value);
+    } else {
+      values_.erase(name);
+    }
+  }
+  replaced_.pop_back();
 }
 
 void ShellVariables::Append(const std::string& name, const std::vector<std::string>& words, bool array) {

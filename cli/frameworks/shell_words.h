@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace lynx::cli {
@@ -32,15 +31,17 @@ class ShellVariables {
   std::optional<std::vector<std::string>> Find(const std::string& name);
   bool IsArray(const std::string& name) const { return arrays_.count(name) > 0; }
   const std::vector<std::string>& ArrayNames() const { return array_names_; }
-  // The values of all variables, for Restore() where a subshell ends.
-  std::map<std::string, std::vector<std::string>> Values() const { return values_; }
-  void Restore(std::map<std::string, std::vector<std::string>> values) { values_ = std::move(values); }
+  // What is assigned between the two is undone by the second.
+  void BeginSubshell() { replaced_.emplace_back(); }
+  void EndSubshell();
   // The first given variable that the script neither assigns nor uses; "" if there is none.
   std::string UnusedGiven() const;
 
  private:
   const std::map<std::string, std::string>& given_;
   std::map<std::string, std::vector<std::string>> values_;
+  // What each subshell replaced, the innermost last. nullopt: the variable had no value.
+  std::vector<std::map<std::string, std::optional<std::vector<std::string>>>> replaced_;
   std::set<std::string> arrays_;
   std::vector<std::string> array_names_;  // in the order of their first assignment
   std::set<std::string> mentioned_;

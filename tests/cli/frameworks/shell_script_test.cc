@@ -131,6 +131,8 @@ TEST(ShellScript, KeepsAssignmentsOfSubshellsInside) {
   EXPECT_THAT(Words("TP=2; (TP=8; echo hi); run $TP"), ElementsAre("run", "2"));
   EXPECT_THAT(Words("TP=2; (TP=8; run $TP)"), ElementsAre("run", "8"));
   EXPECT_THAT(Words("TP=2; ((TP=8); (run $TP)); run $TP"), ElementsAre("run", "2"));
+  EXPECT_THAT(Words("TP=2; (TP=8; (TP=9); run $TP)"), ElementsAre("run", "8"));
+  EXPECT_THAT(Words("TP=2; (case $A in a) TP=3;; (b) TP=4;; esac; PP=1); run $TP ${PP:-7}"), ElementsAre("run", "2", "7"));
 }
 
 TEST(ShellScript, KeepsWhatStoodBeforeWordsThatATestMayAdd) {
@@ -164,6 +166,16 @@ TEST(ShellScript, SaysWhatIsNotClosed) {
   EXPECT_THAT(ErrorOf("run ${A"), HasSubstr("'${' is not closed"));
   EXPECT_THAT(ErrorOf("if [ a = a ]; then\nrun"), HasSubstr("run.sh:1: 'if' has no end"));
   EXPECT_THAT(ErrorOf(std::string("run \x01", 5)), HasSubstr("is this a script?"));
+}
+
+TEST(ShellScript, EndsOnManySubshells) {
+  EXPECT_THAT(Words(std::string(900'000, '(') + "\nrun"), ElementsAre("run"));
+  std::string deep = "run";
+  for (int i = 0; i < 1000; ++i) deep = "( " + deep + " )";
+  EXPECT_THAT(ErrorOf(deep), HasSubstr("too many blocks"));
+  std::string many = "B=" + std::string(100'000, 'x') + "\n";
+  for (int i = 0; i < 100'000; ++i) many += "(A=)";
+  EXPECT_THAT(Words(many + "\nrun ${A:-1}"), ElementsAre("run", "1"));
 }
 
 TEST(ShellScript, EndsOnDeepNesting) {
