@@ -173,6 +173,12 @@ class Space {
     return {kOneForwardOneBackward, kZeroBubble};
   }
 
+  // True if the last group of an interleaved schedule may have fewer than parallel.pp microbatches. Other frameworks run only
+  // whole groups (docs/schedules.md). With a rest the schedule waits longer, so it is a candidate only if the job asks for it.
+  bool MayHaveRest() const {
+    return !even_batches_ && (pinned_.schedule == ScheduleKind::kInterleaved || pinned_.virtual_stages > 1);
+  }
+
   bool ScheduleFits(const Candidate& c) const {
     if (!CheckScheduleOf(c.layout, c.microbatches).ok()) return false;
     const int32_t pieces = PipelineOf(c.layout).pieces();
@@ -180,8 +186,7 @@ class Space {
     const size_t pinned_pieces = pinned_.stage_layers.size();
     if (pinned_pieces > 0 && static_cast<size_t>(pieces) != pinned_pieces) return false;
     switch (c.layout.schedule) {
-      // Other frameworks run only whole groups of parallel.pp microbatches (docs/schedules.md).
-      case ScheduleKind::kInterleaved: return c.layout.pp > 1 && (!even_batches_ || c.microbatches % c.layout.pp == 0);
+      case ScheduleKind::kInterleaved: return c.layout.pp > 1 && (c.microbatches % c.layout.pp == 0 || MayHaveRest());
       case ScheduleKind::kChimera: return c.layout.pp % 2 == 0 && c.microbatches % 2 == 0;
       default: return true;
     }

@@ -6,6 +6,7 @@
 #include "planner/candidates/supported.h"
 #include "planner/report/plan_table.h"
 #include "planner/search/make_plan.h"
+#include "tests/planner/plan/plan_fixtures.h"
 #include "tests/planner/search/search_requests.h"
 
 namespace lynx {
@@ -139,6 +140,32 @@ TEST(UnevenBatch, CheckPlanFindsAWrongNumber) {
     plan.empty_places = wrong;
     EXPECT_EQ(CheckPlan(plan).code(), absl::StatusCode::kFailedPrecondition) << wrong;
   }
+}
+
+// With a rest, a group of an interleaved schedule waits as long as a full one. Such schedules would be many candidates and
+// seldom the fastest, so the job must ask for them.
+TEST(Candidates, InterleaveARestOfMicrobatchesOnlyIfTheJobAsks) {
+  PlanRequest request;
+  request.spec.model = TinyModel(12);
+  request.spec.train.global_batch = 10;
+  request.spec.train.micro_batch = 1;
+  request.spec.resources = {.min_ranks = 4, .max_ranks = 4};
+  request.spec.parallel = {.pp = 4};
+  request.cluster = UniformCluster(1, 4, StatedCpuProfile());
+  const auto interleaved = [&](bool even_batches) {
+    const std::vector<Candidate> space = SearchSpace(request.spec, request.cluster, PlanTarget::kLynxEngine, even_batches);
+    return std::any_of(space.begin(), space.end(),
+                       [](const Candidate& c) { return c.layout.schedule == ScheduleKind::kInterleaved; });
+  };
+  EXPECT_FALSE(interleaved(false)) << "10 microbatches in groups of 4";
+  request.spec.parallel.schedule = ScheduleKind::kInterleaved;
+  EXPECT_TRUE(interleaved(false));
+  EXPECT_FALSE(interleaved(true)) << "other frameworks run only whole groups";
+  request.spec.parallel = {.pp = 4, .virtual_stages = 3};
+  EXPECT_TRUE(interleaved(false));
+  request.spec.parallel = {.pp = 4};
+  request.spec.train.global_batch = 12;
+  EXPECT_TRUE(interleaved(false));
 }
 
 }  // namespace
