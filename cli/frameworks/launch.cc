@@ -57,22 +57,24 @@ absl::StatusOr<int64_t> CountOf(const std::string& place, const char* option, co
 }
 
 // The devices of torchrun, deepspeed, mpirun and srun. 0: the launcher does not say. srun may start one torchrun a node, which
-// starts a process for each device: what torchrun says wins. --num_gpus of deepspeed counts the devices of one node.
+// starts a process for each device: what torchrun says wins. --num_gpus of deepspeed counts the devices of one node. Of srun's
+// options, a number of processes in all wins over a number for each of an unknown number of nodes.
 absl::StatusOr<int32_t> LauncherDevices(const Words& words, size_t program, const std::string& place) {
-  const auto per_node =
-      OptionOf(words, program, {"--nproc_per_node", "--nproc-per-node", "--num_gpus", "--gpus-per-node", "--ntasks-per-node"});
+  const auto started = OptionOf(words, program, {"--nproc_per_node", "--nproc-per-node", "--num_gpus"});
+  const auto reserved = OptionOf(words, program, {"--gpus-per-node", "--ntasks-per-node"});
   const auto nodes = OptionOf(words, program, {"--nnodes", "--num_nodes", "--nodes", "-N"});
   const auto all = OptionOf(words, program, {"-np", "--ntasks", "-n"});
-  int64_t devices = 0;
-  if (per_node) {
-    const std::string count_text = per_node->substr(per_node->find(':') + 1);  // srun: "h100:8"
-    LYNX_ASSIGN_OR_RETURN(devices, CountOf(place, "the number of processes of a node", count_text));
-    if (nodes) {
-      LYNX_ASSIGN_OR_RETURN(const int64_t count, CountOf(place, "the number of nodes", *nodes));
-      devices *= count;
-    }
-  } else if (all) {
-    LYNX_ASSIGN_OR_RETURN(devices, CountOf(place, "the number of processes", *all));
+  if (!started && all && !(reserved && nodes)) {
+    LYNX_ASSIGN_OR_RETURN(const int64_t processes, CountOf(place, "the number of processes", *all));
+    return static_cast<int32_t>(processes);
+  }
+  const auto& per_node = started ? started : reserved;
+  if (!per_node) return 0;
+  const std::string count_text = per_node->substr(per_node->find(':') + 1);  // srun: "h100:8"
+  LYNX_ASSIGN_OR_RETURN(int64_t devices, CountOf(place, "the number of processes of a node", count_text));
+  if (nodes) {
+    LYNX_ASSIGN_OR_RETURN(const int64_t count, CountOf(place, "the number of nodes", *nodes));
+    devices *= count;
   }
   return static_cast<int32_t>(std::min<int64_t>(devices, INT32_MAX));
 }

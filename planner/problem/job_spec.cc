@@ -209,6 +209,21 @@ absl::Status ValidateTrain(const TrainSpec& train) {
   return InRealRange("train.minLr", train.min_lr, 0, train.optimizer.lr, "must be from 0 to train.optimizer.lr");
 }
 
+// Times and FLOPs of one op are 64-bit numbers. Each limit of a field alone is far below what could overflow them, but not all
+// limits together.
+absl::Status ValidateLargestOp(const JobSpec& spec) {
+  constexpr double kMaxFlops = 1e18;
+  const ModelSpec& m = spec.model;
+  const double samples = std::max(1, spec.train.micro_batch), tokens = samples * m.seq;
+  const double width = double{1} * m.heads * m.head_size();
+  const double widest = std::max({3 * width, 2.0 * m.ffn, double{1} * m.vocab});
+  const double flops = std::max(2 * tokens * m.hidden * widest, 10 * tokens * m.seq * width);
+  if (flops <= kMaxFlops) return absl::OkStatus();
+  return Bad("train.microBatch", samples,
+             absl::StrCat("with sequences of ", m.seq, " tokens, one op of this model has about ", flops, " FLOPs; at most ",
+                          kMaxFlops, " can be planned: use a smaller micro-batch, sequence or model"));
+}
+
 absl::Status ValidateEvaluation(const JobSpec& spec) {
   const TrainSpec& train = spec.train;
   LYNX_RETURN_IF_ERROR(InRange("train.evalEvery", train.eval_every, 0, kMaxSteps));
@@ -458,6 +473,7 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
   LYNX_RETURN_IF_ERROR(ValidateModel(spec.model));
   LYNX_RETURN_IF_ERROR(ValidateData(spec.data, spec.model));
   LYNX_RETURN_IF_ERROR(ValidateTrain(spec.train));
+  LYNX_RETURN_IF_ERROR(ValidateLargestOp(spec));
   LYNX_RETURN_IF_ERROR(ValidateEvaluation(spec));
   LYNX_RETURN_IF_ERROR(ValidateResources(spec.resources));
   LYNX_RETURN_IF_ERROR(ValidateParallel(spec));

@@ -216,7 +216,11 @@ std::string ScoreText(const std::string& source_dir) {
   for (const FittedConstant& one : FittedConstants()) {
     absl::StrAppend(&constants, "| ", one.name, " | ", one.source, " | ", one.value, " |\n");
   }
-  return absl::StrCat(kScoreIntroduction, constants, ErrorTable(predictions), kScoreCauses, ChoiceTable(predictions));
+  int64_t predicted = 0;
+  for (const SourceScore& score : ScoreBySource(predictions)) predicted += score.expressed;
+  const std::string coverage =
+      absl::StrCat("\n", predicted, " of ", predictions.size(), " runs are predicted, in time or in memory:\n");
+  return absl::StrCat(kScoreIntroduction, constants, coverage, ErrorTable(predictions), kScoreCauses, ChoiceTable(predictions));
 }
 
 }  // namespace

@@ -185,6 +185,7 @@ TEST(ImportMegatron, CountsTheDevicesOfNestedLaunchers) {
   EXPECT_EQ(devices("#SBATCH --nodes=4 --ntasks-per-node=1 --gpus-per-node=8\nsrun python"), 32);
   EXPECT_EQ(devices("deepspeed --num_nodes 4 --num_gpus 8"), 32);
   EXPECT_EQ(devices("deepspeed --num_gpus 8"), 8);
+  EXPECT_EQ(devices("srun -n 32 --gpus-per-node=8 python"), 32) << "on how many nodes is not said";
 }
 
 TEST(ImportMegatron, ReadsACommandThatTheScriptShows) {

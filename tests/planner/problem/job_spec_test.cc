@@ -160,6 +160,11 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.recompute_options = {.offload_permille = 500, .forbidden = {}, .forbids_offload = true}; },
        "recomputeOptions.offloadShare (thousandths) is 500: must be 0, for recomputeOptions.forbid has offload"},
       {[](JobSpec& s) { s.train.steps = 0; }, "train.steps is 0"},
+      {[](JobSpec& s) {
+         s.model = {.layers = 4, .hidden = 65536, .heads = 512, .ffn = 262144, .seq = 1 << 20, .vocab = 256000, .dropout = 0};
+         s.train.global_batch = s.train.micro_batch = 64;
+       },
+       "train.microBatch is 64: with sequences of 1048576 tokens, one op of this model has about 4.6"},
       {[](JobSpec& s) { s.train.global_batch = 0; }, "train.globalBatch is 0"},
       {[](JobSpec& s) { s.train.micro_batch = -1; }, "train.microBatch is -1: must be from 0 to 16"},
       {[](JobSpec& s) { s.train.micro_batch = 17; }, "train.microBatch is 17"},
