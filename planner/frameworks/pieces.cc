@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/problem/stage_context.h"
 
 namespace lynx {
 namespace {
@@ -56,7 +57,7 @@ absl::Status CheckEstimated(const StepRequest& request) {
                                                    "planned and simulated"));
   }
   LYNX_RETURN_IF_ERROR(CheckScheduleOf(request.layout, request.microbatches));
-  const int32_t pieces = ScheduleOf(request.layout, request.microbatches).shape.pieces();
+  const int32_t pieces = PipelineOf(request.layout).pieces();
   if (request.model.layers < pieces) {
     return absl::InvalidArgumentError(absl::StrCat(request.model.layers, " layers cannot be cut into ", pieces, " parts"));
   }

@@ -137,6 +137,17 @@ TEST(FrameworkPlan, RefusesWhatTheFrameworkCannotRun) {
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("no layout that the job allows is one that fsdp can run"));
 }
 
+// Without the extrapolation of long steps, this test does not end in hours.
+TEST(FrameworkPlan, VeryManyMicrobatchesAreExtrapolated) {
+  JobSpec spec = Job();
+  spec.train.global_batch = 1 << 20;
+  const FrameworkPlan plan = Planned(spec, Nodes(Bytes(0)), Framework::kMegatron);
+  EXPECT_TRUE(plan.fits());
+  spec.train.global_batch = 1 << 10;
+  const FrameworkPlan less = Planned(spec, Nodes(Bytes(0)), Framework::kMegatron);
+  EXPECT_GT(plan.step.step, less.step.step * 1000);
+}
+
 TEST(FrameworkPlan, RefusesPinsThatItDoesNotCount) {
   const auto message = [](const JobSpec& spec, Framework framework) {
     return std::string(PlanForFramework(spec, Nodes(Bytes(0)), framework).status().message());
