@@ -9,6 +9,7 @@
 #include <iostream>
 #include <map>
 
+#include "absl/strings/str_join.h"
 #include "cli/frameworks/imported_run.h"
 #include "cli/output/exit_code.h"
 #include "cli/surface/commands_surface.h"
@@ -256,8 +257,7 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   static PlanOptions options;
   AddPlanInputs(*plan, options);
   plan->add_option("--framework", options.framework,
-                   "Predict the best that this framework can run: lynx, megatron, megatron-deepspeed, deepspeed, torchtitan, "
-                   "fsdp, nanotron, nemo or internevo")
+                   "Predict the best that it runs: " + absl::StrJoin(kEnumNames<Framework>, ", "))
       ->capture_default_str();
   plan->add_option("--actions", options.actions_rank, "Print the action program of this rank")->check(CLI::NonNegativeNumber);
   plan->add_option("--html", options.html, "Also write the plan as one page for a browser to this file")->check(FileName);
@@ -315,9 +315,7 @@ void AddImportCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   read->callback([&] { code = ImportJob(global, options); });
 
   auto* audit = app.add_subcommand(
-      "audit",
-      "What a run of another framework holds and takes on a cluster, beside its log, and what would be faster; 1 if it does "
-      "not fit");
+      "audit", "What another framework's run holds and takes, beside its log, and what is faster; 1 if it does not fit");
   static AuditRunOptions audited;
   AddImportInputs(*audit, audited.run);
   audit->add_option("--cluster", audited.cluster, "Cluster file, such as those in examples/clusters")->required();

@@ -53,8 +53,8 @@ struct FrameworkTraits {
   // at least this time. 0: one gather.
   int32_t broadcast_nanos_per_replica = 0;
   RankOrder rank_order = RankOrder::kTpPpDp;
-  // What the host spends on one op of one pass, with all that the framework does around it: an op takes at least this time. 0:
-  // the host is never behind (its launches are captured in a graph, or cheap).
+  // What the host spends on one op of one pass, with all that the framework does around it: a pass of a layer takes at least
+  // this time for each of its ops. 0: the host is never behind (its launches are captured in a graph, or cheap).
   int32_t host_nanos_per_op = 0;
   // How fast fused attention is beside the curve of the device's cluster file, in thousandths. The kernel belongs to the
   // framework, not to the device.
