@@ -512,6 +512,8 @@ const std::vector<JobField>& JobFields() {
         IntField("parallel.tp", "tensor-parallel size, or auto", false, parallel, &ParallelSpec::tp, "auto"),
         IntField("parallel.pp", "pipeline stages, or auto", false, parallel, &ParallelSpec::pp, "auto"),
         IntField("parallel.dp", "data-parallel replicas, or auto", false, parallel, &ParallelSpec::dp, "auto"),
+        IntField("parallel.ep", "ranks that share the experts of a layer, a divisor of tp * cp * dp and of model.moe.experts",
+                 false, parallel, &ParallelSpec::ep, "auto"),
         IntField("parallel.cp", "context-parallel size, or auto", false, parallel, &ParallelSpec::cp, "auto"),
         IntField("parallel.virtualStages", "model chunks per rank, or auto; above 1 with schedule interleaved", false, parallel,
                  &ParallelSpec::virtual_stages, "auto"),

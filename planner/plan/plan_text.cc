@@ -185,6 +185,11 @@ std::string FeaturesText(const ModelSpec& m) {
   if (m.window != 0) absl::StrAppend(&text, " window ", m.window);
   if (m.plan_only != 0) absl::StrAppend(&text, " plan_only ", m.plan_only);
   if (m.matmul_type != plain.matmul_type) absl::StrAppend(&text, " matmul_type ", EnumName(m.matmul_type));
+  if (const MoeSpec& moe = m.moe; moe.any()) {
+    absl::StrAppend(&text, " experts ", moe.experts, " top_k ", moe.top_k, " expert_ffn ", m.expert_ffn(), " normalized ",
+                    moe.normalized ? 1 : 0);
+    for (const double value : {moe.capacity, moe.skew, moe.aux_loss, moe.z_loss}) absl::StrAppend(&text, " ", ExactText(value));
+  }
   if (r == plain.rotary) return text;
   absl::StrAppend(&text, " rope ", ExactText(r.theta), " dims ", r.dims, " scaling ", EnumName(r.scaling), " ",
                   ExactText(r.factor), " ", r.original_seq);

@@ -23,6 +23,7 @@ constexpr int64_t kMaxHidden = 1 << 17;
 constexpr int64_t kMaxHeads = 1 << 12;
 constexpr int64_t kMaxHeadDim = 1 << 12;
 constexpr int64_t kMaxFfn = 1 << 20;
+constexpr int64_t kMaxExperts = 1 << 12;
 constexpr int64_t kMaxSeq = 1 << 20;
 constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxSteps = 1'000'000'000'000;
@@ -133,6 +134,31 @@ absl::Status ValidateFamily(const ModelSpec& model) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateMoe(const ModelSpec& model) {
+  const MoeSpec& moe = model.moe;
+  LYNX_RETURN_IF_ERROR(InRange("model.moe.experts", moe.experts, 0, kMaxExperts));
+  if (!moe.any()) {
+    if (moe == MoeSpec()) return absl::OkStatus();
+    return absl::InvalidArgumentError("model.moe says how experts work, but the model has none: give model.moe.experts");
+  }
+  if (model.family != ModelFamily::kLlama) {
+    return Bad("model.moe.experts", moe.experts, "is for model.family llama: experts are SwiGLU blocks");
+  }
+  LYNX_RETURN_IF_ERROR(InRange("model.moe.experts", moe.experts, 2, kMaxExperts));
+  LYNX_RETURN_IF_ERROR(InRange("model.moe.topK", moe.top_k, 1, moe.experts));
+  LYNX_RETURN_IF_ERROR(InRange("model.moe.ffn", moe.ffn, 0, kMaxFfn));
+  if (moe.capacity != 0) {
+    LYNX_RETURN_IF_ERROR(InRealRange("model.moe.capacity", moe.capacity, 0.001, moe.experts,
+                                     "must be 0 (no limit), or from 0.001 to model.moe.experts"));
+  }
+  LYNX_RETURN_IF_ERROR(
+      InRealRange("model.moe.skew", moe.skew, 1, moe.experts, "must be from 1 (an even load) to model.moe.experts"));
+  LYNX_RETURN_IF_ERROR(InRealRange("model.moe.auxLoss", moe.aux_loss, 0, 1e6, "must be from 0 to 1e6"));
+  LYNX_RETURN_IF_ERROR(InRealRange("model.moe.zLoss", moe.z_loss, 0, 1e6, "must be from 0 to 1e6"));
+  if (model.matmul_type == MatmulType::kModel) return absl::OkStatus();
+  return Bad("model.matmulType", EnumName(model.matmul_type), "cannot be planned for models with experts: leave it out");
+}
+
 absl::Status ValidateMatmulType(const ModelSpec& model) {
   if (model.matmul_type == MatmulType::kModel) return absl::OkStatus();
   const char* const type = EnumName(model.matmul_type);
@@ -164,6 +190,7 @@ absl::Status ValidateModel(const ModelSpec& model) {
     return Bad("model.kvHeads", model.kv_heads, absl::StrCat("must divide model.heads, which is ", model.heads));
   }
   LYNX_RETURN_IF_ERROR(ValidateMatmulType(model));
+  LYNX_RETURN_IF_ERROR(ValidateMoe(model));
   if (model.plan_only >> kPlanOnlyFeatureCount != 0) {
     return Bad("model.planOnly", model.plan_only, "has features that this version does not know");
   }
@@ -216,7 +243,8 @@ absl::Status ValidateLargestOp(const JobSpec& spec) {
   const ModelSpec& m = spec.model;
   const double samples = std::max(1, spec.train.micro_batch), tokens = samples * m.seq;
   const double width = double{1} * m.heads * m.head_size();
-  const double widest = std::max({3 * width, 2.0 * m.ffn, double{1} * m.vocab});
+  const double experts = m.moe.any() ? 2.0 * m.expert_ffn() * m.moe.experts : 0;  // all rows on one rank
+  const double widest = std::max({3 * width, 2.0 * m.ffn, double{1} * m.vocab, experts});
   const double flops = std::max(2 * tokens * m.hidden * widest, 10 * tokens * m.seq * width);
   if (flops <= kMaxFlops) return absl::OkStatus();
   return Bad("train.microBatch", samples,
@@ -360,6 +388,28 @@ absl::Status ValidateBatch(const TrainSpec& train, int32_t replicas) {
                           train.global_batch, " / parallel.dp ", replicas));
 }
 
+// Checks expert parallelism. The degrees must be in their ranges.
+absl::Status ValidateExpertParallel(const JobSpec& spec) {
+  const ParallelSpec& p = spec.parallel;
+  const MoeSpec& moe = spec.model.moe;
+  if (!moe.any()) {
+    return p.ep <= 1 ? absl::OkStatus() : Bad("parallel.ep", p.ep, "is for models with experts (model.moe.experts)");
+  }
+  if (p.sequence_parallel == Choice::kOff && p.tp > 1) {
+    return Bad(
+        "parallel.sequenceParallel", "off",
+        "must be on or auto for a model with experts with parallel.tp above 1: each rank routes its share of the tokens");
+  }
+  if (p.schedule == ScheduleKind::kChimera) {
+    return Bad("parallel.schedule", EnumName(p.schedule), "does not train models with experts: use another schedule");
+  }
+  if (p.zero_group != 0) return Bad("parallel.zeroGroup", p.zero_group, "must be left out for a model with experts");
+  if (p.ep == 0) return absl::OkStatus();
+  LYNX_RETURN_IF_ERROR(Divides("model.moe.experts", moe.experts, "parallel.ep", p.ep));
+  if (p.tp == 0 || p.dp == 0) return absl::OkStatus();
+  return Divides("parallel.tp * parallel.cp * parallel.dp", int64_t{p.tp} * std::max(p.cp, 1) * p.dp, "parallel.ep", p.ep);
+}
+
 // Checks the model, the batch and the ranks against the pinned degrees of parallelism.
 absl::Status ValidateParallel(const JobSpec& spec) {
   const ParallelSpec& p = spec.parallel;
@@ -367,10 +417,12 @@ absl::Status ValidateParallel(const JobSpec& spec) {
   LYNX_RETURN_IF_ERROR(InRange("parallel.tp", p.tp, 0, kMaxRanks));
   LYNX_RETURN_IF_ERROR(InRange("parallel.pp", p.pp, 0, kMaxRanks));
   LYNX_RETURN_IF_ERROR(InRange("parallel.dp", p.dp, 0, kMaxRanks));
+  LYNX_RETURN_IF_ERROR(InRange("parallel.ep", p.ep, 0, kMaxRanks));
+  LYNX_RETURN_IF_ERROR(ValidateExpertParallel(spec));
   if (p.tp > 0) {
     LYNX_RETURN_IF_ERROR(Divides("model.heads", spec.model.heads, "parallel.tp", p.tp));
     LYNX_RETURN_IF_ERROR(Divides("model.kvHeads", spec.model.key_heads(), "parallel.tp", p.tp));
-    LYNX_RETURN_IF_ERROR(Divides("model.ffn", spec.model.ffn, "parallel.tp", p.tp));
+    if (!spec.model.moe.any()) LYNX_RETURN_IF_ERROR(Divides("model.ffn", spec.model.ffn, "parallel.tp", p.tp));
     if (p.tp > spec.model.vocab) {
       return Bad("parallel.tp", p.tp, absl::StrCat("must be at most model.vocab, which is ", spec.model.vocab));
     }
@@ -445,6 +497,7 @@ void Normalize(JobSpec& spec) {
     model.ffn = gated ? (8 * model.hidden / 3 + 255) / 256 * 256 : 4 * model.hidden;
   }
   if (model.kv_heads == model.heads) model.kv_heads = 0;
+  if (model.moe.ffn == model.ffn) model.moe.ffn = 0;
   if (model.heads > 0 && int64_t{model.head_dim} * model.heads == model.hidden) model.head_dim = 0;
   if (model.heads > 0 && model.rotary.dims == model.head_size()) model.rotary.dims = 0;
   ParallelSpec& parallel = spec.parallel;

@@ -106,6 +106,27 @@ static_assert(kEnumNames<PlanOnlyFeature>.size() == kPlanOnlyFeatureCount);
 using PlanOnlyFeatures = uint64_t;
 constexpr PlanOnlyFeatures Bit(PlanOnlyFeature feature) { return PlanOnlyFeatures{1} << static_cast<int>(feature); }
 
+// A mixture of experts in place of each layer's feed-forward block: a router chooses top_k of the experts for each token, each
+// expert is a feed-forward block of its own, and the token gets the weighted sum of their outputs (Shazeer et al. 2017). The
+// weights are the softmax over all experts. Plain values: a model without experts has the default value.
+struct MoeSpec {
+  int32_t experts = 0;     // E, from 2 on; 0 = the model has no experts
+  int32_t top_k = 0;       // experts for each token, 1..E
+  int32_t ffn = 0;         // feed-forward width of one expert; 0 = model.ffn (Normalize sets this to 0 if it equals model.ffn)
+  bool normalized = true;  // the weights of a token's experts are divided by their sum (Mixtral, Qwen3)
+  // Room for the rows of one expert from one rank, as a multiple of the even share top_k * tokens / E. Rows beyond it are
+  // dropped, as in GShard (Lepikhin et al. 2021). From E / top_k on, nothing is ever dropped. 0 = no limit, and nothing is
+  // dropped: planned only.
+  double capacity = 0;
+  // The rows of the fullest rank of an expert group, as a multiple of the even share, for which the planner plans; at least 1.
+  double skew = 1;
+  double aux_loss = 0;  // factor of the loss that balances the experts (Fedus et al. 2022, equation 4); at least 0
+  double z_loss = 0;    // factor of the loss that keeps the router's scores small (Zoph et al. 2022, equation 5); at least 0
+
+  bool any() const { return experts > 0; }
+  bool operator==(const MoeSpec&) const = default;
+};
+
 // A decoder-only transformer.
 struct ModelSpec {
   int32_t layers = 0;    // transformer layers, 1..1000
@@ -132,8 +153,11 @@ struct ModelSpec {
   PlanOnlyFeatures plan_only = 0;
   MatmulType matmul_type = MatmulType::kModel;  // 8 bits: only with dtype kBfloat16 and attention kFused
 
+  MoeSpec moe;  // only for Llama
+
   int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
   int32_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
+  int32_t expert_ffn() const { return moe.ffn == 0 ? ffn : moe.ffn; }
   bool operator==(const ModelSpec&) const = default;
 };
 
@@ -249,6 +273,7 @@ struct ParallelSpec {  // in all numbers, 0 = auto
   int32_t pp = 0;
   int32_t dp = 0;
   int32_t cp = 0;                            // context parallelism: ranks that share a sequence
+  int32_t ep = 0;                            // expert parallelism: ranks that share the experts of a layer (layout.h)
   int32_t virtual_stages = 0;                // model chunks per rank; if above 1, the schedule must be interleaved, custom
                                              // or auto (which then chooses interleaved)
   Choice sequence_parallel = Choice::kAuto;  // whether norms and residuals are sharded over the tensor-parallel ranks

@@ -41,6 +41,18 @@ void Describe(Fields& fields, RotarySpec& rotary) {
 }
 
 template <class Fields>
+void Describe(Fields& fields, MoeSpec& moe) {
+  fields.Field(LYNX_FIELD(experts), moe.experts);
+  fields.Field(LYNX_FIELD(top_k), moe.top_k);
+  fields.Field(LYNX_FIELD(ffn), moe.ffn);
+  fields.Field(LYNX_FIELD(normalized), moe.normalized);
+  fields.Field(LYNX_FIELD(capacity), moe.capacity);
+  fields.Field(LYNX_FIELD(skew), moe.skew);
+  fields.Field(LYNX_FIELD(aux_loss), moe.aux_loss);
+  fields.Field(LYNX_FIELD(z_loss), moe.z_loss);
+}
+
+template <class Fields>
 void Describe(Fields& fields, ModelSpec& model) {
   fields.Field(LYNX_FIELD(layers), model.layers);
   fields.Field(LYNX_FIELD(hidden), model.hidden);
@@ -62,6 +74,7 @@ void Describe(Fields& fields, ModelSpec& model) {
   fields.OptionalObject(LYNX_FIELD(rotary), model.rotary);
   fields.Field(LYNX_FIELD(window), model.window);
   fields.Field(LYNX_FIELD(plan_only), model.plan_only);
+  fields.OptionalObject(LYNX_FIELD(moe), model.moe);
   if constexpr (!Fields::kForRanks) fields.Named(LYNX_FIELD(matmul_type), model.matmul_type);  // ranks train without 8 bits
 }
 
@@ -111,6 +124,7 @@ void Describe(Fields& fields, ParallelSpec& parallel) {
   fields.Field(LYNX_FIELD(pp), parallel.pp);
   fields.Field(LYNX_FIELD(dp), parallel.dp);
   fields.Field(LYNX_FIELD(cp), parallel.cp);
+  fields.Field(LYNX_FIELD(ep), parallel.ep);
   fields.Field(LYNX_FIELD(virtual_stages), parallel.virtual_stages);
   fields.Named(LYNX_FIELD(sequence_parallel), parallel.sequence_parallel);
   fields.Named(LYNX_FIELD(schedule), parallel.schedule);
@@ -189,6 +203,7 @@ void Describe(Fields& fields, ParallelLayout& layout) {
   fields.Field(LYNX_FIELD(pp), layout.pp);
   fields.Field(LYNX_FIELD(dp), layout.dp);
   fields.FieldOrDefault(LYNX_FIELD(cp), layout.cp);
+  fields.FieldOrDefault(LYNX_FIELD(ep), layout.ep);
   fields.FieldOrDefault(LYNX_FIELD(virtual_stages), layout.virtual_stages);
   fields.Field(LYNX_FIELD(sequence_parallel), layout.sequence_parallel);
   fields.NamedOrDefault(LYNX_FIELD(schedule), layout.schedule);

@@ -2,6 +2,7 @@
 #include "planner/problem/layer_graph.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/check.h"
 
@@ -17,16 +18,6 @@ constexpr auto kE = LayerType::kEmbedding;
 constexpr auto kT = LayerType::kTransformer;
 constexpr auto kH = LayerType::kHead;
 
-// The segments of the norms and additions. Sequence parallelism moves these ops into segments of their own.
-struct Places {
-  Segment forward_norm1, forward_norm2, backward_out, backward_norm2;
-};
-
-Places PlacesOf(bool sequence_parallel) {
-  if (sequence_parallel) return {Segment::kNorm1, Segment::kNorm2, Segment::kOut, Segment::kNorm2};
-  return {Segment::kAttn, Segment::kMlp, Segment::kMlp, Segment::kAttn};
-}
-
 using Ops = std::vector<OpInfo>;
 
 // The features of a model that decide which ops its layers have.
@@ -36,7 +27,26 @@ struct Features {
   bool masks;    // dropout masks are stored
   bool sharded;  // sequence parallelism is on
   bool qk_norm;
+  bool moe;        // the feed-forward block has experts
+  bool exchanged;  // the experts are on several ranks
 };
+
+// The segments of the norms and additions. Sequence parallelism moves these ops into segments of their own, and so does the
+// exchange of rows between ranks with experts.
+struct Places {
+  Segment forward_norm1, forward_norm2, backward_out, backward_norm2;
+};
+
+Places PlacesOf(const Features& model) {
+  using enum Segment;
+  const bool apart = model.moe ? model.exchanged : model.sharded;
+  return {.forward_norm1 = model.sharded ? kNorm1 : kAttn,
+          .forward_norm2 = apart ? kNorm2 : kMlp,
+          .backward_out = apart ? kOut : kMlp,
+          .backward_norm2 = !model.sharded ? kAttn
+                            : apart        ? kNorm2
+                                           : kMlp};
+}
 
 // Columns of all tables: op, layer type, forward segment, backward segment | reads, output, whether the output is in place |
 // backward reads, gradients | weight reads, weight gradients, whether the op has a weight pass | side outputs.
@@ -73,7 +83,7 @@ void AddAttentionCore(Tensor heads, const Features& model, Ops& ops) {
 }
 
 void AddAttention(const Features& model, Ops& ops) {
-  const Places at = PlacesOf(model.sharded);
+  const Places at = PlacesOf(model);
   constexpr auto kSeg = Segment::kAttn;
   const Tensor input = model.sharded ? kLn1Full : kLn1;
   ops.push_back({Op::kLn1, kT, at.forward_norm1, Segment::kEnd, {kX}, kLn1, false,
@@ -110,7 +120,7 @@ void AddActivation(bool gpt, Ops& ops) {
 }
 
 void AddMlp(const Features& model, Ops& ops) {
-  const Places at = PlacesOf(model.sharded);
+  const Places at = PlacesOf(model);
   constexpr auto kSeg = Segment::kMlp;
   const Tensor input = model.sharded ? kLn2Full : kLn2;
   const Tensor inner = model.gpt ? kGelu : kSwiglu;
@@ -127,6 +137,32 @@ void AddMlp(const Features& model, Ops& ops) {
                  {}, {{kGrad, kRead}, {kGradFc2, kWrite}}, {}, {}, bias_pass});
   if (model.masks) ops.back().reads.push_back(kMask2), ops.back().backward_reads = {kMask2};
   if (bias_pass) ops.back().weight_gradients = {kGradFc2};
+}
+
+// The feed-forward block with experts.
+void AddExperts(const Features& model, Ops& ops) {
+  const Places at = PlacesOf(model);
+  constexpr auto kSeg = Segment::kMlp;
+  const bool away = model.exchanged;
+  const Tensor rows = away ? kRows : kExpertRows, weights = away ? kRowWeights : kExpertWeights;
+  const Tensor grad_rows = away ? kGradRows : kGradExpertRows, grad_weights = away ? kGradRowWeights : kGradExpertWeights;
+  ops.push_back({Op::kLn2, kT, at.forward_norm2, at.backward_norm2, {kX1}, kLn2, false,
+                 {kX1}, {{kGradLn2, kRead}, {kGrad, kUpdate}}, {}, {}, false});
+  ops.push_back({Op::kRouter, kT, at.forward_norm2, at.backward_norm2, {kLn2}, kScores, false,
+                 {kScores, kRoute}, {{grad_weights, kRead}, {kGradScores, kWrite}, {kGradLn2, kUpdate}}, {kLn2}, {kGradScores}, true, {kRoute}});
+  ops.push_back({Op::kPermute, kT, at.forward_norm2, at.backward_norm2, {kLn2, kRoute}, rows, false,
+                 {kRoute}, {{grad_rows, kRead}, {kGradLn2, kWrite}}, {}, {}, false, {weights}});
+  ops.push_back({Op::kFc1, kT, kSeg, kSeg, {kExpertRows, kExpertWeights}, kFc1, false,
+                 {kExpertWeights}, {{kGradFc1, kRead}, {kGradExpertRows, kWrite}}, {kExpertRows, kExpertWeights}, {kGradFc1}, true});
+  ops.push_back({Op::kSilu, kT, kSeg, kSeg, {kFc1}, kSilu, false, {kFc1}, {{kGradFc1, kUpdate}}, {}, {}, false});
+  ops.push_back({Op::kSwiglu, kT, kSeg, kSeg, {kFc1, kSilu, kExpertWeights}, kSwiglu, false,
+                 {kFc1, kSilu, kExpertWeights}, {{kGradSwiglu, kRead}, {kGradFc1, kWrite}, {kGradExpertWeights, kWrite}}, {}, {}, false});
+  ops.push_back({Op::kFc2, kT, kSeg, kSeg, {kSwiglu, kExpertWeights}, kExpertOut, false,
+                 {kExpertWeights}, {{kGradExpertOut, kRead}, {kGradSwiglu, kWrite}}, {kSwiglu, kExpertWeights}, {kGradExpertOut}, true});
+  ops.push_back({Op::kUnpermute, kT, Segment::kEnd, at.backward_out, {away ? kCombined : kExpertOut, kRoute}, kX, false,
+                 {kRoute}, {{kGradFc2, kRead}, {away ? kGradCombined : kGradExpertOut, kWrite}}, {}, {}, false});
+  ops.push_back({Op::kAdd2, kT, Segment::kEnd, at.backward_out, {kX1}, kX, true,
+                 {}, {{kGrad, kRead}, {kGradFc2, kWrite}}, {}, {}, false});
 }
 
 void AddHead(bool sp, Ops& ops) {
@@ -170,24 +206,32 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
           .qkv_bias = model.qkv_bias,
           .qk_norm = model.qk_norm,
           .rotary_dims = model.rotary.dims,
-          .matmul_type = model.matmul_type};
+          .matmul_type = model.matmul_type,
+          .experts = model.moe.experts,
+          .top_k = model.moe.top_k,
+          .expert_ffn = model.moe.any() ? model.expert_ffn() : 0,
+          .ep = model.moe.any() ? layout.ep : 1,
+          .capacity_permille = static_cast<int32_t>(std::ceil(1000 * model.moe.capacity)),
+          .skew_permille = static_cast<int32_t>(std::ceil(1000 * model.moe.skew))};
 }
 
 const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
-  // The index of a graph is the five bits of Kind. The vector is never destroyed, so references stay valid until the program
+  // The index of a graph is the seven bits of Kind. The vector is never destroyed, so references stay valid until the program
   // ends.
   static const std::vector<const LayerGraph*>& graphs = *new std::vector<const LayerGraph*>([] {
     std::vector<const LayerGraph*> all;
-    for (int bits = 0; bits < 32; ++bits) {
+    for (int bits = 0; bits < 128; ++bits) {
       const auto family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt;
       const bool masks = family == ModelFamily::kGpt && (bits & 2) != 0;  // Llama has no dropout
-      all.push_back(new LayerGraph({family, (bits & 4) != 0, masks, (bits & 1) != 0, (bits & 16) != 0}));
+      const bool moe = family == ModelFamily::kLlama && (bits & 32) != 0;
+      all.push_back(
+          new LayerGraph({family, (bits & 4) != 0, masks, (bits & 1) != 0, (bits & 16) != 0, moe, moe && (bits & 64) != 0}));
     }
     return all;
   }());
-  const size_t bits = (shape.qk_norm ? 16 : 0) + (shape.family == ModelFamily::kLlama ? 8 : 0) +
-                      (shape.attention == AttentionKernel::kFused ? 4 : 0) + (shape.stored_masks ? 2 : 0) +
-                      (shape.sequence_parallel ? 1 : 0);
+  const size_t bits = (shape.ep > 1 ? 64 : 0) + (shape.moe() ? 32 : 0) + (shape.qk_norm ? 16 : 0) +
+                      (shape.family == ModelFamily::kLlama ? 8 : 0) + (shape.attention == AttentionKernel::kFused ? 4 : 0) +
+                      (shape.stored_masks ? 2 : 0) + (shape.sequence_parallel ? 1 : 0);
   return *graphs[bits];
 }
 
@@ -196,10 +240,12 @@ LayerGraph::LayerGraph(const Kind& kind) {
                        .fused = kind.fused,
                        .masks = kind.stored_masks,
                        .sharded = kind.sequence_parallel,
-                       .qk_norm = kind.qk_norm};
+                       .qk_norm = kind.qk_norm,
+                       .moe = kind.moe,
+                       .exchanged = kind.exchanged};
   AddEmbedding(model, ops_);
   AddAttention(model, ops_);
-  AddMlp(model, ops_);
+  kind.moe ? AddExperts(model, ops_) : AddMlp(model, ops_);
   AddHead(kind.sequence_parallel, ops_);
   index_.fill(-1);
   for (size_t i = 0; i < ops_.size(); ++i) index_[Index(ops_[i].op)] = static_cast<int8_t>(i);
@@ -214,8 +260,13 @@ void LayerGraph::AddSegments(const Kind& kind) {
   using Segments = std::vector<Segment>;
   const bool gpt = kind.family == ModelFamily::kGpt;
   segments_[Index(kE)] = {gpt ? Segments{kEmbed, kEnd} : Segments{kEmbed}, sp ? Segments{kOut, kEmbed} : Segments{kEmbed}};
-  segments_[Index(kT)] = {sp ? Segments{kNorm1, kAttn, kNorm2, kMlp, kEnd} : Segments{kAttn, kMlp, kEnd},
-                          sp ? Segments{kOut, kMlp, kNorm2, kAttn, kEnd} : Segments{kMlp, kAttn, kEnd}};
+  const bool apart = kind.moe ? kind.exchanged : sp;  // see PlacesOf
+  Segments forward = apart ? Segments{kAttn, kNorm2, kMlp, kEnd} : Segments{kAttn, kMlp, kEnd};
+  if (sp) forward.insert(forward.begin(), kNorm1);
+  Segments backward = apart ? Segments{kOut, kMlp} : Segments{kMlp};
+  if (apart && sp) backward.push_back(kNorm2);
+  backward.insert(backward.end(), {kAttn, kEnd});
+  segments_[Index(kT)] = {forward, backward};
   segments_[Index(kH)] = {sp ? Segments{kNorm1, kHead, kEnd} : Segments{kHead, kEnd}, Segments{kHead, kEnd}};
   for (const OpInfo& info : ops_) {
     ops_of_[Index(info.layer_type)][Index(info.forward_segment)][Index(Pass::kForward)].push_back(info.op);
@@ -236,8 +287,6 @@ void LayerGraph::AddCollectives(const Kind& kind) {
   if (!kind.sequence_parallel) {
     set(kE, Segment::kEmbed, Pass::kForward, {kAllReduce, kX, kX});
     set(kT, Segment::kAttn, Pass::kForward, {kAllReduce, kX1, kX1});
-    set(kT, Segment::kMlp, Pass::kForward, {kAllReduce, kX, kX});
-    set(kT, Segment::kMlp, Pass::kBackward, {kAllReduce, kGradLn2, kGradLn2});
     set(kT, Segment::kAttn, Pass::kBackward, {kAllReduce, kGradLn1, kGradLn1});
     set(kH, Segment::kHead, Pass::kBackward, {kAllReduce, kGradLnf, kGradLnf});
   } else {
@@ -245,14 +294,24 @@ void LayerGraph::AddCollectives(const Kind& kind) {
     set(kE, Segment::kOut, Pass::kBackward, {kAllGather, kGrad, kGradEmbed});
     set(kT, Segment::kNorm1, Pass::kForward, {kAllGather, kLn1, kLn1Full});
     set(kT, Segment::kAttn, Pass::kForward, {kReduceScatter, kProjSum, kX1});
+    set(kT, kind.moe && !kind.exchanged ? Segment::kMlp : Segment::kNorm2, Pass::kBackward, {kAllGather, kGradProj, kGradProj});
+    set(kT, Segment::kAttn, Pass::kBackward, {kReduceScatter, kGradLn1, kGradLn1});
+    set(kH, Segment::kNorm1, Pass::kForward, {kAllGather, kLnf, kLnfFull});
+    set(kH, Segment::kHead, Pass::kBackward, {kReduceScatter, kGradLnf, kGradLnf});
+  }
+  if (kind.exchanged) {
+    set(kT, Segment::kNorm2, Pass::kForward, {kAllToAll, kRows, kExpertRows, kRowWeights, kExpertWeights});
+    set(kT, Segment::kMlp, Pass::kForward, {kAllToAll, kExpertOut, kCombined});
+    set(kT, Segment::kOut, Pass::kBackward, {kAllToAll, kGradCombined, kGradExpertOut});
+    set(kT, Segment::kMlp, Pass::kBackward, {kAllToAll, kGradExpertRows, kGradRows, kGradExpertWeights, kGradRowWeights});
+  } else if (!kind.moe && !kind.sequence_parallel) {
+    set(kT, Segment::kMlp, Pass::kForward, {kAllReduce, kX, kX});
+    set(kT, Segment::kMlp, Pass::kBackward, {kAllReduce, kGradLn2, kGradLn2});
+  } else if (!kind.moe) {
     set(kT, Segment::kNorm2, Pass::kForward, {kAllGather, kLn2, kLn2Full});
     set(kT, Segment::kMlp, Pass::kForward, {kReduceScatter, kFc2Sum, kX});
     set(kT, Segment::kOut, Pass::kBackward, {kAllGather, kGradFc2, kGradFc2});
     set(kT, Segment::kMlp, Pass::kBackward, {kReduceScatter, kGradLn2, kGradLn2});
-    set(kT, Segment::kNorm2, Pass::kBackward, {kAllGather, kGradProj, kGradProj});
-    set(kT, Segment::kAttn, Pass::kBackward, {kReduceScatter, kGradLn1, kGradLn1});
-    set(kH, Segment::kNorm1, Pass::kForward, {kAllGather, kLnf, kLnfFull});
-    set(kH, Segment::kHead, Pass::kBackward, {kReduceScatter, kGradLnf, kGradLnf});
   }
   for (Pass pass : {Pass::kForward, Pass::kBackward}) {
     for (Segment segment : SegmentsOf(kT, pass)) {
@@ -264,11 +323,16 @@ void LayerGraph::AddCollectives(const Kind& kind) {
 
 void LayerGraph::FindRecomputable() {
   for (const OpInfo& info : ops_) {
-    // A partial sum that a collective turns into another tensor is treated as that tensor.
+    // A partial sum, or rows, that a collective turns into another tensor are treated as that tensor.
     const CollectiveInfo& collective = CollectiveOf(info.layer_type, info.forward_segment, Pass::kForward);
-    const bool sum = collective.kind == Collective::kReduceScatter && collective.from == info.output;
-    const Tensor made = sum ? collective.to : info.output;
-    if (info.layer_type != kT || made == kX) continue;
+    const auto after = [&](Tensor tensor) {
+      const bool turns = collective.kind == Collective::kReduceScatter || collective.kind == Collective::kAllToAll;
+      if (turns && collective.from == tensor) return collective.to;
+      return turns && collective.from_weights == tensor ? collective.to_weights : tensor;
+    };
+    const Tensor made = after(info.output);
+    // The results of experts only lead to the x of the next layer: no backward op reads them.
+    if (info.layer_type != kT || made == kX || made == kExpertOut || made == kCombined) continue;
     std::vector<Op>& producers = producers_[Index(made)];
     if (producers.empty()) {
       made_with_[Index(made)] = {made};
@@ -279,7 +343,7 @@ void LayerGraph::FindRecomputable() {
     recomputable_.push_back(made);
     producers.push_back(info.op);
     std::vector<Tensor>& with = made_with_[Index(made)];
-    with.insert(with.end(), info.side_outputs.begin(), info.side_outputs.end());
+    for (const Tensor side : info.side_outputs) with.push_back(after(side));
   }
   LYNX_CHECK(recomputable_.size() <= kMaxRecomputable);
   for (const Tensor tensor : recomputable_) inputs_[Index(tensor)] = FindInputs(tensor);
@@ -349,6 +413,7 @@ bool LayerGraph::RepeatsCollective(Tensor tensor) const {
   const std::vector<Op>& producers = ProducersOf(tensor);
   for (Op op : producers) {
     if (InfoOf(op).forward_segment != InfoOf(producers.front()).forward_segment) return true;
+    if (CollectiveOf(kT, InfoOf(op).forward_segment, Pass::kForward).to == tensor) return true;
     for (Tensor read : InfoOf(op).reads) {
       if (GatherSegmentOf(read) != Segment::kNone) return true;
     }

@@ -33,6 +33,22 @@
 //   head:       forward norm1 = lnf | AG | head = logits | AG of loss statistics | end = loss;  backward head = loss logits |
 //               BRS | end = lnf
 //
+// Experts. The feed-forward block of a model with experts (MoeSpec; Llama only) works on rows: each token is a row once for
+// each of its experts. If tp > 1, sequence parallelism is on, so a rank has its own share of the tokens. DA is the all-to-all
+// that sends rows to the ranks of their experts ("dispatch"), CA the one that brings the results back ("combine"); both work in
+// the expert group. With ep above 1:
+//
+//   transformer, forward:   norm1 = ln1 | AG | attn = qkv core proj | RS | norm2 = add1 ln2 router permute | DA |
+//                           mlp = fc1 silu swiglu fc2 | CA | end = unpermute add2
+//   transformer, backward:  out = add2 unpermute | BCA | mlp = fc2 swiglu silu fc1 | BDA |
+//                           norm2 = permute router ln2 add1 | BAG | attn = proj core qkv | BRS | end = ln1
+//
+// Without sequence parallelism, tp is 1: the ops of norm1 are in attn, and the ops of the backward norm2 are in the backward
+// attn. With ep 1 there is no DA and no CA: the ops of the forward norm2 and of the backward out and norm2 are in mlp (without
+// sequence parallelism: those of the backward norm2 are in attn). swiglu also multiplies by the weight of the row (as
+// Megatron-Core does), so no backward op reads the results of fc2. The rows on the sending rank (rows) are never stored: to
+// recompute expert_rows, permute runs again and is followed by DA.
+//
 // A gathered tensor (ln1_full, ln2_full, lnf_full) is never stored. The backward pass gathers it again from the ranks' shares,
 // for the weight gradients and for what is recomputed from the tensor. Llama's embedding has no op for `end` and `out`. So
 // it has no segment `end`, and its segment `out` contains only the gather.
@@ -114,14 +130,19 @@ enum class Op : uint8_t {
   kLnf,
   kLogits,
   kLoss,
-  // transformer; kQkNorm must stay last, because dropout's random numbers depend on the numbers of the other ops
+  // transformer; these must stay last, because dropout's random numbers depend on the numbers of the other ops
   kQkNorm,
+  // transformer with experts
+  kRouter,
+  kPermute,
+  kUnpermute,
 };
-inline constexpr int kOpCount = 24;
+inline constexpr int kOpCount = 27;
 template <>
 inline constexpr auto kEnumNames<Op> = EnumTable("embed", "position", "ln1", "qkv", "rope", "probs", "drop", "context", "flash",
                                                  "proj", "mask1", "add1", "ln2", "fc1", "gelu", "silu", "swiglu", "fc2",
-                                                 "mask2", "add2", "lnf", "logits", "loss", "qk_norm");
+                                                 "mask2", "add2", "lnf", "logits", "loss", "qk_norm", "router", "permute",
+                                                 "unpermute");
 static_assert(kEnumNames<Op>.size() == kOpCount);
 
 // A set of ops: a bit mask in which bit i is the op with number i.
@@ -146,10 +167,10 @@ enum class Tensor : uint8_t {
   kMask1,         // (b, n, h)       one byte per element; the mask of add1's dropout
   kLn2,           // (b, n, h)       norm of x1
   kLn2Full,       // (b, q, h)       gathered ln2
-  kFc1,           // (b, q, f/t)     output of fc1; Llama: (b, q, 2, f/t), gate and up
+  kFc1,           // (b, q, f/t)     output of fc1; Llama: (b, q, 2, f/t), gate and up; experts: (R, 2, w)
   kGelu,          // (b, q, f/t)     gelu(fc1)
-  kSilu,          // (b, q, f/t)     silu(gate)
-  kSwiglu,        // (b, q, f/t)     silu(gate) * up
+  kSilu,          // (b, q, f/t)     silu(gate); experts: (R, w)
+  kSwiglu,        // (b, q, f/t)     silu(gate) * up; experts: (R, w), multiplied by the row's weight
   kFc2Sum,        // (b, q, h)       partial sum of fc2, with sequence parallelism
   kMask2,         // (b, n, h)       one byte per element; the mask of add2's dropout
   kEmbedSum,      // (b, q, h)       partial sum of embed, with sequence parallelism
@@ -162,16 +183,37 @@ enum class Tensor : uint8_t {
   // gradients, which the backward pass computes
   kGrad,     // (b, n, h)       gradient of x; each layer's backward pass changes it in place; its key has the layer
              // kNoLayer
-  kGradFc2,  // (b, q, h)       gradient of fc2's output, which is before dropout; gathered in place with sequence parallelism
+  kGradFc2,  // (b, q, h)       gradient of fc2's output, which is before dropout; gathered in place with sequence parallelism;
+             // experts: (b, n, h), gradient of unpermute's output
   kGradFc1,  // shape of fc1; GPT: gradient of gelu's output, then overwritten by the gradient of fc1's output
-  kGradSwiglu,   // (b, q, f/t)     gradient of swiglu
-  kGradLn2,      // (b, q, h)       gradient of ln2; a partial sum, reduced in place
+  kGradSwiglu,   // (b, q, f/t)     gradient of swiglu; experts: (R, w)
+  kGradLn2,      // (b, q, h)       gradient of ln2; a partial sum, reduced in place; experts: (b, n, h), not a partial sum
   kGradProj,     // (b, q, h)       gradient of proj's output; with sequence parallelism gathered in place
   kGradContext,  // (b, q, a/t, d)  gradient of context
   kGradQkv,      // shape of qkv; gradient of qkv
   kGradLn1,      // (b, q, h)       gradient of ln1; a partial sum, reduced in place
   kGradLnf,      // (b, q, h)       gradient of lnf; a partial sum, reduced in place
   kGradEmbed,    // (b, q, h)       grad gathered from the ranks' shares, with sequence parallelism
+  // experts, forward. r: sent_rows(), R: expert_rows() of LayerShape; w: the width of an expert. Rows have the order of the
+  // global numbers of their experts. With a capacity, each expert's rows from each rank have a room of their own, filled from
+  // its beginning.
+  kScores,      // (b, n, E)  32-bit; the router's products, before softmax
+  kRoute,       // (b, n, top_k, 3)  32-bit: the number of the expert, its weight, and the row's place among the rows that the
+                // rank sends (-1: the row is dropped)
+  kRows,        // (r, h)  ln2 of each token, once for each of its experts
+  kRowWeights,  // (r)     32-bit; the weight of each row; -1 where a room has no row
+  kExpertRows,  // (R, h)  the rows of the rank's experts
+  kExpertWeights,  // (R)     32-bit; their weights
+  kExpertOut,      // (R, h)  output of fc2
+  kCombined,       // (r, h)  expert_out, back on the rank of the tokens
+  // experts, gradients; shapes of the tensors without "grad"
+  kGradCombined,
+  kGradExpertOut,
+  kGradExpertRows,
+  kGradExpertWeights,
+  kGradRows,
+  kGradRowWeights,
+  kGradScores,
   // weights; these tensors exist only if ZeRO shards the weights or gradients (planner/program/state_sharing.h)
   kWeights,          // weights of one layer, gathered for the layer's passes
   kWeightGradients,  // 32-bit; weight gradients of one layer, accumulated since the last reduction
@@ -179,19 +221,22 @@ enum class Tensor : uint8_t {
 };
 inline constexpr int kTensorCount = static_cast<int>(Tensor::kWorkspace) + 1;
 template <>
-inline constexpr auto kEnumNames<Tensor> = EnumTable("x", "ln1", "ln1_full", "qkv", "qk_normed", "probs", "probs_mask",
-                                                     "probs_dropped", "context", "lse", "proj_sum", "x1", "mask1", "ln2",
-                                                     "ln2_full", "fc1", "gelu", "silu", "swiglu", "fc2_sum", "mask2",
-                                                     "embed_sum", "embed_mask", "lnf", "lnf_full", "logits", "loss_stats",
-                                                     "grad", "grad_fc2", "grad_fc1", "grad_swiglu", "grad_ln2", "grad_proj",
-                                                     "grad_context", "grad_qkv", "grad_ln1", "grad_lnf", "grad_embed",
-                                                     "weights", "weight_grads", "workspace");
+inline constexpr auto kEnumNames<Tensor> =
+    EnumTable("x", "ln1", "ln1_full", "qkv", "qk_normed", "probs", "probs_mask", "probs_dropped", "context", "lse", "proj_sum",
+              "x1", "mask1", "ln2", "ln2_full", "fc1", "gelu", "silu", "swiglu", "fc2_sum", "mask2", "embed_sum", "embed_mask",
+              "lnf", "lnf_full", "logits", "loss_stats", "grad", "grad_fc2", "grad_fc1", "grad_swiglu", "grad_ln2", "grad_proj",
+              "grad_context", "grad_qkv", "grad_ln1", "grad_lnf", "grad_embed", "scores", "route", "rows", "row_weights",
+              "expert_rows", "expert_weights", "expert_out", "combined", "grad_combined", "grad_expert_out", "grad_expert_rows",
+              "grad_expert_weights", "grad_rows", "grad_row_weights", "grad_scores", "weights", "weight_grads", "workspace");
 static_assert(kEnumNames<Tensor>.size() == kTensorCount);
 
 // A set of tensors: a bit mask in which bit i is the tensor with number i.
 using TensorSet = uint64_t;
 constexpr TensorSet Bit(Tensor tensor) { return TensorSet{1} << static_cast<int>(tensor); }
 constexpr bool Contains(TensorSet set, Tensor tensor) { return (set & Bit(tensor)) != 0; }
+
+// kAllToAll works in the expert group, the others in the tensor-parallel group.
+enum class Collective : uint8_t { kNone, kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 
 // Everything that determines the cost and size of a rank's ops. Measured profiles use it as their key.
 struct LayerShape {
@@ -216,6 +261,13 @@ struct LayerShape {
   int32_t rotary_dims = 0;  // elements of a head that are rotated; 0 = all
   // Shapes with 8-bit products are planned only, so nobody measures them.
   MatmulType matmul_type = MatmulType::kModel;
+  // experts: see MoeSpec and ParallelLayout::ep; without experts, these have their default values
+  int32_t experts = 0;  // of all ranks of the expert group
+  int32_t top_k = 0;
+  int32_t expert_ffn = 0;
+  int32_t ep = 1;
+  int32_t capacity_permille = 0;  // MoeSpec::capacity in thousandths, rounded up
+  int32_t skew_permille = 1000;   // MoeSpec::skew in thousandths, rounded up
 
   auto operator<=>(const LayerShape&) const = default;
   int64_t tokens() const { return int64_t{micro_batch} * (seq / cp); }                   // b * q
@@ -226,8 +278,25 @@ struct LayerShape {
   int64_t qkv_width() const { return int64_t{heads + 2 * key_heads()} / tp * head_size(); }
   int64_t context_width() const { return int64_t{heads} / tp * head_size(); }
   bool has_qkv_bias() const { return qkv_bias || family == ModelFamily::kGpt; }
-  int64_t fc1_width() const { return int64_t{ffn} / tp * (family == ModelFamily::kLlama ? 2 : 1); }
+  // Width of the feed-forward block on one rank: f / t, or that of an expert.
+  int64_t mlp_width() const { return moe() ? expert_ffn : int64_t{ffn} / tp; }
+  int64_t mlp_rows() const { return moe() ? expert_rows() : tokens(); }
+  int64_t fc1_width() const { return mlp_width() * (family == ModelFamily::kLlama ? 2 : 1); }
+  int32_t own_experts() const { return moe() ? experts / ep : 1; }  // blocks that a rank holds
   int32_t vocab_shard() const { return (vocab + tp - 1) / tp; }
+  bool moe() const { return experts > 0; }
+  // Rows of one expert that one rank has room for (with a capacity): ceil(capacity * top_k * b n / E), at most b n, because a
+  // token goes to an expert at most once.
+  int64_t expert_room() const;
+  // Rows that a rank sends to experts: its tokens, once for each of their experts; with a capacity, the rooms of all experts.
+  int64_t sent_rows() const;
+  // Rows that the experts of a rank have room for. With a capacity this is as much as a rank sends: E / ep experts with rows
+  // from ep ranks. Otherwise it is the even share of the rows of the ranks, times the skew.
+  int64_t expert_rows() const;
+  // Rows that a rank computes, if the rows are spread as MoeSpec::skew says: at most expert_rows().
+  int64_t filled_rows() const;
+  // Number of ranks of the collective's group.
+  int32_t MembersOf(Collective kind) const { return kind == Collective::kAllToAll ? ep : tp; }
   int64_t element_bytes() const { return dtype == DataType::kBfloat16 ? 2 : 4; }
 };
 LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
@@ -241,14 +310,17 @@ struct TensorUse {
   AccessMode mode;
 };
 
-// The collective that ends a segment when t > 1. It reduces or gathers the tensor `from` of all ranks of the group, and writes
-// the result to the tensor `to`. If `from` and `to` are the same tensor, it works in place. Without a collective, `from` and
-// `to` are kWorkspace. kX in `to` means the x of the next layer.
-enum class Collective : uint8_t { kNone, kAllReduce, kAllGather, kReduceScatter };
+// The collective that ends a segment when its group has more than one rank. It reduces or gathers the tensor `from` of all
+// ranks of the group, and writes the result to the tensor `to`. If `from` and `to` are the same tensor, it works in place.
+// Without a collective, `from` and `to` are kWorkspace. kX in `to` means the x of the next layer.
 struct CollectiveInfo {
   Collective kind = Collective::kNone;
   Tensor from = Tensor::kWorkspace;
   Tensor to = Tensor::kWorkspace;
+  // kAllToAll only: a second pair of tensors that the same collective moves, with one element for each row of the first pair;
+  // kWorkspace if there is none.
+  Tensor from_weights = Tensor::kWorkspace;
+  Tensor to_weights = Tensor::kWorkspace;
 };
 
 // One op of a graph. Its forward pass uses `reads`, `output` and `side_outputs`; its backward pass `backward_reads` and
@@ -308,8 +380,8 @@ class LayerGraph {
   // The recomputable tensors, except `tensor` itself, that the producers of `tensor` read. If a producer reads a gathered
   // tensor, the set contains instead the tensor from which it is gathered (ShareOf).
   TensorSet InputsOf(Tensor tensor) const { return inputs_[static_cast<size_t>(tensor)]; }
-  // True if the tensor cannot be recomputed without a collective (when t > 1): x1, and with sequence parallelism every tensor
-  // whose producers read a gathered tensor.
+  // True if the tensor cannot be recomputed without a collective (when its group has more than one rank): x1, with sequence
+  // parallelism every tensor whose producers read a gathered tensor, and with expert parallelism expert_rows.
   bool RepeatsCollective(Tensor tensor) const;
   // Recomputable tensors that the B or W action of a backward segment reads. For a gathered tensor, the set contains the
   // share from which the tensor is gathered (ShareOf).
@@ -322,7 +394,7 @@ class LayerGraph {
  private:
   struct Kind {
     ModelFamily family;
-    bool fused, stored_masks, sequence_parallel, qk_norm;
+    bool fused, stored_masks, sequence_parallel, qk_norm, moe, exchanged;
   };
   explicit LayerGraph(const Kind& kind);
   void AddSegments(const Kind& kind);
@@ -370,11 +442,15 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& shape);
 // Bytes that the op reads from and writes to memory, its weights included. The roofline of memory-bound ops uses them.
 Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape);
 // Parameters of one op on one tensor-parallel rank. Matrices are sharded over t. Every rank holds all parameters of norms, and
-// of biases that follow a collective (add1, add2). The output projection has no bias. Llama has no biases except qkv_bias.
+// of biases that follow a collective (add1, add2), and of the router. fc1 and fc2: those of the rank's experts. The output
+// projection has no bias. Llama has no biases except qkv_bias.
 int64_t OpParameters(Op op, const LayerShape& shape);
 // Parameters of one layer of that type on one tensor-parallel rank. The parameters of the head include the output projection
 // even if its weights are those of the embedding, because a stage that has only one of the two layers holds these weights.
 int64_t LayerParameters(LayerType type, const LayerShape& shape);
+// The part of the parameters of one transformer layer on one rank that belongs to experts: 3 h w E / ep. The ranks that hold
+// the same experts sum its gradients and shard its states (ExpertReplicas in layout.h). 0 without experts.
+int64_t ExpertParameters(const LayerShape& shape);
 // Parameters of the whole model; tied embeddings count once.
 int64_t ModelParameters(const ModelSpec& model);
 

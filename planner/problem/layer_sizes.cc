@@ -12,6 +12,34 @@ constexpr int64_t kFloatBytes = 4;
 
 int64_t ScoreElements(const LayerShape& s) { return s.tokens() * s.seq * (s.heads / s.tp); }
 
+// Elements of a tensor that only models with experts have.
+int64_t ExpertElements(Tensor tensor, const LayerShape& s) {
+  switch (tensor) {
+    case Tensor::kScores:
+    case Tensor::kGradScores: return s.shard_tokens() * s.experts;
+    case Tensor::kRoute: return s.shard_tokens() * s.top_k * 3;
+    case Tensor::kRows:
+    case Tensor::kCombined:
+    case Tensor::kGradCombined:
+    case Tensor::kGradRows: return s.sent_rows() * s.hidden;
+    case Tensor::kRowWeights:
+    case Tensor::kGradRowWeights: return s.sent_rows();
+    case Tensor::kExpertRows:
+    case Tensor::kExpertOut:
+    case Tensor::kGradExpertOut:
+    case Tensor::kGradExpertRows: return s.expert_rows() * s.hidden;
+    case Tensor::kExpertWeights:
+    case Tensor::kGradExpertWeights: return s.expert_rows();
+    default: break;
+  }
+  LYNX_CHECK(!"the tensor has no shape of its own; see WorkspaceBytes and LayerParameters");
+  return 0;
+}
+
+int64_t CeilOfPermille(int64_t amount, int64_t permille, int64_t parts) {
+  return (amount * permille + 1000 * parts - 1) / (1000 * parts);
+}
+
 int64_t Elements(Tensor tensor, const LayerShape& s) {
   switch (tensor) {
     case Tensor::kX:
@@ -23,14 +51,14 @@ int64_t Elements(Tensor tensor, const LayerShape& s) {
     case Tensor::kEmbedMask:
     case Tensor::kLnf:
     case Tensor::kGrad: return s.shard_tokens() * s.hidden;
+    case Tensor::kGradFc2:
+    case Tensor::kGradLn2: return (s.moe() ? s.shard_tokens() : s.tokens()) * s.hidden;
     case Tensor::kLn1Full:
     case Tensor::kProjSum:
     case Tensor::kLn2Full:
     case Tensor::kFc2Sum:
     case Tensor::kEmbedSum:
     case Tensor::kLnfFull:
-    case Tensor::kGradFc2:
-    case Tensor::kGradLn2:
     case Tensor::kGradProj:
     case Tensor::kGradLn1:
     case Tensor::kGradLnf:
@@ -45,19 +73,15 @@ int64_t Elements(Tensor tensor, const LayerShape& s) {
     case Tensor::kGradContext: return s.tokens() * s.context_width();
     case Tensor::kLse: return s.tokens() * (s.heads / s.tp);
     case Tensor::kFc1:
-    case Tensor::kGradFc1: return s.tokens() * s.fc1_width();
+    case Tensor::kGradFc1: return s.mlp_rows() * s.fc1_width();
     case Tensor::kGelu:
     case Tensor::kSilu:
     case Tensor::kSwiglu:
-    case Tensor::kGradSwiglu: return s.tokens() * (s.ffn / s.tp);
+    case Tensor::kGradSwiglu: return s.mlp_rows() * s.mlp_width();
     case Tensor::kLogits: return s.tokens() * s.vocab_shard();
     case Tensor::kLossStats: return s.tokens() * 3 * s.tp;
-    case Tensor::kWeights:
-    case Tensor::kWeightGradients:
-    case Tensor::kWorkspace: break;
+    default: return ExpertElements(tensor, s);
   }
-  LYNX_CHECK(!"the tensor has no shape of its own; see WorkspaceBytes and LayerParameters");
-  return 0;
 }
 
 int64_t ElementBytes(Tensor tensor, const LayerShape& s) {
@@ -68,7 +92,14 @@ int64_t ElementBytes(Tensor tensor, const LayerShape& s) {
     case Tensor::kEmbedMask: return 1;
     case Tensor::kLse:
     case Tensor::kLogits:
-    case Tensor::kLossStats: return kFloatBytes;
+    case Tensor::kLossStats:
+    case Tensor::kScores:
+    case Tensor::kRoute:
+    case Tensor::kRowWeights:
+    case Tensor::kExpertWeights:
+    case Tensor::kGradExpertWeights:
+    case Tensor::kGradRowWeights:
+    case Tensor::kGradScores: return kFloatBytes;
     default: return s.element_bytes();
   }
 }
@@ -83,6 +114,7 @@ int64_t ScoreFlops(const LayerShape& s, bool causal_half) {
 // Bytes of a gradient that an op reads or writes. With sequence parallelism, the gradients before and after a norm or an
 // addition are gathered or reduced in place: their buffer holds the whole tensor, but the op works only on the rank's share.
 Bytes TouchedBytes(Tensor tensor, Op op, const LayerShape& shape) {
+  if (shape.moe() && (tensor == Tensor::kGradLn2 || tensor == Tensor::kGradFc2)) return TensorBytes(tensor, shape);
   const bool on_share = op == Op::kLn1 || op == Op::kLn2 || op == Op::kLnf || op == Op::kAdd1 || op == Op::kAdd2;
   const Bytes bytes = TensorBytes(tensor, shape);
   return on_share && shape.sequence_parallel && tensor != Tensor::kGrad ? bytes / shape.tp : bytes;
@@ -102,6 +134,22 @@ Bytes BackwardTraffic(const OpInfo& info, const LayerShape& shape, Bytes weights
 }
 
 }  // namespace
+
+int64_t LayerShape::expert_room() const {
+  return std::min(shard_tokens(), CeilOfPermille(shard_tokens() * top_k, capacity_permille, experts));
+}
+
+int64_t LayerShape::sent_rows() const { return capacity_permille > 0 ? experts * expert_room() : shard_tokens() * top_k; }
+
+int64_t LayerShape::expert_rows() const {
+  if (capacity_permille > 0 || ep == 1) return sent_rows();
+  return std::min(sent_rows() * ep, CeilOfPermille(sent_rows(), skew_permille, 1));
+}
+
+int64_t LayerShape::filled_rows() const {
+  const int64_t rows = shard_tokens() * top_k;
+  return std::min(expert_rows(), ep == 1 ? rows : CeilOfPermille(rows, skew_permille, 1));
+}
 
 Bytes TensorBytes(Tensor tensor, const LayerShape& shape) {
   if (IsEightBitTensor(tensor, shape)) return EightBitBytes(Elements(tensor, shape), shape.matmul_type);
@@ -166,6 +214,11 @@ Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerSha
     case Collective::kAllGather: return TensorBytes(info.to, shape);
     case Collective::kAllReduce:
     case Collective::kReduceScatter: return TensorBytes(info.from, shape);
+    case Collective::kAllToAll: {
+      const Bytes rows = std::max(TensorBytes(info.from, shape), TensorBytes(info.to, shape));
+      if (info.from_weights == Tensor::kWorkspace) return rows;
+      return rows + std::max(TensorBytes(info.from_weights, shape), TensorBytes(info.to_weights, shape));
+    }
   }
   LYNX_CHECK(!"unknown collective");
   return Bytes(0);
@@ -178,8 +231,9 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
   switch (op) {
     case Op::kQkv: return 2 * tokens * hidden * s.qkv_width();
     case Op::kProj: return 2 * tokens * hidden * s.context_width();
-    case Op::kFc1: return 2 * tokens * hidden * s.fc1_width();
-    case Op::kFc2: return 2 * tokens * hidden * (s.ffn / s.tp);
+    case Op::kRouter: return 2 * s.shard_tokens() * hidden * s.experts;
+    case Op::kFc1: return 2 * (s.moe() ? s.filled_rows() : tokens) * hidden * s.fc1_width();
+    case Op::kFc2: return 2 * (s.moe() ? s.filled_rows() : tokens) * hidden * s.mlp_width();
     case Op::kLogits: return 2 * tokens * hidden * s.vocab_shard();
     case Op::kProbs:
     case Op::kContext:
@@ -238,8 +292,9 @@ int64_t OpParameters(Op op, const LayerShape& s) {
     case Op::kProj: return hidden * s.context_width();
     case Op::kAdd1:
     case Op::kAdd2: return bias * hidden;
-    case Op::kFc1: return (hidden + bias) * s.fc1_width();
-    case Op::kFc2: return hidden * (s.ffn / s.tp);
+    case Op::kRouter: return hidden * s.experts;
+    case Op::kFc1: return (hidden + bias) * s.fc1_width() * s.own_experts();
+    case Op::kFc2: return hidden * s.mlp_width() * s.own_experts();
     default: return 0;
   }
 }
@@ -250,6 +305,10 @@ int64_t LayerParameters(LayerType type, const LayerShape& shape) {
     if (info.layer_type == type) parameters += OpParameters(info.op, shape);
   }
   return parameters;
+}
+
+int64_t ExpertParameters(const LayerShape& shape) {
+  return shape.moe() ? OpParameters(Op::kFc1, shape) + OpParameters(Op::kFc2, shape) : 0;
 }
 
 int64_t ModelParameters(const ModelSpec& model) {

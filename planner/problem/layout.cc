@@ -12,6 +12,7 @@ namespace lynx {
 std::string LayoutText(const ParallelLayout& layout) {
   std::string text = absl::StrCat("tp", layout.tp, " pp", layout.pp, " dp", layout.dp);
   if (layout.cp > 1) absl::StrAppend(&text, " cp", layout.cp);
+  if (layout.ep > 1) absl::StrAppend(&text, " ep", layout.ep);
   if (layout.virtual_stages > 1) absl::StrAppend(&text, " vp", layout.virtual_stages);
   if (layout.sequence_parallel) text += " sp";
   if (layout.zero != ZeroStage::kNone) absl::StrAppend(&text, " zero-", EnumName(layout.zero));
@@ -30,6 +31,7 @@ ParallelLayout PinnedLayout(const ParallelSpec& parallel) {
                         .pp = at_least_one(parallel.pp),
                         .dp = at_least_one(parallel.dp),
                         .cp = at_least_one(parallel.cp),
+                        .ep = at_least_one(parallel.ep),
                         .virtual_stages = at_least_one(parallel.virtual_stages),
                         .sequence_parallel = parallel.sequence_parallel == Choice::kOn};
   if (parallel.zero != ZeroStage::kAuto) layout.zero = parallel.zero;
@@ -49,6 +51,7 @@ ParallelSpec SpecOf(const ParallelLayout& layout, const ParallelSpec& job) {
           .pp = layout.pp,
           .dp = layout.dp,
           .cp = layout.cp,
+          .ep = layout.ep,
           .virtual_stages = layout.virtual_stages,
           .sequence_parallel = layout.sequence_parallel ? Choice::kOn : Choice::kOff,
           .schedule = layout.schedule,
@@ -86,6 +89,7 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
   }
   if (model.matmul_type != MatmulType::kModel) return refuse("model.matmulType", EnumName(model.matmul_type), "model");
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
+  if (model.moe.any()) return refuse("model.moe.experts", absl::StrCat(model.moe.experts).c_str(), "models without experts");
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
   if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", EnumName(layout.zero), "none or optimizer");
   if (layout.zero_group != 0) {

@@ -19,6 +19,8 @@ struct ParallelLayout {
   int32_t pp = 1;
   int32_t dp = 1;
   int32_t cp = 1;
+  int32_t ep = 1;                                                // ranks that share the experts of a layer; a divisor of tp *
+                                                                 // cp * dp. 1 without experts
   int32_t virtual_stages = 1;                                    // model chunks per rank
   bool sequence_parallel = false;                                // only with tp > 1
   ZeroStage zero = ZeroStage::kNone;                             // never kAuto
@@ -55,8 +57,21 @@ inline int32_t RankOf(const ParallelLayout& l, const RankCoordinates& c) {
 }
 
 // "tp2 pp2 dp1". Values that are not the default follow: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved order-tp-dp-pp".
-// "zero-weights-of-8": zero_group is 8.
+// "zero-weights-of-8": zero_group is 8. "ep4" comes after cp.
 std::string LayoutText(const ParallelLayout& layout);
+
+// Expert parallelism. The tp * cp * dp ranks of a stage, in the order of their tensor, context and replica numbers, form groups
+// of ep consecutive ranks. Each rank of such an expert group has 1/ep of the experts of each layer, whole: tensor parallelism
+// does not shard an expert. So ranks at the same place of different groups hold the same experts: these ExpertReplicas(layout)
+// ranks sum the gradients of their experts.
+inline int32_t RanksOfStage(const ParallelLayout& l) { return l.tp * l.cp * l.dp; }
+inline int32_t ExpertReplicas(const ParallelLayout& l) { return RanksOfStage(l) / l.ep; }
+// The number of a rank among the ranks of its stage; its place in its expert group is this number modulo ep.
+inline int32_t NumberInStage(const ParallelLayout& l, const RankCoordinates& c) { return (c.dp * l.cp + c.cp) * l.tp + c.tp; }
+// The rank of the stage with this number.
+inline int32_t RankInStage(const ParallelLayout& l, int32_t stage, int32_t number) {
+  return RankOf(l, {.tp = number % l.tp, .stage = stage, .dp = number / (l.tp * l.cp), .cp = number / l.tp % l.cp});
+}
 
 // Returns a layout with the degrees and modes that the job pins. The others have their default values (degrees 1, nothing
 // sharded, 1F1B). The spec must have passed ValidateJobSpec: LYNX_CHECK fails if its custom schedule is invalid.

@@ -34,6 +34,10 @@ constexpr Row Compute(ActionKind kind, std::string_view letters, std::string_vie
   return {kind, letters, words, Group::kNone, Names::kSegment, part, operands};
 }
 
+constexpr Row ExpertGroup(ActionKind kind, std::string_view letters, std::string_view words, StepPart part) {
+  return {kind, letters, words, Group::kExpert, Names::kSegment, part, Operands::kNone, Collective::kAllToAll};
+}
+
 constexpr Row TensorGroup(ActionKind kind, std::string_view letters, std::string_view words, StepPart part,
                           Collective collective) {
   return {kind, letters, words, Group::kTensor, Names::kSegment, part, Operands::kNone, collective};
@@ -75,6 +79,11 @@ constexpr Row kRows[] = {
     {kNormStart, "NORM", "sum of the gradient norm and the loss", Group::kWorld, Names::kNothing, StepPart::kOther},
     {kOptimizer, "OPT", "optimizer step", Group::kNone, Names::kNothing, StepPart::kOther},
     {kWeightGatherStart, "PG", "gathering of weights over replicas", Group::kData, Names::kLayer, StepPart::kOther},
+    ExpertGroup(kAllToAllStart, "AA", "all-to-all of experts", StepPart::kForward),
+    ExpertGroup(kBackwardAllToAllStart, "BAA", "all-to-all of gradients of experts", StepPart::kBackward),
+    ExpertGroup(kRecomputeAllToAllStart, "RAA", "all-to-all of experts repeated by recomputation", StepPart::kRecompute),
+    {kExpertReduceStart, "XP", "reduction of weight gradients of experts over their replicas", Group::kExpertData, Names::kLayer, StepPart::kOther},
+    {kExpertGatherStart, "XG", "gathering of weights of experts over their replicas", Group::kExpertData, Names::kLayer, StepPart::kOther},
 };
 // clang-format on
 
@@ -124,7 +133,7 @@ static_assert(EachKindHasARow());
 // The kinds that start collectives. The indices are Collective and StepPart. ActionKind::kForward means that there is no such
 // collective.
 using Starts = std::array<std::array<ActionKind, static_cast<size_t>(StepPart::kOther) + 1>,
-                          static_cast<size_t>(Collective::kReduceScatter) + 1>;
+                          static_cast<size_t>(Collective::kAllToAll) + 1>;
 constexpr Starts StartsOfCollectives() {
   Starts starts{};
   for (const ActionInfo& info : kActions) {

@@ -14,6 +14,8 @@
 //   0AG+3:12.norm1 0RS+3:12.attn    sequence parallelism: all-gather and reduce-scatter that end forward segments
 //   0BAG+3:12.out  0BRS+3:12.mlp    sequence parallelism: the same for backward segments (gradients)
 //   0RAG+3:12.norm1 0RRS+3:12.attn  forward collectives repeated by recomputation, or before a weight gradient
+//   0AA+3:12.norm2 0AA-3:12.mlp     experts: all-to-all that sends rows to their experts (dispatch) or back (combine)
+//   0BAA+3:12.out  0RAA+3:12.norm2  experts: the same for gradients; repeated by recomputation
 //   0OF+3:12(qkv,fc1) 0OF-3:12(qkv,fc1)  start, wait: offload these tensors to the host; their buffers are free after the wait
 //   0LD+3:12(qkv,fc1) 0LD-3:12(qkv,fc1)  start, wait: reload them
 //   0SF+3 0SF-3 1RF+3 1RF-3         stage boundary, forward: send x to the next stage, receive from the previous
@@ -22,6 +24,8 @@
 //                          the optimizer states)
 //   0PG+:12 0PG-:12        all-gather of a layer's weights over data-parallel replicas (ZeRO-1 and ZeRO-2: after the optimizer;
 //                          ZeRO-3: before the layer's passes)
+//   0XP+:12 0XP-:12        the same as DP for the experts of a layer, over the ranks that hold the same experts
+//   0XG+:12 0XG-:12        the same as PG for the experts of a layer
 //   0NORM+ 0NORM-          sum over the world of the squared gradient norm and the loss
 //   0OPT                   clip and update all weights of the rank
 //
@@ -86,8 +90,18 @@ enum class ActionKind : uint8_t {
   kOptimizer,
   kWeightGatherStart,
   kWeightGatherWait,
+  kAllToAllStart,
+  kAllToAllWait,
+  kBackwardAllToAllStart,
+  kBackwardAllToAllWait,
+  kRecomputeAllToAllStart,
+  kRecomputeAllToAllWait,
+  kExpertReduceStart,
+  kExpertReduceWait,
+  kExpertGatherStart,
+  kExpertGatherWait,
 };
-inline constexpr int kActionKindCount = static_cast<int>(ActionKind::kWeightGatherWait) + 1;
+inline constexpr int kActionKindCount = static_cast<int>(ActionKind::kExpertGatherWait) + 1;
 
 // Where an action runs. Compute actions run one after another on the rank's compute stream. A start hands its transfer over to
 // the communication stream or the copy stream. A wait blocks the compute stream until that transfer is complete.
@@ -95,8 +109,8 @@ enum class Stream : uint8_t { kCompute, kCommunication, kCopy };
 enum class Phase : uint8_t { kWhole, kStart, kWait };
 
 // The ranks that take part in a communication action. kHost: no other rank; the action copies to or from this rank's host
-// memory.
-enum class Group : uint8_t { kNone, kTensor, kNextStage, kPreviousStage, kData, kWorld, kHost };
+// memory. kExpert: the ranks that share the experts of a layer. kExpertData: the ranks that hold the same experts (layout.h).
+enum class Group : uint8_t { kNone, kTensor, kNextStage, kPreviousStage, kData, kWorld, kHost, kExpert, kExpertData };
 
 // What an action lists in parentheses.
 enum class Operands : uint8_t { kNone, kOps, kTensors };
@@ -123,7 +137,7 @@ struct ActionInfo {
   bool has_segment;
   Operands operands;
   StepPart part;
-  Collective collective;  // the collective of a segment; set only for actions of the tensor-parallel group
+  Collective collective;  // the collective of a segment; set only for actions of the tensor-parallel and the expert group
   Flow flow;              // set only for actions between stages and for copies
 
   // The pass to which the segment in `segment` belongs: kForward or kBackward.
