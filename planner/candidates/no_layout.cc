@@ -56,8 +56,8 @@ class Rules {
   // The first rule that excludes every layout.
   Reason First() const {
     using Rule = Reason (Rules::*)() const;
-    for (const Rule rule : {&Rules::Node, &Rules::Chunks, &Rules::Pipeline, &Rules::Ranks, &Rules::Batch, &Rules::Replicas,
-                            &Rules::ZeroGroup, &Rules::Microbatches}) {
+    for (const Rule rule : {&Rules::Node, &Rules::Experts, &Rules::Chunks, &Rules::Pipeline, &Rules::Ranks, &Rules::Batch,
+                            &Rules::Replicas, &Rules::ZeroGroup, &Rules::Microbatches}) {
       if (Reason reason = (this->*rule)()) return reason;
     }
     return std::nullopt;
@@ -69,6 +69,14 @@ class Rules {
     if (p_.tp <= least) return std::nullopt;
     return absl::StrCat("parallel.tp is ", p_.tp, ", but a node has ", least,
                         " devices and a tensor-parallel group stays on one node: use at most ", least);
+  }
+
+  // An expert group lies in one stage.
+  Reason Experts() const {
+    const int64_t most = most_ranks_ / std::max(1, p_.pp);
+    if (p_.ep <= most) return std::nullopt;
+    return absl::StrCat("parallel.ep is ", p_.ep, ", but a stage has at most ", most,
+                        " ranks, which share its experts: use at most ", most);
   }
 
   // Every chunk must have at least one layer.
@@ -279,6 +287,7 @@ std::vector<Pin> PinsOf(const JobSpec& spec) {
   degree("parallel.pp", &ParallelSpec::pp);
   degree("parallel.dp", &ParallelSpec::dp);
   degree("parallel.cp", &ParallelSpec::cp);
+  degree("parallel.ep", &ParallelSpec::ep);
   degree("parallel.virtualStages", &ParallelSpec::virtual_stages);
   degree("parallel.zeroGroup", &ParallelSpec::zero_group);
   if (spec.parallel.schedule == kCustom) return pins;  // a custom schedule fixes the pipeline's degrees

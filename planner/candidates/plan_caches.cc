@@ -41,9 +41,13 @@ const LayerLowerBound& PlanCaches::Floor(const Candidate& candidate) {
   const std::pair key(shape, candidate.layout.weave != WeaveMode::kOff);
   const auto it = floors_.find(key);
   if (it != floors_.end()) return it->second;
-  // This layout is the first tensor-parallel group of a node: no other group has better links.
+  // This layout is the first tensor-parallel group of a node, or the first ranks that make up an expert group: no other groups
+  // have better links.
+  const int32_t replica = candidate.layout.tp * candidate.layout.cp;
   const ParallelLayout layout{.tp = candidate.layout.tp,
+                              .dp = (candidate.layout.ep + replica - 1) / replica,
                               .cp = candidate.layout.cp,
+                              .ep = candidate.layout.ep,
                               .sequence_parallel = candidate.layout.sequence_parallel,
                               .weave = candidate.layout.weave};
   std::optional<LayerLowerBound> floor;
@@ -61,13 +65,14 @@ const LayerLowerBound& PlanCaches::Floor(const Candidate& candidate) {
 
 const StateLowerBound& PlanCaches::States(const Candidate& candidate) {
   const ParallelLayout& layout = candidate.layout;
-  const StatesKey key(layout.tp, layout.pp, layout.cp, layout.dp, layout.zero, layout.zero_group, layout.rank_order);
+  const StatesKey key(layout.tp, layout.pp, layout.cp, layout.dp, layout.ep, layout.zero, layout.zero_group, layout.rank_order);
   const auto it = states_.find(key);
   if (it != states_.end()) return it->second;
   const ParallelLayout degrees{.tp = layout.tp,
                                .pp = layout.pp,
                                .dp = layout.dp,
                                .cp = layout.cp,
+                               .ep = layout.ep,
                                .zero = layout.zero,
                                .rank_order = layout.rank_order,
                                .zero_group = layout.zero_group};

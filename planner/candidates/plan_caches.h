@@ -62,7 +62,8 @@ class PlanCaches {
   // The key has the values on which LayerLayout depends: the shape, the number of ranks that shard states, and the ZeRO stage.
   std::map<std::tuple<LayerShape, int32_t, ZeroStage>, StagePeaks> peaks_;
   std::map<std::pair<LayerShape, bool>, LayerLowerBound> floors_;  // bool: passes run side by side
-  using StatesKey = std::tuple<int32_t, int32_t, int32_t, int32_t, ZeroStage, int32_t, RankOrder>;  // tp, pp, cp, dp, group
+  // tp, pp, cp, dp, ep, ZeRO, group, order
+  using StatesKey = std::tuple<int32_t, int32_t, int32_t, int32_t, int32_t, ZeroStage, int32_t, RankOrder>;
   std::map<StatesKey, StateLowerBound> states_;
   using ScheduleKey = std::tuple<ScheduleKind, int32_t, int32_t, int32_t, int32_t>;
   static ScheduleKey KeyOf(const ParallelLayout& layout, int32_t microbatches);

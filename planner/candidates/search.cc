@@ -108,8 +108,8 @@ class Space {
   }
 
   bool TensorParallelFits(int32_t tp) const {
-    return tp <= least_devices_ && model_.heads % tp == 0 && model_.key_heads() % tp == 0 && model_.ffn % tp == 0 &&
-           tp <= model_.vocab;
+    return tp <= least_devices_ && model_.heads % tp == 0 && model_.key_heads() % tp == 0 &&
+           (model_.moe.any() || model_.ffn % tp == 0) && tp <= model_.vocab;
   }
 
   void AddReplicas(ParallelLayout layout) {
@@ -127,7 +127,10 @@ class Space {
         for (const RankOrder order : RankOrders(layout)) {
           ParallelLayout numbered = layout;
           numbered.rank_order = order;
-          AddModes({numbered, size, split.microbatches()});
+          for (const int32_t ep : ExpertDegrees(layout)) {
+            numbered.ep = ep;
+            AddModes({numbered, size, split.microbatches()});
+          }
         }
       }
     }
@@ -144,10 +147,20 @@ class Space {
            more.microbatches() == split.microbatches();
   }
 
+  std::vector<int32_t> ExpertDegrees(const ParallelLayout& layout) const {
+    const int32_t ranks = RanksOfStage(layout), experts = model_.moe.experts;
+    std::vector<int32_t> degrees = Degrees(pinned_.ep, UpTo(std::max(1, std::min(ranks, experts))));
+    std::erase_if(degrees, [&](int32_t ep) { return ranks % ep != 0 || (experts > 0 && experts % ep != 0); });
+    return degrees;
+  }
+
   std::vector<bool> SequenceParallel(const ParallelLayout& layout) const {
     if (pinned_.sequence_parallel == Choice::kOn) return {layout.tp > 1};
     if (pinned_.sequence_parallel == Choice::kOff || layout.tp == 1) return {false};
-    if (model_.seq / layout.cp % layout.tp != 0) return {false};
+    const bool divides = model_.seq / layout.cp % layout.tp == 0;
+    // Each rank routes its own share of the tokens to experts.
+    if (model_.moe.any()) return divides ? std::vector<bool>{true} : std::vector<bool>{};
+    if (!divides) return {false};
     return {false, true};
   }
 
@@ -158,7 +171,7 @@ class Space {
       return {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
     }
     if (layout.dp * layout.cp == 1) return {ZeroStage::kNone};
-    if (!any_) return {ZeroStage::kNone, ZeroStage::kOptimizer};
+    if (!any_ || model_.moe.any()) return {ZeroStage::kNone, ZeroStage::kOptimizer};
     return {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
   }
 
@@ -256,7 +269,7 @@ std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& c
     const auto key = [](const Candidate& c) {
       const ParallelLayout& l = c.layout;
       return std::make_tuple(l.ranks(), l.tp, l.pp, c.micro_batch, l.cp, l.virtual_stages, l.schedule, l.sequence_parallel,
-                             l.zero, l.dp, l.rank_order);
+                             l.zero, l.dp, l.rank_order, l.ep);
     };
     return key(a) < key(b);
   });
@@ -270,7 +283,7 @@ bool MayChooseWeave(const PlanRequest& request) {
 std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates, WeaveMode weave) {
   std::vector<Candidate> woven;
   for (const Candidate& candidate : candidates) {
-    if (candidate.layout.weave != WeaveMode::kOff || candidate.layout.tp == 1) continue;
+    if (candidate.layout.weave != WeaveMode::kOff || candidate.layout.tp * candidate.layout.ep == 1) continue;
     if (candidate.microbatches < StrandsOf(weave)) continue;
     Candidate& one = woven.emplace_back(candidate);
     one.layout.weave = weave;

@@ -43,7 +43,7 @@ class StateLowerBound {
 
   StageCosts costs_;
   ZeroStage zero_;
-  int64_t layer_parameters_;
+  int64_t layer_parameters_, layer_experts_;
   std::vector<Times> times_;
 };
 

@@ -27,14 +27,21 @@ constexpr OptimizerTraffic OptimizerTrafficOf(DataType dtype) {
   return dtype == DataType::kBfloat16 ? OptimizerTraffic{12, 54} : OptimizerTraffic{0, 8 * kFloatBytes};
 }
 
-int64_t ParametersOf(const StageContext& context, const LayerShape& shape) {
-  int64_t parameters = 0;
+// The parameters of a rank, and how many of them belong to experts.
+struct RankParameters {
+  int64_t all = 0, experts = 0;
+};
+
+RankParameters ParametersOf(const StageContext& context, const LayerShape& shape) {
+  RankParameters sum;
+  int64_t& parameters = sum.all;
   for (const StageSlice& slice : context.slices) {
+    sum.experts += slice.layers() * ExpertParameters(shape);
     parameters += slice.layers() * LayerParameters(LayerType::kTransformer, shape);
     if (slice.has_embedding) parameters += LayerParameters(LayerType::kEmbedding, shape);
     if (slice.has_head) parameters += LayerParameters(LayerType::kHead, shape);
   }
-  return parameters;
+  return sum;
 }
 
 // Index of the boundary after a stage, as BoundaryTime numbers boundaries. Boundary i joins ranks i and i + 1. The boundary
@@ -76,6 +83,7 @@ bool OfOneModel(LayerShape a, const LayerShape& b) {
   a.micro_batch = b.micro_batch;
   a.tp = b.tp;
   a.cp = b.cp;
+  a.ep = b.ep;
   a.sequence_parallel = b.sequence_parallel;
   return a == b;
 }
@@ -88,7 +96,7 @@ const ShapeTimes* FindNearest(const std::vector<ShapeTimes>& measured, const Lay
   for (const ShapeTimes& times : measured) {
     if (!OfOneModel(times.shape, shape)) continue;
     double factor = 1;
-    for (const int32_t LayerShape::*size : {&LayerShape::micro_batch, &LayerShape::tp, &LayerShape::cp}) {
+    for (const int32_t LayerShape::*size : {&LayerShape::micro_batch, &LayerShape::tp, &LayerShape::cp, &LayerShape::ep}) {
       const auto [less, more] = std::minmax(times.shape.*size, shape.*size);
       factor *= static_cast<double>(more) / less;
     }
@@ -251,6 +259,39 @@ void CostModel::ChooseLinks() {
     boundary_links_.push_back(crosses[i] ? LinkBetweenPods(profile_, places_.UsedNodes(0)) : LinkAt(boundary[i], profile_));
   }
   ChooseLinksOfShards();
+  ChooseLinksOfExperts();
+}
+
+GroupPath CostModel::PathOf(const std::vector<std::vector<int32_t>>& groups) const {
+  size_t level = 0;
+  for (const std::vector<int32_t>& members : groups) {
+    level = std::max(level, LinkLevelOf(members.front(), members.back(), profile_, places_.ranks_per_node));
+  }
+  const GroupPath plain{.link = LinkAt(level, profile_)};
+  const bool gpus = profile_.gemm_tiles.units > 0;
+  if (level <= profile_.inner_links.size() || (profile_.adapters == 1 && profile_.pod_nodes == 0 && !gpus)) return plain;
+  GroupPath slowest = PathThrough(groups.front(), profile_, places_);
+  for (const std::vector<int32_t>& members : groups) slowest = SlowerPath(slowest, PathThrough(members, profile_, places_));
+  return slowest;
+}
+
+void CostModel::ChooseLinksOfExperts() {
+  if (!shape_.moe()) return;
+  const int32_t ep = layout_.ep, replicas = ExpertReplicas(layout_);
+  std::vector<std::vector<int32_t>> experts, holders;
+  for (int32_t stage = 0; stage < layout_.pp; ++stage) {
+    const auto rank = [&](int32_t replica, int32_t place) { return RankInStage(layout_, stage, replica * ep + place); };
+    for (int32_t replica = 0; replica < replicas; ++replica) {
+      std::vector<int32_t>& members = experts.emplace_back();
+      for (int32_t place = 0; place < ep; ++place) members.push_back(rank(replica, place));
+    }
+    for (int32_t place = 0; place < ep; ++place) {
+      std::vector<int32_t>& members = holders.emplace_back();
+      for (int32_t replica = 0; replica < replicas; ++replica) members.push_back(rank(replica, place));
+    }
+  }
+  expert_path_ = PathOf(experts);
+  expert_data_path_ = PathOf(holders);
 }
 
 void CostModel::ChooseLinksOfShards() {
@@ -302,7 +343,10 @@ Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) 
     case ActionKind::kBackward: return segment_time(Pass::kBackward);
     case ActionKind::kWeight: return segment_time(Pass::kWeight);
     case ActionKind::kRecompute: return OpSetTime(action.ops);
-    case ActionKind::kOptimizer: return OptimizerTime(ParametersOf(context, shape_));
+    case ActionKind::kOptimizer: {
+      const RankParameters parameters = ParametersOf(context, shape_);
+      return OptimizerTime(parameters.all, parameters.experts);
+    }
     default: return Nanos(0);
   }
 }
@@ -311,6 +355,7 @@ Nanos CostModel::TransferTime(const Action& start) const {
   const ActionInfo& info = InfoOf(start.kind);
   if (info.phase != Phase::kStart) return Nanos(0);
   switch (info.group) {
+    case Group::kExpert:
     case Group::kTensor: return WindowTime(LayerTypeOf(start.layer), start.segment, info.segment_pass());
     case Group::kNextStage:
     case Group::kPreviousStage: {
@@ -319,8 +364,15 @@ Nanos CostModel::TransferTime(const Action& start) const {
       return BoundaryTime(BoundaryAfter(pipeline, before), TensorBytes(Tensor::kX, shape_));
     }
     case Group::kData: {
-      const int64_t parameters = LayerParameters(LayerTypeOf(start.layer), shape_);
-      return start.kind == ActionKind::kDataReduceStart ? DataReduceTime(parameters) : WeightGatherTime(parameters);
+      const LayerType type = LayerTypeOf(start.layer);
+      const int64_t parameters =
+          LayerParameters(type, shape_) - (type == LayerType::kTransformer ? ExpertParameters(shape_) : 0);
+      return start.kind == ActionKind::kDataReduceStart ? DataReduceTime(parameters, 0) : WeightGatherTime(parameters, 0);
+    }
+    case Group::kExpertData: {
+      const int64_t parameters = ExpertParameters(shape_);
+      return start.kind == ActionKind::kExpertReduceStart ? DataReduceTime(parameters, parameters)
+                                                          : WeightGatherTime(parameters, parameters);
     }
     case Group::kHost: {
       const Bytes bytes = BytesOf(start.tensors, shape_);
@@ -333,11 +385,15 @@ Nanos CostModel::TransferTime(const Action& start) const {
 }
 
 Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
-  if (layout_.tp == 1 || !graph_.EndsInCollective(type, segment, pass)) return Nanos(0);
+  const Collective kind = graph_.CollectiveOf(type, segment, pass).kind;
+  if (kind == Collective::kNone || shape_.MembersOf(kind) == 1) return Nanos(0);
   const Bytes bytes = CollectiveBytes(type, segment, pass, shape_);
+  if (kind == Collective::kAllToAll) {
+    return AllToAllTime(bytes, layout_.ep, expert_path_, profile_.gemm_tiles.units == 0);
+  }
   // In a ring, a reduce-scatter takes as long as an all-gather. An all-reduce is a reduce-scatter and then an all-gather.
-  const bool both = graph_.CollectiveOf(type, segment, pass).kind == Collective::kAllReduce;
-  return both ? AllReduceTime(bytes, layout_.tp, tensor_path_) : AllGatherTime(bytes, layout_.tp, tensor_path_);
+  return kind == Collective::kAllReduce ? AllReduceTime(bytes, layout_.tp, tensor_path_)
+                                        : AllGatherTime(bytes, layout_.tp, tensor_path_);
 }
 
 Nanos CostModel::GatherTime(LayerType type, Tensor gathered) const {
@@ -420,7 +476,14 @@ Nanos CostModel::BoundaryTime(int32_t pipeline_rank, Bytes bytes) const {
   return TransferTimeOf(bytes.value, boundary_links_[static_cast<size_t>(pipeline_rank)]);
 }
 
-Nanos CostModel::DataReduceTime(int64_t parameters) const {
+Nanos CostModel::DataReduceTime(int64_t parameters, int64_t experts) const {
+  if (experts > 0) {
+    const Bytes gradients(experts * kFloatBytes);
+    const int32_t holders = ExpertReplicas(layout_);
+    const Nanos own = layout_.zero == ZeroStage::kNone ? AllReduceTime(gradients, holders, expert_data_path_)
+                                                       : AllGatherTime(gradients, holders, expert_data_path_);
+    return own + (parameters > experts ? DataReduceTime(parameters - experts, 0) : Nanos(0));
+  }
   const int32_t replicas = GradientRanks(layout_), shards = ShardRanks(layout_);
   const Bytes gradients(parameters * kFloatBytes);
   if (layout_.zero == ZeroStage::kNone) return AllReduceTime(gradients, replicas, data_path_);
@@ -429,8 +492,12 @@ Nanos CostModel::DataReduceTime(int64_t parameters) const {
          AllReduceTime(Bytes((gradients.value + shards - 1) / shards), replicas / shards, across_path_);
 }
 
-Nanos CostModel::WeightGatherTime(int64_t parameters) const {
+Nanos CostModel::WeightGatherTime(int64_t parameters, int64_t experts) const {
   if (layout_.zero == ZeroStage::kNone) return Nanos(0);
+  if (experts > 0) {
+    const Nanos own = AllGatherTime(Bytes(experts * shape_.element_bytes()), ExpertReplicas(layout_), expert_data_path_);
+    return own + (parameters > experts ? WeightGatherTime(parameters - experts, 0) : Nanos(0));
+  }
   return AllGatherTime(Bytes(parameters * shape_.element_bytes()), ShardRanks(layout_), shard_path_);
 }
 
@@ -462,15 +529,19 @@ Nanos CostModel::BesideCopies(Nanos work, Nanos window) const {
   return work >= capacity ? window + work - capacity : work * slowdown / 1000;
 }
 
-Nanos CostModel::OptimizerTime(int64_t parameters) const {
+Nanos CostModel::OptimizerTime(int64_t parameters, int64_t experts) const {
   if (measured_) {
     const __int128 nanos = static_cast<__int128>(parameters) * optimizer_per_mega_parameter_.value;
     return Nanos(static_cast<int64_t>(nanos >> 20));
   }
   const OptimizerTraffic traffic = OptimizerTrafficOf(shape_.dtype);
   const int64_t whole = traffic.whole + QuantizeWeightBytes(shape_.matmul_type);
-  const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : int64_t{ShardRanks(layout_)};
-  return MemoryTime(profile_, Bytes(parameters * whole + (parameters + shares - 1) / shares * traffic.share));
+  const auto held = [&](int64_t of, int64_t holders) {
+    const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : holders;
+    return (of + shares - 1) / shares;
+  };
+  const int64_t states = held(parameters - experts, ShardRanks(layout_)) + held(experts, ExpertReplicas(layout_));
+  return MemoryTime(profile_, Bytes(parameters * whole + states * traffic.share));
 }
 
 Nanos CostModel::NormTime() const { return AllReduceTime(Bytes(2 * sizeof(double)), layout_.ranks(), {.link = world_link_}); }

@@ -65,7 +65,7 @@ class CostModel {
   // ComputeOfLayer: time of one layer's computation without its collectives; for the backward pass, the weight gradients are
   // included. TransfersOfLayer: time of the layer's collectives in the tensor-parallel group, without the computation. For the
   // backward pass, it includes the gathers of the tensors that the weight gradients read, but not of those that the
-  // `recomputed` ops read, because these have been gathered already.
+  // `recomputed` ops read, because these have been gathered already. Collectives of experts are transfers of the layer, too.
   Nanos ComputeOfLayer(LayerType type, Pass pass) const;
   Nanos TransfersOfLayer(LayerType type, Pass pass, OpSet recomputed = 0) const;
   // Forward: time from the end of a pass on a pipeline rank until its result is on the next rank; if ranks hold several parts
@@ -74,11 +74,12 @@ class CostModel {
   Nanos BoundaryTime(int32_t pipeline_rank, Bytes bytes) const;
   // Time to sum the gradients of `parameters` parameters of a rank over its replicas. This is an all-reduce, or with ZeRO a
   // reduce-scatter. If only groups of replicas shard the states, it is a reduce-scatter in the group, and then an all-reduce of
-  // the rank's share over the groups.
-  Nanos DataReduceTime(int64_t parameters) const;
+  // the rank's share over the groups. `experts` of the parameters belong to experts; they are summed apart, over the ranks that
+  // hold the same experts.
+  Nanos DataReduceTime(int64_t parameters, int64_t experts = 0) const;
   // Time to gather the weights of `parameters` parameters of a rank from the replicas that updated them, with ZeRO. Without
-  // ZeRO: 0.
-  Nanos WeightGatherTime(int64_t parameters) const;
+  // ZeRO: 0. `experts`: as above.
+  Nanos WeightGatherTime(int64_t parameters, int64_t experts = 0) const;
   Nanos OffloadTime(Bytes bytes) const;  // time to copy to the host while nothing is copied back; kMaxTime if the device cannot
                                          // offload
   Nanos ReloadTime(Bytes bytes) const;
@@ -88,7 +89,8 @@ class CostModel {
   Nanos CopyTime(Nanos alone, bool to_host, Nanos other_busy) const;
   // Time that `work` takes if copies to or from the host run during the first `window` nanoseconds.
   Nanos BesideCopies(Nanos work, Nanos window) const;
-  Nanos OptimizerTime(int64_t parameters) const;  // time of the optimizer for `parameters` parameters of a rank
+  // Time of the optimizer for `parameters` parameters of a rank, `experts` of them of experts.
+  Nanos OptimizerTime(int64_t parameters, int64_t experts = 0) const;
   // Time to sum two numbers over all ranks: the squared gradient norm and the loss.
   Nanos NormTime() const;
   // Time of the all-reduce between the first and the last stage, which both hold the tied embedding.
@@ -120,6 +122,9 @@ class CostModel {
   void AddContextTransfers();
   void ChooseLinks();
   void ChooseLinksOfShards();
+  void ChooseLinksOfExperts();
+  // The path of the slowest of the groups.
+  GroupPath PathOf(const std::vector<std::vector<int32_t>>& groups) const;
   std::vector<Tensor> GatheredForWeights(LayerType type, Segment segment) const;
   bool AnyReads(OpSet ops, Tensor tensor) const;
 
@@ -136,6 +141,7 @@ class CostModel {
   RankPlaces places_;
   GroupPath tensor_path_, context_path_, data_path_;  // of the slowest group of each kind
   GroupPath shard_path_, across_path_;                // the first is data_path_ if states are sharded over all replicas
+  GroupPath expert_path_, expert_data_path_;          // of the slowest expert group and expert data group
   LinkCost world_link_;                               // over which the host sums over all ranks, by a ring also on GPUs
   std::vector<LinkCost> boundary_links_;  // [i] joins stages i and i + 1; the last one joins the last and the first stage
 };

@@ -135,6 +135,15 @@ Nanos AllGatherTime(Bytes bytes, int32_t n, const GroupPath& path) {
   return RingTime(bytes, n, n - 1, path.nodes - 1, path);
 }
 
+Nanos AllToAllTime(Bytes bytes, int32_t n, const GroupPath& path, bool steps) {
+  if (n <= 1) return Nanos(0);
+  if (steps) return RingTime(bytes, n, n - 1, 0, {.link = path.link});
+  const int64_t inside = path.nodes == 1 ? 1 : (n + path.nodes - 1) / path.nodes;  // members in a node
+  const int64_t sent = (bytes.value + n - 1) / n * (n - inside);
+  return path.link.latency + (path.nodes == 1 ? Nanos(0) : path.inside_latency) +
+         TimeAtRate(sent * inside, path.link.bytes_per_second);
+}
+
 Nanos AllReduceTime(Bytes bytes, int32_t n, const GroupPath& path) {
   if (n <= 1) return Nanos(0);
   const Nanos ring = RingTime(bytes, n, 2 * (n - 1), 2 * (path.nodes - 1), path);

@@ -65,6 +65,10 @@ LinkCost LinkBetweenPods(const HardwareProfile& profile, int32_t used_nodes);
 
 // Time of an all-gather over n ranks whose result has `bytes`, or of a reduce-scatter of as many; 0 if n = 1.
 Nanos AllGatherTime(Bytes bytes, int32_t n, const GroupPath& path);
+// Time of an all-to-all in which each of n ranks has `bytes`, of which it keeps 1/n and sends 1/n to each other rank; 0 if n =
+// 1. Ranks of the engine exchange with one peer after another: n - 1 steps. NCCL's messages to all peers are under way at the
+// same time; between nodes, the members in a node share the rings' adapters.
+Nanos AllToAllTime(Bytes bytes, int32_t n, const GroupPath& path, bool steps);
 // Time of an all-reduce of `bytes` over n ranks; 0 if n = 1.
 Nanos AllReduceTime(Bytes bytes, int32_t n, const GroupPath& path);
 

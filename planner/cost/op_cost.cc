@@ -36,7 +36,7 @@ Nanos Limited(__int128 nanos) { return Nanos(static_cast<int64_t>(std::min<__int
 Nanos Sum(Nanos a, Nanos b) { return std::min(kMaxTime, a + b); }
 
 int64_t TiledFlops(const GemmShape& gemm, const GemmTiles& tiles, int64_t rows, int64_t columns, int halvings) {
-  const int64_t waves = CeilDiv(CeilDiv(gemm.rows, rows) * CeilDiv(gemm.columns, columns), tiles.units);
+  const int64_t waves = CeilDiv(CeilDiv(gemm.rows, rows) * CeilDiv(gemm.columns, columns) * gemm.count, tiles.units);
   __int128 flops = static_cast<__int128>(2) * waves * tiles.units * rows * columns * gemm.depth;
   for (int i = 0; i < halvings; ++i) flops = flops * 1000 / kHalvingPermille;
   return Saturated(flops);
@@ -55,7 +55,8 @@ GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& sha
   const int64_t operand = IsEightBitProduct(op, shape) ? 1 : element;
   // Logits and their gradient are 32-bit. They are the result in the forward pass, and an operand in the other passes.
   const int64_t wide = op == Op::kLogits ? kFloatBytes : operand;
-  const int64_t left = gemm.rows * gemm.depth, right = gemm.depth * gemm.columns, result = gemm.rows * gemm.columns;
+  const int64_t left = gemm.rows * gemm.depth * gemm.count, right = gemm.depth * gemm.columns * gemm.count;
+  const int64_t result = gemm.rows * gemm.columns * gemm.count;
   switch (pass) {
     case Pass::kForward: return {(left + right) * operand, result * (op == Op::kLogits ? kFloatBytes : element)};
     case Pass::kBackward: return {left * wide + right * operand, result * element};
@@ -115,19 +116,23 @@ Nanos MemoryTime(const HardwareProfile& profile, Bytes bytes) {
 }
 
 std::optional<GemmShape> GemmOf(Op op, Pass pass, const LayerShape& shape) {
-  int64_t in = shape.hidden, out = 0;
+  int64_t in = shape.hidden, out = 0, rows = shape.tokens(), count = 1;
+  if (shape.moe() && (op == Op::kFc1 || op == Op::kFc2)) {
+    count = shape.own_experts();
+    rows = CeilDiv(shape.filled_rows(), count);
+  }
   switch (op) {
     case Op::kQkv: out = shape.qkv_width(); break;
     case Op::kProj: in = shape.context_width(), out = shape.hidden; break;
     case Op::kFc1: out = shape.fc1_width(); break;
-    case Op::kFc2: in = shape.ffn / shape.tp, out = shape.hidden; break;
+    case Op::kFc2: in = shape.mlp_width(), out = shape.hidden; break;
     case Op::kLogits: out = shape.vocab_shard(); break;
     default: return std::nullopt;
   }
   switch (pass) {
-    case Pass::kForward: return GemmShape{shape.tokens(), out, in};
-    case Pass::kBackward: return GemmShape{shape.tokens(), in, out};
-    case Pass::kWeight: return GemmShape{out, in, shape.tokens(), true};
+    case Pass::kForward: return GemmShape{rows, out, in, false, count};
+    case Pass::kBackward: return GemmShape{rows, in, out, false, count};
+    case Pass::kWeight: return GemmShape{out, in, rows, true, count};
   }
   LYNX_CHECK(!"unknown pass");
   return std::nullopt;
@@ -167,7 +172,9 @@ Bytes KernelTraffic(Op op, Pass pass, const LayerShape& shape) {
 }
 
 int64_t PaddedFlops(const GemmShape& gemm, const GemmTiles& tiles) {
-  if (tiles.units == 0) return Saturated(static_cast<__int128>(2) * gemm.rows * gemm.columns * gemm.depth);
+  if (tiles.units == 0) {
+    return Saturated(static_cast<__int128>(2) * gemm.rows * gemm.columns * gemm.depth * gemm.count);
+  }
   int64_t least = std::numeric_limits<int64_t>::max();
   int64_t rows = std::max(tiles.rows, tiles.columns), columns = std::min(tiles.rows, tiles.columns);
   for (int halvings = 0;; ++halvings) {
@@ -191,7 +198,8 @@ Nanos OpCost(const HardwareProfile& profile, Op op, Pass pass, const LayerShape&
   const Bytes moved = HasTiles(profile) ? KernelTraffic(op, pass, shape) : traffic;
   const bool attention = op_class == OpClass::kAttention || op_class == OpClass::kAttentionBackward;
   const EfficiencyCurve& flops_curve = CurveOf(profile, attention ? op_class : OpClass::kGemm);
-  const int64_t rate = RateAt(profile.FlopsPerSecond(shape.dtype), flops_curve, attention ? shape.seq : flops);
+  const DataType dtype = op == Op::kRouter ? DataType::kFloat32 : shape.dtype;
+  const int64_t rate = RateAt(profile.FlopsPerSecond(dtype), flops_curve, attention ? shape.seq : flops);
   const EfficiencyCurve& memory_curve = CurveOf(profile, op_class == OpClass::kScores ? OpClass::kScores : OpClass::kMemory);
   const int64_t memory_rate = RateAt(profile.memory_bytes_per_second, memory_curve, moved.value);
   return Sum(std::max(TimeAtRate(flops, rate), TimeAtRate(moved.value, memory_rate)), overhead);

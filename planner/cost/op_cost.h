@@ -5,7 +5,7 @@
 //
 // The efficiency is that of the op's class at the op's size (OpClass, HardwareProfile::efficiency). This formula is for a CPU
 // rank, which works through an op in cache. A device with tiles (HardwareProfile::gemm_tiles) is a GPU. Its times differ in
-// five ways:
+// six ways:
 //
 // - Products. An incomplete last wave of tiles costs as much as a full one. A tile's result is written after its
 //   multiplications; nothing is multiplied during the write: time = max(padded FLOPs / (peak * efficiency), operands / rate) +
@@ -17,8 +17,12 @@
 // - Products in 8 bits (planner/problem/eight_bit.h) run at their own peak, with the efficiency of 16-bit products of the same
 //   FLOPs. Operands have one byte an element, results have the model's data type. Operands are quantised by a kernel of its
 //   own, which is part of the op that makes them, or else of the linear. Only devices with tiles have such products.
+// - Experts. The products of all experts of a rank are one kernel: their tiles fill the same waves. The rows are spread evenly
+//   over the experts of a rank.
 // - The loss. Each step of the cross entropy is a kernel over the 32-bit logits.
 // - SwiGLU: the kernels of silu and swiglu read one half of fc1 each.
+//
+// The router's product is computed in 32 bits, whatever the model's data type.
 //
 // Pure; integer arithmetic, so the same on every machine; thread-safe.
 #ifndef LYNX_PLANNER_COST_OP_COST_H_
@@ -32,12 +36,14 @@
 
 namespace lynx {
 
-// The product of a matrix of rows x depth and one of depth x columns. FLOPs: 2 * rows * columns * depth = OpFlops.
+// The product of a matrix of rows x depth and one of depth x columns. FLOPs: 2 * rows * columns * depth * count = OpFlops, up
+// to rounding where the rows are shared out to experts.
 struct GemmShape {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t depth = 0;
   bool accumulates = false;  // the product is added to a 32-bit buffer
+  int64_t count = 1;         // so many products of this shape run at the same time: one for each expert of the rank
   bool operator==(const GemmShape&) const = default;
 };
 // The shape of the matrix product of a linear layer (qkv, proj, fc1, fc2, logits). nullopt for all other ops.

@@ -158,6 +158,7 @@ Member Simulator::MemberOf(int32_t stage, const Action& action) const {
   const ActionInfo& info = InfoOf(action.kind);
   const int32_t boundaries = info.part == StepPart::kForward ? forward_boundaries : backward_boundaries;
   switch (info.group) {
+    case Group::kExpertData: return {stages_ + stage, 0};
     case Group::kData:
       if (!pipeline_.bidirectional()) return {stages_ + stage, 0};
       return {stages_ + pipeline_.PieceOf(action.stage), pipeline_.PipeOf(action.stage)};
@@ -166,6 +167,7 @@ Member Simulator::MemberOf(int32_t stage, const Action& action) const {
     case Group::kPreviousStage: return {boundaries + pipeline_.Previous(action.stage), 1};
     case Group::kHost: return {copies + (info.flow == Flow::kOut ? 0 : stages_) + stage, 0};
     case Group::kNone:
+    case Group::kExpert:  // on the same line as the tensor-parallel group
     case Group::kTensor: break;
   }
   return {stage, 0};

@@ -57,7 +57,12 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
   const bool shards_weights = zero >= ZeroStage::kWeights;
   rank.weights = divided(parameters * shape_.element_bytes(), shards_weights);
   rank.gradients = divided(parameters * (int64_t{4}), zero >= ZeroStage::kGradients);
-  rank.optimizer = divided(parameters * (kMomentBytes + (half ? kMasterBytes : 0)), zero >= ZeroStage::kOptimizer);
+  const int64_t state_bytes = kMomentBytes + (half ? kMasterBytes : 0);
+  const int64_t experts = ExpertParameters(shape_) * pieces_.LayersOfRank(pipeline_rank);
+  const int64_t holders = ExpertReplicas(request_.layout);
+  rank.optimizer =
+      divided((parameters - experts) * state_bytes, zero >= ZeroStage::kOptimizer) +
+      Bytes(zero >= ZeroStage::kOptimizer ? (experts * state_bytes + holders - 1) / holders : experts * state_bytes);
   // Copies of the weights in 8 bits, if products have them. Where weights are sharded, only gathered layers have these copies.
   rank.weights += EightBitWeights(shape_) * (shards_weights ? kGatheredLayers : pieces_.LayersOfRank(pipeline_rank));
   if (!shards_weights) return;

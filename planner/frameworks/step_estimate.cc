@@ -97,9 +97,9 @@ class Estimator {
   // Returns the time to transfer x from the previous stage to this stage.
   Nanos TransferTo(int32_t stage) const;
   StagePassTimes PassTimes(int32_t stage) const;
-  int64_t MostParameters() const;
+  int32_t LargestRank() const;  // the rank with the most parameters
   void AddShardTransfers(int32_t piece, StagePassTimes& times) const;
-  Nanos ExposedDataReduction(int64_t parameters, Nanos last_backward) const;
+  Nanos ExposedDataReduction(int64_t parameters, int64_t experts, Nanos last_backward) const;
 
   const StepRequest& request_;
   const HardwareProfile& profile_;
@@ -166,8 +166,8 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
 void Estimator::AddShardTransfers(int32_t piece, StagePassTimes& times) const {
   const ZeroStage zero = request_.layout.zero;
   const int64_t parameters = pieces_.ParametersOf(piece);
-  const Nanos weights = zero >= ZeroStage::kWeights ? costs_.WeightGatherTime(parameters) : Nanos(0);
-  const Nanos gradients = zero >= ZeroStage::kGradients ? costs_.DataReduceTime(parameters) : Nanos(0);
+  const Nanos weights = zero >= ZeroStage::kWeights ? costs_.WeightGatherTime(parameters, 0) : Nanos(0);
+  const Nanos gradients = zero >= ZeroStage::kGradients ? costs_.DataReduceTime(parameters, 0) : Nanos(0);
   const auto add = [&](Nanos transfers, Nanos& pass, Nanos beside) {
     pass += request_.traits.overlaps_data_reduction ? std::max(Nanos(0), transfers - pass - beside) : transfers;
   };
@@ -175,10 +175,12 @@ void Estimator::AddShardTransfers(int32_t piece, StagePassTimes& times) const {
   add(weights + gradients, times.backward, times.weight);
 }
 
-int64_t Estimator::MostParameters() const {
-  int64_t most = 0;
-  for (int32_t rank = 0; rank < pipeline_.ranks; ++rank) most = std::max(most, pieces_.ParametersOfRank(rank));
-  return most;
+int32_t Estimator::LargestRank() const {
+  int32_t largest = 0;
+  for (int32_t rank = 1; rank < pipeline_.ranks; ++rank) {
+    if (pieces_.ParametersOfRank(rank) > pieces_.ParametersOfRank(largest)) largest = rank;
+  }
+  return largest;
 }
 
 // Returns the exposed time of the gradient reduction and of the weight gather at the end of the step. If the framework overlaps
@@ -186,16 +188,18 @@ int64_t Estimator::MostParameters() const {
 // reduction of the bottom layer is exposed. If the framework hides the gather of the weights after the optimizer, the gather of
 // one layer is exposed. ZeRO-2 and ZeRO-3 reduce gradients with every microbatch, and ZeRO-3 also gathers weights before each
 // pass: these transfers count in the microbatch's time.
-Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) const {
+Nanos Estimator::ExposedDataReduction(int64_t parameters, int64_t experts, Nanos last_backward) const {
   const ZeroStage zero = request_.layout.zero;
-  const int64_t gathered =
-      request_.traits.hides_weight_gather ? std::min(parameters, LayerParameters(LayerType::kTransformer, shape_)) : parameters;
-  Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0) : costs_.WeightGatherTime(gathered);
+  const int64_t of_layer = LayerParameters(LayerType::kTransformer, shape_), experts_of_layer = ExpertParameters(shape_);
+  const bool one_layer = request_.traits.hides_weight_gather && of_layer < parameters;
+  Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0)
+                 : one_layer                 ? costs_.WeightGatherTime(of_layer, experts_of_layer)
+                                             : costs_.WeightGatherTime(parameters, experts);
   if (gather > Nanos(0)) gather += Nanos(int64_t{request_.traits.broadcast_nanos_per_replica} * ShardRanks(request_.layout));
   if (zero >= ZeroStage::kGradients) return gather;
-  const Nanos whole = costs_.DataReduceTime(parameters);
+  const Nanos whole = costs_.DataReduceTime(parameters, experts);
   if (!request_.traits.overlaps_data_reduction) return whole + gather;
-  const Nanos one = costs_.DataReduceTime(LayerParameters(LayerType::kTransformer, shape_));
+  const Nanos one = costs_.DataReduceTime(of_layer, experts_of_layer);
   return std::max(std::min(one, whole), whole - last_backward) + gather;
 }
 
@@ -207,10 +211,12 @@ absl::StatusOr<StepEstimate> Estimator::Run() {
   for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) passes.push_back(PassTimes(stage));
   TimelineScratch scratch;
   StepEstimate estimate{.pipeline = StepTime(order, passes, scratch), .layer = layer_};
-  estimate.parameters_per_rank = MostParameters();
-  estimate.data_reduction = ExposedDataReduction(estimate.parameters_per_rank, passes.front().backward);
+  const int32_t largest = LargestRank();
+  const int64_t experts = ExpertParameters(shape_) * pieces_.LayersOfRank(largest);
+  estimate.parameters_per_rank = pieces_.ParametersOfRank(largest);
+  estimate.data_reduction = ExposedDataReduction(estimate.parameters_per_rank, experts, passes.front().backward);
   if (request_.model.tied_embeddings && layout.pp > 1) estimate.tied_embedding = costs_.TiedEmbeddingTime();
-  estimate.optimizer = costs_.OptimizerTime(estimate.parameters_per_rank);
+  estimate.optimizer = costs_.OptimizerTime(estimate.parameters_per_rank, experts);
   estimate.step = estimate.pipeline + estimate.data_reduction + estimate.tied_embedding + estimate.optimizer;
   return estimate;
 }

@@ -49,7 +49,9 @@ class StageLowering {
     WaitForSent(activations_);
     WaitForSent(gradients_);
     for (SliceLowering& slice : slices_) slice.ReduceTiedEmbedding();
-    for (const auto& [stage, layer] : Reduced()) Emit({.kind = kDataReduceWait, .stage = stage, .layer = layer});
+    for (const Action& start : Reduced()) {
+      Emit({.kind = InfoOf(start.kind).counterpart, .stage = start.stage, .layer = start.layer});
+    }
     const int32_t stage = context_.slices.front().stage;
     for (const ActionKind kind : {kNormStart, kNormWait, kOptimizer}) Emit({.kind = kind, .stage = stage});
     return std::move(program_);
@@ -146,11 +148,11 @@ class StageLowering {
     WaitForSent(gradients_);
   }
 
-  // Virtual stage and layer of every reduction, in the order of the starts.
-  std::vector<std::pair<int32_t, int32_t>> Reduced() const {
-    std::vector<std::pair<int32_t, int32_t>> reduced;
+  // The starts of all reductions, in their order.
+  Program Reduced() const {
+    Program reduced;
     for (const Action& action : program_) {
-      if (action.kind == kDataReduceStart) reduced.emplace_back(action.stage, action.layer);
+      if (action.kind == kDataReduceStart || action.kind == kExpertReduceStart) reduced.push_back(action);
     }
     return reduced;
   }

@@ -85,7 +85,7 @@ class ChainLowering {
       }
     }
     if (action.kind == kBackward && action.segment == Segment::kEnd) ended_.insert({action.layer, action.microbatch});
-    if (info.group == Group::kTensor) open_ = info.phase == Phase::kStart;
+    if (info.of_segment()) open_ = info.phase == Phase::kStart;
   }
 
   void LookAtTop(size_t at, bool again, Remade& pass) {
@@ -133,7 +133,7 @@ class ChainLowering {
                   .layer = layer,
                   .ops = Bit(Op::kFc2)};
     result_.push_back(action);
-    if (context_.layout.tp > 1) {
+    if (Transfers(context_.shape(), LayerType::kTransformer, Segment::kMlp, Pass::kForward)) {
       const Collective kind = graph_.CollectiveOf(LayerType::kTransformer, Segment::kMlp, Pass::kForward).kind;
       Action collective = action;
       collective.ops = 0;
@@ -143,7 +143,7 @@ class ChainLowering {
       result_.push_back(collective);
     }
     action.segment = Segment::kEnd;
-    action.ops = Bit(Op::kAdd2);
+    action.ops = Bit(Op::kAdd2) | (graph_.Has(Op::kUnpermute) ? Bit(Op::kUnpermute) : 0);
     result_.push_back(action);
   }
 
@@ -176,7 +176,7 @@ class ChainLowering {
   // taken_: indices of the actions that move. targets_: indices of the actions before which a chain is inserted
   std::set<size_t> taken_, targets_;
   std::set<std::pair<int32_t, int32_t>> ended_;  // layers and microbatches whose backward has ended
-  bool open_ = false;                            // a tensor-parallel collective is in flight at the current action
+  bool open_ = false;                            // a collective of a segment is in flight at the current action
   Program result_;
 };
 

@@ -40,7 +40,8 @@ SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slic
         continue;
       }
       resolved.push_back(ResolveRecomputation(graph_, of_layer,
-                                              {.collectives = collectives(),
+                                              {.forward_windows = WindowsWithTransfer(context_.shape(), Pass::kForward),
+                                               .backward_windows = WindowsWithTransfer(context_.shape(), Pass::kBackward),
                                                .paired_forward = paired,
                                                .stall = stall && !SharesWeights(context),
                                                .layer_above = !top && !SharesWeights(context)}));
@@ -115,7 +116,9 @@ Program SliceLowering::Recompute(int32_t microbatch, int32_t layer, OpSet ops) c
     }
     actions.push_back(
         {.kind = kRecompute, .segment = segment, .stage = slice_.stage, .microbatch = microbatch, .layer = layer, .ops = here});
-    if (collectives() && Contains(here, Op::kProj)) AppendRepeated(actions, microbatch, layer, segment);
+    const bool to_experts = context_.layout.ep > 1 && Contains(here, Op::kPermute);
+    if (to_experts || (context_.layout.tp > 1 && Contains(here, Op::kProj)))
+      AppendRepeated(actions, microbatch, layer, segment);
   }
   return actions;
 }
@@ -139,17 +142,17 @@ void SliceLowering::ForwardHead(int32_t microbatch) { ForwardLayer(microbatch, k
 
 void SliceLowering::ForwardLayer(int32_t microbatch, int32_t layer, const Guest& guest) const {
   const LayerType type = LayerTypeOf(layer);
-  int window = 0;
+  int window = -1;
   for (const Segment segment : graph_.SegmentsOf(type, Pass::kForward)) {
     Run(kForward, microbatch, layer, segment);
-    if (!collectives() || !graph_.EndsInCollective(type, segment, Pass::kForward)) continue;
+    ++window;
+    if (!Transfers(context_.shape(), type, segment, Pass::kForward)) continue;
     const ActionKind start = StartOf(type, segment, Pass::kForward);
     Run(start, microbatch, layer, segment);
     if (guest.slice != nullptr) {
       guest.slice->EmitInForwardWindow(guest.microbatch, Position(layer), window, slice_.layers());
     }
     Run(InfoOf(start).counterpart, microbatch, layer, segment);
-    ++window;
   }
 }
 
@@ -197,9 +200,10 @@ void SliceLowering::BackwardHead(const BackwardSlot& slot, const Program& top) {
   RunBackward(slot.microbatch, kHeadLayer, Segment::kHead, 0);
   auto rest = top.begin();
   const ActionKind start = StartOf(LayerType::kHead, Segment::kHead, Pass::kBackward);
-  if (collectives()) Run(start, slot.microbatch, kHeadLayer, Segment::kHead);
+  const bool window = Transfers(context_.shape(), LayerType::kHead, Segment::kHead, Pass::kBackward);
+  if (window) Run(start, slot.microbatch, kHeadLayer, Segment::kHead);
   if (!splits_weight_) Run(kWeight, slot.microbatch, kHeadLayer, Segment::kHead);
-  if (collectives()) {
+  if (window) {
     rest = std::find_if(top.begin(), top.end(), [](const Action& a) { return a.kind != kRecompute; });
     EmitAll(Program(top.begin(), rest));
     Run(InfoOf(start).counterpart, slot.microbatch, kHeadLayer, Segment::kHead);
@@ -211,12 +215,12 @@ void SliceLowering::BackwardHead(const BackwardSlot& slot, const Program& top) {
 
 void SliceLowering::BackwardLayer(const BackwardSlot& slot, int32_t layer, const std::function<void()>& before_bottom) {
   const OpSet recomputed = RecomputedOps(layer, slot.hosts);
-  int index = 0, window_index = 0;
+  int index = 0;  // of the segment, and of the window after it
   for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kBackward)) {
     if (segment == Segment::kAttn && layer == slice_.first_layer) before_bottom();
     if (index > 0 || layer != slice_.top_layer()) EmitRecompute(slot, layer, BeforeSegmentPoint(index));
     RunBackward(slot.microbatch, layer, segment, recomputed);
-    const bool window = collectives() && graph_.EndsInCollective(LayerType::kTransformer, segment, Pass::kBackward);
+    const bool window = Transfers(context_.shape(), LayerType::kTransformer, segment, Pass::kBackward);
     const ActionKind start = window ? StartOf(LayerType::kTransformer, segment, Pass::kBackward) : kBackward;
     if (window) Run(start, slot.microbatch, layer, segment);
     if (!splits_weight_ && !graph_.OpsOf(LayerType::kTransformer, segment, Pass::kWeight).empty()) {
@@ -224,9 +228,8 @@ void SliceLowering::BackwardLayer(const BackwardSlot& slot, int32_t layer, const
     }
     if (window) {
       EmitRecompute(slot, layer, OwnWindowPoint(index));
-      if (layer > slice_.first_layer) EmitRecompute(slot, layer - 1, AboveWindowPoint(window_index));
+      if (layer > slice_.first_layer) EmitRecompute(slot, layer - 1, AboveWindowPoint(index));
       Run(InfoOf(start).counterpart, slot.microbatch, layer, segment);
-      ++window_index;
     }
     ++index;
   }
@@ -236,7 +239,7 @@ void SliceLowering::BackwardLayer(const BackwardSlot& slot, int32_t layer, const
 void SliceLowering::BackwardEmbedding(const BackwardSlot& slot) {
   for (const Segment segment : graph_.SegmentsOf(LayerType::kEmbedding, Pass::kBackward)) {
     Run(kBackward, slot.microbatch, kEmbeddingLayer, segment);
-    if (!collectives() || !graph_.EndsInCollective(LayerType::kEmbedding, segment, Pass::kBackward)) continue;
+    if (!Transfers(context_.shape(), LayerType::kEmbedding, segment, Pass::kBackward)) continue;
     const ActionKind start = StartOf(LayerType::kEmbedding, segment, Pass::kBackward);
     Run(start, slot.microbatch, kEmbeddingLayer, segment);
     Run(InfoOf(start).counterpart, slot.microbatch, kEmbeddingLayer, segment);
@@ -283,6 +286,7 @@ void SliceLowering::ReduceTiedEmbedding() {
 // Starts the sum of a layer's gradients over the ranks that hold the same weights. At this point, the last microbatch has
 // already added its part.
 void SliceLowering::Reduce(int32_t layer) {
+  if (layer >= 0 && HasExpertReplicas(context_)) Emit({.kind = kExpertReduceStart, .layer = layer});
   if (context_.gradient_ranks() == 1 || ReducesEachMicrobatch(context_)) return;  // see ShareStates
   Emit({.kind = kDataReduceStart, .layer = layer});
 }

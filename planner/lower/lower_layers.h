@@ -65,7 +65,6 @@ class SliceLowering {
   const StageSlice& slice() const { return slice_; }
 
  private:
-  bool collectives() const { return context_.layout.tp > 1; }
   int32_t Position(int32_t layer) const { return layer - slice_.first_layer; }
   void Emit(Action action) const;
   void EmitAll(const Program& actions) const;

@@ -24,8 +24,11 @@ RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePo
   const RecomputePoint stall = situation.stall ? kStallPoint : deadline;
   if (placement == Placement::kCritical) return deadline;
   if (placement == Placement::kStall) return stall;
-  if (!situation.collectives) return deadline;
-  const auto exists = [&](int window, Pass pass) { return window < static_cast<int>(graph.WindowsOf(pass).size()); };
+  if ((situation.forward_windows | situation.backward_windows) == 0) return deadline;
+  const auto exists = [&](int window, Pass pass) {
+    const WindowSet windows = pass == Pass::kForward ? situation.forward_windows : situation.backward_windows;
+    return window < static_cast<int>(graph.WindowsOf(pass).size()) && (windows >> window & 1) != 0;
+  };
   if (IsForwardWindow(placement)) {
     const int window = static_cast<int>(placement) - static_cast<int>(Placement::kForward1);
     return situation.paired_forward && exists(window, Pass::kForward) ? ForwardWindowPoint(window) : stall;
@@ -62,6 +65,15 @@ std::array<RecomputePoint, kMaxRecomputable> CriticalPoints(const LayerGraph& gr
 }
 
 }  // namespace
+
+WindowSet WindowsWithTransfer(const LayerShape& shape, Pass pass) {
+  WindowSet windows = 0;
+  const std::vector<Segment>& segments = LayerGraph::Of(shape).WindowsOf(pass);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (Transfers(shape, LayerType::kTransformer, segments[i], pass)) windows |= static_cast<WindowSet>(1 << i);
+  }
+  return windows;
+}
 
 int BackwardSegmentIndex(const LayerGraph& graph, Segment segment) {
   const std::vector<Segment>& segments = graph.SegmentsOf(LayerType::kTransformer, Pass::kBackward);

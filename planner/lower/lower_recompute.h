@@ -24,10 +24,16 @@ constexpr RecomputePoint BeforeSegmentPoint(int segment) { return 2 * kMaxWindow
 constexpr RecomputePoint OwnWindowPoint(int segment) { return BeforeSegmentPoint(segment) + 1; }
 inline constexpr int kRecomputePointCount = 2 * kMaxWindows + 1 + 2 * kMaxBackwardSegments;
 
+// A set of windows: bit i is the segment with number i of LayerGraph::WindowsOf.
+using WindowSet = uint8_t;
+inline constexpr WindowSet kAllWindows = (1 << kMaxWindows) - 1;
+// The windows of a pass in which data moves.
+WindowSet WindowsWithTransfer(const LayerShape& shape, Pass pass);
+
 // Says which points exist for a layer and microbatch.
 struct RecomputeSituation {
-  bool collectives = false;     // t > 1: segments end in collectives
-  bool paired_forward = false;  // another microbatch's forward runs just before this backward
+  WindowSet forward_windows = 0, backward_windows = 0;  // WindowsWithTransfer
+  bool paired_forward = false;                          // another microbatch's forward runs just before this backward
   // With sharded weights (ZeRO-3), `stall` and `layer_above` are false: a layer's weights are present only for the layer's own
   // passes.
   bool stall = false;        // the gradient comes from a next stage

@@ -47,7 +47,7 @@ class Sharing {
       result_.push_back(program_[i]);
       if (const auto last = last_additions_.find(i); last != last_additions_.end()) Reduce(program_[i]);
     }
-    if (GathersUpdatedWeights(context_)) GatherUpdatedWeights();
+    GatherUpdatedWeights();
     return std::move(result_);
   }
 
@@ -107,7 +107,12 @@ class Sharing {
 
   void GatherUpdatedWeights() {
     for (const StageSlice& slice : context_.slices) {
-      const auto gather = [&](int32_t layer) { Start({.kind = kWeightGatherStart, .stage = slice.stage, .layer = layer}); };
+      const auto gather = [&](int32_t layer) {
+        if (GathersUpdatedWeights(context_)) Start({.kind = kWeightGatherStart, .stage = slice.stage, .layer = layer});
+        if (layer >= 0 && ExpertShares(context_) > 1) {
+          Start({.kind = kExpertGatherStart, .stage = slice.stage, .layer = layer});
+        }
+      };
       if (slice.has_embedding) gather(kEmbeddingLayer);
       for (int32_t layer = slice.first_layer; layer < slice.end_layer; ++layer) gather(layer);
       if (slice.has_head) gather(kHeadLayer);
@@ -128,7 +133,8 @@ class Sharing {
 }  // namespace
 
 Program ShareStates(Program program, const StageContext& context) {
-  if (!GathersUpdatedWeights(context) && !ReducesEachMicrobatch(context)) return program;
+  const bool experts = ExpertShares(context) > 1;
+  if (!GathersUpdatedWeights(context) && !ReducesEachMicrobatch(context) && !experts) return program;
   return Sharing(program, context).Share();
 }
 

@@ -20,7 +20,7 @@ constexpr int32_t kNone = -1;
 constexpr int64_t kHardlySlower = 200;  // an order is hardly slower if it is at most 1 / kHardlySlower slower than the fastest
 constexpr int64_t kPromising = 50;      // promising: a rehearsal that is at most 1 / kPromising slower than the fastest
 constexpr int32_t kRehearsed = 4;  // forward passes, and as many backward passes, per strand in a rehearsal after the warm-up
-constexpr size_t kMaxInLine = 4;   // collectives of the tensor-parallel group, one under way and the others in line
+constexpr size_t kMaxInLine = 4;   // collectives of segments, one under way and the others in line
 
 // What the list scheduler prefers if several actions could run next.
 struct Tuning {
@@ -151,9 +151,10 @@ class ListScheduler {
   }
 
   void Mark(int32_t mark) {
-    const Group group = InfoOfAction(mark).group;
-    if (group == Group::kData) data_free_ = std::max(data_free_, now_) + durations_.transfer[mark];
-    if (group == Group::kTensor) {
+    const ActionInfo& info = InfoOfAction(mark);
+    if (info.group == Group::kData || info.group == Group::kExpertData)
+      data_free_ = std::max(data_free_, now_) + durations_.transfer[mark];
+    if (info.of_segment()) {
       StartCollective(mark);
       if (arrival_of_[static_cast<size_t>(mark)] == kNone) under_way_.pop_back();  // its wait is in a slot beyond slots_
     }
@@ -218,7 +219,7 @@ class ListScheduler {
     const ActionInfo& info = InfoOfAction(head);
     if (info.phase == Phase::kWhole) return false;
     if (info.group == Group::kHost && info.phase == Phase::kWait) return EndOf(head) <= now_;
-    if (info.group != Group::kTensor) return true;
+    if (!info.of_segment()) return true;
     if (info.phase == Phase::kWait) return EndOf(head) <= now_;
     // A strand starts a collective only if the line has a free place. The first strand may always start one, because all other
     // strands may need what it does next.
@@ -231,7 +232,7 @@ class ListScheduler {
 
   void Step(int32_t action) {
     const ActionInfo& info = InfoOfAction(action);
-    if (info.group == Group::kTensor) {
+    if (info.of_segment()) {
       if (info.phase == Phase::kStart) {
         StartCollective(action);
       } else {
@@ -346,7 +347,7 @@ class ListScheduler {
   std::set<int32_t> fillers_, marks_;  // actions that could run now
   Nanos now_, data_free_;
   std::array<Nanos, 2> copies_free_;
-  std::deque<int32_t> under_way_;  // starts of the tensor-parallel group's collectives that nothing has waited for
+  std::deque<int32_t> under_way_;  // starts of segments' collectives that nothing has waited for
   Nanos link_free_;                // when the last of these collectives ends
   Woven woven_;
 };
@@ -362,7 +363,7 @@ Durations DurationsOf(const Program& program, const WeaveGraph& graph, const Sta
   for (int32_t i = graph.size() - 1; i >= 0; --i) {
     if (i + 1 == graph.size() || graph.SlotOf(i) != graph.SlotOf(i + 1)) until = Nanos(0);
     const ActionInfo& info = InfoOf(program[static_cast<size_t>(i)].kind);
-    const bool starts = info.group == Group::kTensor && info.phase == Phase::kStart;
+    const bool starts = info.of_segment() && info.phase == Phase::kStart;
     until = starts ? Nanos(0) : until + durations.compute[static_cast<size_t>(i)];
     durations.until_start[static_cast<size_t>(i)] = until;
   }
@@ -427,7 +428,7 @@ class Tunings {
 
 WovenProgram Weave(const Program& program, const StageContext& context, const CostModel& costs, std::optional<Bytes> limit) {
   const int32_t strands = StrandsOf(context.layout.weave);
-  if (strands == 1 || context.layout.tp == 1) return {program};
+  if (strands == 1 || !HasCollectives(context.shape())) return {program};
   const WeaveGraph graph(program, context);
   const Durations durations = DurationsOf(program, graph, context, costs);
   Tunings tunings(program, graph, durations, costs, strands);
@@ -455,7 +456,7 @@ WovenProgram Weave(const Program& program, const StageContext& context, const Co
 
 Program WeaveAs(const Program& program, const StageContext& context, const CostModel& costs, int32_t tuning) {
   const int32_t strands = StrandsOf(context.layout.weave);
-  if (strands == 1 || context.layout.tp == 1) return program;
+  if (strands == 1 || !HasCollectives(context.shape())) return program;
   const WeaveGraph graph(program, context);
   const Durations durations = DurationsOf(program, graph, context, costs);
   return InOrder(program, ListScheduler(program, graph, durations, costs, tuning, strands, graph.slots()).Run().order);

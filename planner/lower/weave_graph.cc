@@ -33,7 +33,7 @@ WeaveRole RoleOf(const ActionInfo& info, bool splits_weight) {
   if (info.kind == kWeight && !splits_weight) return WeaveRole::kFiller;
   if (info.part == StepPart::kRecompute) return info.phase == Phase::kStart ? WeaveRole::kMark : WeaveRole::kArrival;
   const bool posts = IsBoundary(info) && info.flow == Flow::kIn && info.phase == Phase::kStart;
-  return posts || info.kind == kDataReduceStart ? WeaveRole::kMark : WeaveRole::kStep;
+  return posts || info.kind == kDataReduceStart || info.kind == kExpertReduceStart ? WeaveRole::kMark : WeaveRole::kStep;
 }
 
 // True if both actions belong to the same pass of the same group of microbatches. The slots of a group wait only for slots of
@@ -43,7 +43,9 @@ bool InOneGroup(const Action& a, const Action& b, int32_t group) {
          a.microbatch / group == b.microbatch / group;
 }
 
-bool EndsStep(const Action& action) { return action.kind == kDataReduceWait || action.kind == kNormStart; }
+bool EndsStep(const Action& action) {
+  return action.kind == kDataReduceWait || action.kind == kExpertReduceWait || action.kind == kNormStart;
+}
 
 }  // namespace
 
@@ -131,6 +133,7 @@ void WeaveGraph::AddPassOrder(const Program& program, const StageContext& contex
         break;
       case kWeight: after(backward, std::tuple(action.layer, action.microbatch, action.segment), i); break;
       case kDataReduceStart:
+      case kExpertReduceStart:
         for (const auto& [key, last] : of_segment) {
           if (std::get<1>(key) == action.stage && std::get<2>(key) == action.layer) AddEdge(last, i);
         }
@@ -198,7 +201,7 @@ void WeaveGraph::AddTransferOrder(const Program& program, int32_t group) {
         of_channel.erase(own);
       }
     }
-    if (info.group == Group::kTensor) continue;
+    if (info.of_segment()) continue;
     std::vector<int32_t>& of_channel = (start ? starts : waits)[channel];
     if (!of_channel.empty()) AddEdge(of_channel.back(), i);
     of_channel.push_back(i);

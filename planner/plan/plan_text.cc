@@ -92,10 +92,14 @@ absl::Status CheckShape(const Plan& plan) {
   const ModelSpec& m = plan.model;
   const ParallelLayout& l = plan.layout;
   const bool sizes = m.layers >= 1 && m.hidden >= 1 && m.heads >= 1 && m.ffn >= 1 && m.seq >= 1 && m.vocab >= 1 && l.tp >= 1 &&
-                     l.pp >= 1 && l.dp >= 1 && l.cp >= 1 && l.virtual_stages >= 1 && l.virtual_stages <= kMaxPipelineChunks &&
-                     plan.micro_batch >= 1 && plan.microbatches >= 1;
-  if (!sizes || m.head_dim < 0 || (m.head_dim == 0 && m.hidden % m.heads != 0) || m.heads % l.tp != 0 || m.ffn % l.tp != 0) {
+                     l.pp >= 1 && l.dp >= 1 && l.cp >= 1 && l.ep >= 1 && l.virtual_stages >= 1 &&
+                     l.virtual_stages <= kMaxPipelineChunks && plan.micro_batch >= 1 && plan.microbatches >= 1;
+  if (!sizes || m.head_dim < 0 || (m.head_dim == 0 && m.hidden % m.heads != 0) || m.heads % l.tp != 0 ||
+      (!m.moe.any() && m.ffn % l.tp != 0)) {
     return absl::FailedPreconditionError(absl::StrCat("plan: the model does not divide into ", LayoutText(l)));
+  }
+  if (m.moe.any() ? RanksOfStage(l) % l.ep != 0 || m.moe.experts % l.ep != 0 : l.ep != 1) {
+    return absl::FailedPreconditionError(absl::StrCat("plan: ", m.moe.experts, " experts do not divide into ", LayoutText(l)));
   }
   const int64_t places = int64_t{plan.micro_batch} * plan.microbatches * l.dp, samples = places - plan.empty_places;
   const bool some = samples >= 1 && samples <= std::numeric_limits<int32_t>::max() && plan.empty_places >= 0;

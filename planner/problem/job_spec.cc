@@ -403,6 +403,9 @@ absl::Status ValidateExpertParallel(const JobSpec& spec) {
   if (p.schedule == ScheduleKind::kChimera) {
     return Bad("parallel.schedule", EnumName(p.schedule), "does not train models with experts: use another schedule");
   }
+  if (p.zero > ZeroStage::kOptimizer) {
+    return Bad("parallel.zero", EnumName(p.zero), "must be none, optimizer or auto for a model with experts");
+  }
   if (p.zero_group != 0) return Bad("parallel.zeroGroup", p.zero_group, "must be left out for a model with experts");
   if (p.ep == 0) return absl::OkStatus();
   LYNX_RETURN_IF_ERROR(Divides("model.moe.experts", moe.experts, "parallel.ep", p.ep));

@@ -286,8 +286,9 @@ void LayerGraph::AddCollectives(const Kind& kind) {
   set(kH, Segment::kHead, Pass::kForward, {kAllGather, kLossStats, kLossStats});
   if (!kind.sequence_parallel) {
     set(kE, Segment::kEmbed, Pass::kForward, {kAllReduce, kX, kX});
-    set(kT, Segment::kAttn, Pass::kForward, {kAllReduce, kX1, kX1});
-    set(kT, Segment::kAttn, Pass::kBackward, {kAllReduce, kGradLn1, kGradLn1});
+    // With experts, tp is 1 here.
+    if (!kind.moe) set(kT, Segment::kAttn, Pass::kForward, {kAllReduce, kX1, kX1});
+    if (!kind.moe) set(kT, Segment::kAttn, Pass::kBackward, {kAllReduce, kGradLn1, kGradLn1});
     set(kH, Segment::kHead, Pass::kBackward, {kAllReduce, kGradLnf, kGradLnf});
   } else {
     set(kE, Segment::kEmbed, Pass::kForward, {kReduceScatter, kEmbedSum, kX});
@@ -314,9 +315,8 @@ void LayerGraph::AddCollectives(const Kind& kind) {
     set(kT, Segment::kMlp, Pass::kBackward, {kReduceScatter, kGradLn2, kGradLn2});
   }
   for (Pass pass : {Pass::kForward, Pass::kBackward}) {
-    for (Segment segment : SegmentsOf(kT, pass)) {
-      if (EndsInCollective(kT, segment, pass)) windows_[pass == Pass::kForward ? 0 : 1].push_back(segment);
-    }
+    const std::vector<Segment>& segments = SegmentsOf(kT, pass);
+    windows_[pass == Pass::kForward ? 0 : 1].assign(segments.begin(), segments.end() - 1);
     LYNX_CHECK(WindowsOf(pass).size() <= kMaxWindows);
   }
 }
@@ -370,6 +370,11 @@ bool LayerGraph::HasSegment(LayerType type, Segment segment, Pass pass) const {
 
 const CollectiveInfo& LayerGraph::CollectiveOf(LayerType type, Segment segment, Pass pass) const {
   return collectives_[Index(type)][Index(segment)][Index(pass)];
+}
+
+bool Transfers(const LayerShape& shape, LayerType type, Segment segment, Pass pass) {
+  const Collective kind = LayerGraph::Of(shape).CollectiveOf(type, segment, pass).kind;
+  return kind != Collective::kNone && shape.MembersOf(kind) > 1;
 }
 
 int LayerGraph::RecomputableIndex(Tensor tensor) const {

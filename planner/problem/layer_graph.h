@@ -363,8 +363,9 @@ class LayerGraph {
   bool EndsInCollective(LayerType type, Segment segment, Pass pass) const {
     return CollectiveOf(type, segment, pass).kind != Collective::kNone;
   }
-  // Segments of a transformer layer that end in a collective, in the order of the pass. Each has an overlap window. There are
-  // at most 4.
+  // The segments of a transformer layer after which another segment follows, in the order of the pass. A segment that ends in a
+  // collective has an overlap window there if data moves (Transfers); with experts, not every segment ends in one. There are at
+  // most 4.
   const std::vector<Segment>& WindowsOf(Pass pass) const { return windows_[pass == Pass::kForward ? 0 : 1]; }
 
   // Forward tensors of a transformer layer that can be recomputed. Each tensor comes after the tensors that its producers read.
@@ -418,6 +419,11 @@ class LayerGraph {
   std::array<TensorSet, kTensorCount> inputs_{};
   std::array<TensorSet, kSegmentCount> read_by_{};
 };
+// True if the segment ends in a collective whose group has more than one rank, so that data moves.
+bool Transfers(const LayerShape& shape, LayerType type, Segment segment, Pass pass);
+// True if any collective of a transformer layer moves data.
+inline bool HasCollectives(const LayerShape& shape) { return shape.tp > 1 || shape.ep > 1; }
+
 inline constexpr Bytes kBufferAlignment{256};  // alignment of every buffer in an arena
 inline constexpr int kMaxRecomputable = 12;
 inline constexpr int kMaxWindows = 4;

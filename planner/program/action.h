@@ -140,6 +140,8 @@ struct ActionInfo {
   Collective collective;  // the collective of a segment; set only for actions of the tensor-parallel and the expert group
   Flow flow;              // set only for actions between stages and for copies
 
+  // True for a collective that ends a segment, or repeats one: of the tensor-parallel or the expert group.
+  bool of_segment() const { return collective != Collective::kNone; }
   // The pass to which the segment in `segment` belongs: kForward or kBackward.
   Pass segment_pass() const {
     return part == StepPart::kBackward || part == StepPart::kWeight ? Pass::kBackward : Pass::kForward;

@@ -147,12 +147,13 @@ void AddCollective(const Action& action, const LayerGraph& graph, AccessList& li
     }
   };
   const bool start = kind.phase == Phase::kStart;
-  if (info.from == info.to) {
-    add(info.to, AccessMode::kUpdate);
-  } else {
-    add(info.from, AccessMode::kRead);
-    add(info.to, start ? AccessMode::kWrite : AccessMode::kUpdate);
-  }
+  const auto add_pair = [&](Tensor from, Tensor to) {
+    if (from == to) return add(to, AccessMode::kUpdate);
+    add(from, AccessMode::kRead);
+    add(to, start ? AccessMode::kWrite : AccessMode::kUpdate);
+  };
+  add_pair(info.from, info.to);
+  if (info.from_weights != Tensor::kWorkspace) add_pair(info.from_weights, info.to_weights);
 }
 
 // Adds the weights that the ops read, and the weight gradients to which the ops add, if ranks shard these states.
@@ -283,9 +284,11 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
       AddOps(action, context.graph(), list);
       AddSharedStates(action, context, list);
       break;
+    case Group::kExpert:
     case Group::kTensor: AddCollective(action, context.graph(), list); break;
     case Group::kNextStage:
     case Group::kPreviousStage: AddBoundary(info, *slice, list); break;
+    case Group::kExpertData: break;  // the states of experts are never in the arena
     case Group::kData: AddReplicaStates(action, context, list); break;
     case Group::kHost: AddCopy(action, list); break;
     case Group::kWorld: break;
@@ -355,11 +358,14 @@ std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const S
 
 StateBytes StatesOf(const StageContext& context) {
   const LayerShape shape = context.shape();
-  const auto layer = [&](LayerType type) { return Shareable(context, LayerParameters(type, shape)); };
-  int64_t parameters = 0;
+  const auto layer = [&](LayerType type) {
+    return Shareable(context, LayerParameters(type, shape) - (type == LayerType::kTransformer ? ExpertParameters(shape) : 0));
+  };
+  int64_t parameters = 0, experts = 0;
   Bytes copies;  // of weights, in 8 bits
   for (const StageSlice& slice : context.slices) {
     parameters += layer(LayerType::kTransformer) * slice.layers();
+    experts += ShareableExperts(context, ExpertParameters(shape)) * slice.layers();
     copies += EightBitWeights(shape) * slice.layers();
     if (slice.has_embedding) parameters += layer(LayerType::kEmbedding);
     if (!slice.has_head) continue;
@@ -370,9 +376,10 @@ StateBytes StatesOf(const StageContext& context) {
   const auto share = [&](ZeroStage from) { return layout.zero >= from ? parameters / OptimizerShares(context) : parameters; };
   const int64_t master = context.model.dtype == DataType::kBfloat16 ? kStateBytes : 0;
   if (layout.zero >= ZeroStage::kWeights) copies = copies / OptimizerShares(context);
-  return {.weights = Bytes(share(ZeroStage::kWeights) * shape.element_bytes()) + copies,
-          .gradients = Bytes(share(ZeroStage::kGradients) * kStateBytes),
-          .optimizer = Bytes(share(ZeroStage::kOptimizer) * (2 * kStateBytes + master))};
+  const int64_t optimizer = share(ZeroStage::kOptimizer) + experts / ExpertShares(context);
+  return {.weights = Bytes((share(ZeroStage::kWeights) + experts) * shape.element_bytes()) + copies,
+          .gradients = Bytes((share(ZeroStage::kGradients) + experts) * kStateBytes),
+          .optimizer = Bytes(optimizer * (2 * kStateBytes + master))};
 }
 
 }  // namespace lynx

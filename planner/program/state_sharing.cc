@@ -8,6 +8,11 @@ namespace {
 
 bool Shares(const StageContext& context, ZeroStage from) { return context.layout.zero >= from && context.gradient_ranks() > 1; }
 
+int64_t PaddedFor(int64_t shares, int64_t parameters) {
+  const int64_t multiple = shares > 1 ? shares * kShareAlignment : 1;
+  return (parameters + multiple - 1) / multiple * multiple;
+}
+
 template <class Test>
 bool AnyOp(const std::vector<Op>& ops, const Test& test) {
   return std::any_of(ops.begin(), ops.end(), test);
@@ -29,10 +34,16 @@ int32_t OptimizerShares(const StageContext& context) {
   return Shares(context, ZeroStage::kOptimizer) ? ShardRanks(context.layout) : 1;
 }
 
-int64_t Shareable(const StageContext& context, int64_t parameters) {
-  const int64_t shares = OptimizerShares(context);
-  const int64_t multiple = shares > 1 ? shares * kShareAlignment : 1;
-  return (parameters + multiple - 1) / multiple * multiple;
+int64_t Shareable(const StageContext& context, int64_t parameters) { return PaddedFor(OptimizerShares(context), parameters); }
+
+bool HasExpertReplicas(const StageContext& context) { return context.model.moe.any() && ExpertReplicas(context.layout) > 1; }
+
+int32_t ExpertShares(const StageContext& context) {
+  return HasExpertReplicas(context) && context.layout.zero >= ZeroStage::kOptimizer ? ExpertReplicas(context.layout) : 1;
+}
+
+int64_t ShareableExperts(const StageContext& context, int64_t parameters) {
+  return PaddedFor(ExpertShares(context), parameters);
 }
 
 bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShape& shape) {

@@ -34,6 +34,14 @@ inline constexpr int64_t kShareAlignment = 64;
 // aligned, too: matrix products on GPUs are slow with matrices that are not. Without shares, nothing is padded.
 int64_t Shareable(const StageContext& context, int64_t parameters);
 
+// Experts (ParallelLayout::ep). The ranks that hold the same experts sum the gradients of these, and with ZeRO-1 shard their
+// states, apart from the layer's other parameters: XP and XG actions instead of DP and PG. Other ranks may hold them than hold
+// the other parameters: with tp 2, dp 1 and ep 1, two ranks hold all experts. Each layer has an XP if HasExpertReplicas.
+bool HasExpertReplicas(const StageContext& context);
+int32_t ExpertShares(const StageContext& context);  // as OptimizerShares
+// As Shareable, for the parameters of a layer's experts.
+int64_t ShareableExperts(const StageContext& context, int64_t parameters);
+
 // True if a compute action reads weights of its layer. Forward ops with parameters read weights. So do the input-gradient
 // passes of these ops, except add1, add2 and the ops of the embedding layer.
 bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShape& shape);

@@ -55,7 +55,7 @@ class StageValidator {
       LYNX_RETURN_IF_ERROR(FailIf(copies_.Follow(action)));
       LYNX_RETURN_IF_ERROR(CheckUnderWay(action));
     }
-    if (end_ == EndState::kOptimized && GathersUpdatedWeights(context_)) LYNX_RETURN_IF_ERROR(CheckAllGathered());
+    if (end_ == EndState::kOptimized) LYNX_RETURN_IF_ERROR(CheckAllGathered());
     if (end_ == EndState::kOptimized) return FoldLiveness(program_, context_).status();
     const absl::Status complete = CheckComplete();
     const ActionKind missing = end_ == EndState::kBefore ? kNormStart : kOptimizer;
@@ -66,8 +66,6 @@ class StageValidator {
   }
 
  private:
-  bool collectives() const { return context_.layout.tp > 1; }
-
   // Returns the action with the rank's first virtual stage as its stage. Actions that concern the whole rank (NORM, OPT) name
   // this stage.
   Action OfRank(Action action) const {
@@ -124,7 +122,7 @@ class StageValidator {
       return Fail("the segment has no weight pass");
     }
     if (action.kind == kRecompute) return FailIf(remade_.CheckOps(action));
-    if (info.group != Group::kTensor) return absl::OkStatus();
+    if (info.group != Group::kTensor && info.group != Group::kExpert) return absl::OkStatus();
     const CollectiveInfo& collective = graph_.CollectiveOf(type, action.segment, info.segment_pass());
     if (collective.kind != info.collective || (info.part == StepPart::kRecompute && !remade_.MayRepeat(action))) {
       return Fail("no such collective ends this segment");
@@ -134,7 +132,12 @@ class StageValidator {
 
   absl::Status CheckGroup(const Action& action, const SliceProgress& slice) const {
     switch (InfoOf(action.kind).group) {
-      case Group::kTensor: return collectives() ? absl::OkStatus() : Fail("there is no tensor-parallel group with tp 1");
+      case Group::kTensor:
+        return context_.layout.tp > 1 ? absl::OkStatus() : Fail("there is no tensor-parallel group with tp 1");
+      case Group::kExpert: return context_.shape().ep > 1 ? absl::OkStatus() : Fail("there is no expert group with ep 1");
+      case Group::kExpertData:
+        if (LayerTypeOf(action.layer) != LayerType::kTransformer) return Fail("the layer has no experts");
+        return HasExpertReplicas(context_) ? absl::OkStatus() : Fail("no other rank holds the same experts");
       case Group::kNextStage:
         if (slice.slice().has_head) return Fail("the last stage has no next stage");
         return slice.sends() ? absl::OkStatus() : Fail("the next stage is on this rank: nothing is sent");
@@ -164,11 +167,24 @@ class StageValidator {
     return absl::OkStatus();
   }
 
+  absl::Status CheckExpertGather(const Action& action) {
+    if (ExpertShares(context_) == 1) return Fail("no rank lacks weights of experts without ZeRO");
+    if (end_ != EndState::kOptimized) return Fail("updated weights are gathered after OPT");
+    if (action.kind == kExpertGatherStart && !gathered_experts_.insert(action.layer).second) {
+      return Fail("the updated weights of the layer's experts are gathered once");
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckAllGathered() const {
     for (const SliceProgress& slice : slices_) {
       for (const int32_t layer : slice.Layers()) {
-        if (!gathered_.contains(layer)) {
-          return Lacks({.kind = kWeightGatherStart, .stage = slice.slice().stage, .layer = layer});
+        const int32_t stage = slice.slice().stage;
+        if (GathersUpdatedWeights(context_) && !gathered_.contains(layer)) {
+          return Lacks({.kind = kWeightGatherStart, .stage = stage, .layer = layer});
+        }
+        if (layer >= 0 && ExpertShares(context_) > 1 && !gathered_experts_.contains(layer)) {
+          return Lacks({.kind = kExpertGatherStart, .stage = stage, .layer = layer});
         }
       }
     }
@@ -182,6 +198,7 @@ class StageValidator {
   // Checks that NORM+, NORM- and OPT come in this order, once each. Only gathers of updated weights may follow OPT.
   absl::Status CheckEndOfStep(const Action& action) {
     if (action.kind == kWeightGatherStart || action.kind == kWeightGatherWait) return CheckWeightGather(action);
+    if (action.kind == kExpertGatherStart || action.kind == kExpertGatherWait) return CheckExpertGather(action);
     const bool ends_step = action.kind == kNormStart || action.kind == kNormWait || action.kind == kOptimizer;
     if (!ends_step) {
       return end_ == EndState::kBefore ? absl::OkStatus() : Fail("only NORM- and OPT may follow NORM+");
@@ -212,8 +229,11 @@ class StageValidator {
     }
     for (const SliceProgress& slice : slices_) {
       if (const std::optional<Action> action = slice.LackingWeight()) return Lacks(*action);
-      if (context_.gradient_ranks() == 1) continue;
       for (const int32_t layer : slice.Layers()) {
+        if (layer >= 0 && HasExpertReplicas(context_) && !reduced_experts_.contains(layer)) {
+          return Lacks({.kind = kExpertReduceStart, .stage = slice.slice().stage, .layer = layer});
+        }
+        if (context_.gradient_ranks() == 1) continue;
         const bool reduced =
             ReducesEachMicrobatch(context_) ? Reductions(layer) == slice.begun().size() : reduced_.contains(layer);
         if (!reduced) return Lacks({.kind = kDataReduceStart, .stage = slice.slice().stage, .layer = layer});
@@ -241,11 +261,12 @@ class StageValidator {
 
   absl::Status CheckOrder(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
-    if (info.group == Group::kTensor && info.part == StepPart::kRecompute) {
+    const bool collective = info.group == Group::kTensor || info.group == Group::kExpert;
+    if (collective && info.part == StepPart::kRecompute) {
       LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action));
       return FailIf(remade_.RepeatCollective(action));
     }
-    if (info.group == Group::kTensor || info.group == Group::kNextStage || info.group == Group::kPreviousStage) {
+    if (collective || info.group == Group::kNextStage || info.group == Group::kPreviousStage) {
       return Advance(action, info.segment_pass());
     }
     switch (action.kind) {
@@ -263,6 +284,11 @@ class StageValidator {
       case kWeight: LYNX_RETURN_IF_ERROR(CheckNotReduced(action)); return FailIf(SliceOf(action).AdvanceWeight(action));
       case kRecompute: LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action)); return FailIf(remade_.Recompute(action));
       case kDataReduceStart: return CheckReduction(action);
+      case kExpertReduceStart:
+        if (!AllAdded(action.layer, SliceOf(action)))
+          return Fail("gradients are reduced after the layer's last backward and weight pass");
+        return reduced_experts_.insert(action.layer).second ? absl::OkStatus()
+                                                            : Fail("the gradients of the layer's experts are reduced once");
       default: return absl::OkStatus();
     }
   }
@@ -294,7 +320,9 @@ class StageValidator {
   // two exceptions: the head adds to a tied embedding, and with two copies of the model it is not known in advance how many
   // microbatches pass through each copy.
   absl::Status CheckNotReduced(const Action& action) const {
-    if (reduced_.contains(action.layer)) return Fail("the layer's gradients have been reduced already");
+    if (reduced_.contains(action.layer) || reduced_experts_.contains(action.layer)) {
+      return Fail("the layer's gradients have been reduced already");
+    }
     const bool adds_to_embedding = action.layer == kHeadLayer && HoldsTiedEmbedding(context_);
     if (!adds_to_embedding || !reduced_.contains(kEmbeddingLayer)) return absl::OkStatus();
     return Fail("the gradients of the tied embedding have been reduced already");
@@ -313,14 +341,20 @@ class StageValidator {
     return Fail("recomputation after the layer's backward pass is of no use");
   }
 
+  Segment LastSegment(int32_t layer) const { return graph_.SegmentsOf(LayerTypeOf(layer), Pass::kBackward).back(); }
+
+  // True if the backward and weight passes of all microbatches have added to the layer's gradients.
+  bool AllAdded(int32_t layer, const SliceProgress& slice) const {
+    bool done = slice.WeightsComputed(layer);
+    if (pipeline_.pipes() == 1) done = done && static_cast<int64_t>(slice.begun().size()) == context_.microbatches;
+    for (const int32_t k : slice.begun()) done = done && slice.Past(Pass::kBackward, k, layer, LastSegment(layer));
+    return done;
+  }
+
   absl::Status CheckReduction(const Action& action) {
     const SliceProgress& slice = SliceOf(action);
-    const Segment last = graph_.SegmentsOf(LayerTypeOf(action.layer), Pass::kBackward).back();
-    if (ReducesEachMicrobatch(context_)) return CheckMicrobatchReduction(action, slice, last);
-    bool done = slice.WeightsComputed(action.layer);
-    if (pipeline_.pipes() == 1) done = done && static_cast<int64_t>(slice.begun().size()) == context_.microbatches;
-    for (const int32_t k : slice.begun()) done = done && slice.Past(Pass::kBackward, k, action.layer, last);
-    if (!done) return Fail("gradients are reduced after the layer's last backward and weight pass");
+    if (ReducesEachMicrobatch(context_)) return CheckMicrobatchReduction(action, slice, LastSegment(action.layer));
+    if (!AllAdded(action.layer, slice)) return Fail("gradients are reduced after the layer's last backward and weight pass");
     if (!reduced_.insert(action.layer).second) return Fail("the layer's gradients are reduced once");
     return absl::OkStatus();
   }
@@ -365,9 +399,9 @@ class StageValidator {
       pending.push_back(action);
       return absl::OkStatus();
     }
-    // A tensor-parallel group runs its collectives in the order of their starts, but passes that run side by side may wait for
-    // them in another order.
-    const bool any_order = info.group == Group::kTensor;
+    // A tensor-parallel or expert group runs its collectives in the order of their starts, but passes that run side by side may
+    // wait for them in another order.
+    const bool any_order = info.group == Group::kTensor || info.group == Group::kExpert;
     const auto own =
         any_order ? std::find_if(pending.begin(), pending.end(), [&](const Action& start) { return IsWaitFor(action, start); })
                   : pending.begin();
@@ -409,7 +443,8 @@ class StageValidator {
   CopyRules copies_;
   std::deque<SliceProgress> slices_;  // the index is the chunk
   size_t at_ = 0;
-  std::set<int32_t> reduced_;  // layers whose gradients have been reduced
+  std::set<int32_t> reduced_;                             // layers whose gradients have been reduced
+  std::set<int32_t> reduced_experts_, gathered_experts_;  // the same for the experts of layers, and below for gathers
   // number of reductions for each layer, if gradients are reduced after each microbatch
   std::map<int32_t, size_t> reductions_;
   std::set<int32_t> gathered_;                         // layers whose weights have been gathered after the optimizer

@@ -13,7 +13,7 @@ bool RecomputeRules::MakesInput(const Action& action) const {
 }
 
 RecomputeRules::Broken RecomputeRules::CheckOps(const Action& action) const {
-  OpSet allowed = MakesInput(action) ? Bit(Op::kFc2) | Bit(Op::kAdd2) : 0;
+  OpSet allowed = MakesInput(action) ? Bit(Op::kFc2) | Bit(Op::kUnpermute) | Bit(Op::kAdd2) : 0;
   for (const Tensor tensor : graph_.recomputable()) {
     for (const Op op : graph_.ProducersOf(tensor)) allowed |= Bit(op);
   }
@@ -29,8 +29,9 @@ bool RecomputeRules::MayRepeat(const Action& action) const {
   const CollectiveInfo& collective = graph_.CollectiveOf(type, action.segment, Pass::kForward);
   const bool gathers_shares = collective.kind == Collective::kAllGather && collective.from != collective.to;
   if (gathers_shares) return true;
+  const bool dispatch = action.segment == Segment::kNorm2 && collective.kind == Collective::kAllToAll;
   return type == LayerType::kTransformer &&
-         (action.segment == Segment::kAttn || (action.segment == Segment::kMlp && MakesInput(action)));
+         (dispatch || action.segment == Segment::kAttn || (action.segment == Segment::kMlp && MakesInput(action)));
 }
 
 BufferKey RecomputeRules::KeyOf(const Action& action, Tensor tensor) const {
@@ -51,9 +52,12 @@ RecomputeRules::Broken RecomputeRules::Recompute(const Action& action) {
     Broken broken;
     switch (op) {
       case Op::kProj: sums_[KeyOf(action, Tensor::kX1)] = Sum::kPartial; break;
-      case Op::kFc2: sums_[KeyOf(action, Tensor::kX)] = Sum::kPartial; break;
+      case Op::kFc2:
+        if (!graph_.Has(Op::kUnpermute)) sums_[KeyOf(action, Tensor::kX)] = Sum::kPartial;
+        break;
+      case Op::kUnpermute: sums_[KeyOf(action, Tensor::kX)] = Sum::kPartial; break;
       case Op::kAdd1: broken = Grow(action, Tensor::kX1, Op::kProj, true); break;
-      case Op::kAdd2: broken = Grow(action, Tensor::kX, Op::kFc2, true); break;
+      case Op::kAdd2: broken = Grow(action, Tensor::kX, graph_.Has(Op::kUnpermute) ? Op::kUnpermute : Op::kFc2, true); break;
       default: break;
     }
     if (!broken) broken = CheckWhole(action, graph_.InfoOf(op).reads);
@@ -67,9 +71,11 @@ RecomputeRules::Broken RecomputeRules::Recompute(const Action& action) {
 RecomputeRules::Broken RecomputeRules::Grow(const Action& action, Tensor tensor, Op first, bool last) {
   Sum& state = sums_[KeyOf(action, tensor)];
   if (last) {
-    if (state != (context_.layout.tp > 1 ? Sum::kComplete : Sum::kPartial)) {
+    const bool reduced = context_.layout.tp > 1 && first != Op::kUnpermute;  // unpermute has the whole rows of each token
+    if (state != (reduced ? Sum::kComplete : Sum::kPartial)) {
       return absl::StrCat(tensor == Tensor::kX1 ? "add1" : "add2", " again changes ", EnumName(tensor), ", unless ",
-                          EnumName(first), " and its all-reduce have just been recomputed");
+                          EnumName(first), reduced || first != Op::kUnpermute ? " and its all-reduce have" : " has",
+                          " just been recomputed");
     }
     state = Sum::kWhole;
     return std::nullopt;
@@ -83,8 +89,9 @@ RecomputeRules::Broken RecomputeRules::Grow(const Action& action, Tensor tensor,
 }
 
 RecomputeRules::Broken RecomputeRules::RepeatCollective(const Action& action) {
-  if (InfoOf(action.kind).collective == Collective::kAllGather)
-    return std::nullopt;  // if a tensor is missing, the fold of the memory model finds it
+  const Collective kind = InfoOf(action.kind).collective;
+  // If a tensor is missing, the fold of the memory model finds it.
+  if (kind == Collective::kAllGather || kind == Collective::kAllToAll) return std::nullopt;
   return action.segment == Segment::kMlp ? Grow(action, Tensor::kX, Op::kFc2, false)
                                          : Grow(action, Tensor::kX1, Op::kProj, false);
 }

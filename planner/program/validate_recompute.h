@@ -3,7 +3,7 @@
 //
 // x1 and the next layer's x are sums that grow in place: proj (fc2) writes a partial sum, its collective adds the parts of all
 // ranks, and add1 (add2) completes the tensor. x is recomputed only for a layer above on the same stage, because the input of a
-// stage's first layer is always stored.
+// stage's first layer is always stored. With experts, x grows by unpermute and add2.
 #ifndef LYNX_PLANNER_PROGRAM_VALIDATE_RECOMPUTE_H_
 #define LYNX_PLANNER_PROGRAM_VALIDATE_RECOMPUTE_H_
 

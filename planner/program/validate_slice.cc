@@ -48,7 +48,7 @@ void SliceProgress::AddLayer(int32_t layer, Pass pass) {
     };
     sequence.passes[{layer, segment}] = sequence.actions.size();
     add(forward ? kForward : kBackward);
-    if (context_.layout.tp == 1 || !graph_.EndsInCollective(type, segment, pass)) continue;
+    if (!Transfers(context_.shape(), type, segment, pass)) continue;
     const ActionKind start = CollectiveStart(graph_.CollectiveOf(type, segment, pass).kind, pass);
     add(start);
     add(InfoOf(start).counterpart);

@@ -25,7 +25,7 @@ Nanos BackwardWindow(const CostModel& costs, const LayerGraph& graph, LayerType 
 }
 
 // Returns the time to recompute `tensor`: the time of the ops that produce it, of the collectives that gather the inputs of
-// these ops, and of the collective between these ops.
+// these ops, and of the collective between or after these ops.
 Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
   const std::vector<Op>& producers = graph.ProducersOf(tensor);
   const Segment first = graph.InfoOf(producers.front()).forward_segment;
@@ -36,7 +36,8 @@ Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
       cost += costs.WindowTime(kLayer, graph.GatherSegmentOf(read), Pass::kForward);
     }
   }
-  if (graph.InfoOf(producers.back()).forward_segment != first) {
+  const bool sent = graph.CollectiveOf(kLayer, first, Pass::kForward).to == tensor;
+  if (sent || graph.InfoOf(producers.back()).forward_segment != first) {
     cost += costs.WindowTime(kLayer, first, Pass::kForward);
   }
   return std::min(cost, kMaxWork);

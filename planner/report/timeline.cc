@@ -52,7 +52,7 @@ SpanKind WaitKind(Group group) {
 SpanKind TransferKind(Group group) {
   if (BetweenStages(group)) return SpanKind::kBoundaryTransfer;
   if (group == Group::kHost) return SpanKind::kCopyTransfer;
-  return group == Group::kTensor ? SpanKind::kTensorTransfer : SpanKind::kDataTransfer;
+  return group == Group::kTensor || group == Group::kExpert ? SpanKind::kTensorTransfer : SpanKind::kDataTransfer;
 }
 
 std::string LaneName(Stream stream, size_t number) {

@@ -121,8 +121,8 @@ std::vector<TransferPassTimes> LayoutPlanner::GuessedPasses(const std::vector<in
     const auto add = [&](LayerType type, int32_t count) {
       const int64_t parameters = LayerParameters(type, fits_.shape());
       const ZeroStage zero = candidate_.layout.zero;
-      const Nanos gather = zero >= ZeroStage::kWeights ? costs.WeightGatherTime(parameters) : Nanos(0);
-      const Nanos reduction = zero >= ZeroStage::kGradients ? costs.DataReduceTime(parameters) : Nanos(0);
+      const Nanos gather = zero >= ZeroStage::kWeights ? costs.WeightGatherTime(parameters, 0) : Nanos(0);
+      const Nanos reduction = zero >= ZeroStage::kGradients ? costs.DataReduceTime(parameters, 0) : Nanos(0);
       times.forward += beside(costs.LayerTime(type, Pass::kForward), gather) * count;
       if (split) {
         times.backward += beside(costs.InputGradientTime(type), gather) * count;
@@ -154,7 +154,8 @@ Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::v
   for (int32_t rank = 0; rank < stages(); ++rank) {
     const CostModel& costs = fits_.costs().Of(rank);
     const int64_t parameters = LayerParameters(LayerType::kTransformer, fits_.shape());
-    const Nanos one = costs.DataReduceTime(parameters);
+    const int64_t experts = ExpertParameters(fits_.shape());
+    const Nanos one = costs.DataReduceTime(parameters, experts);
     const TransferPassTimes& first = passes[static_cast<size_t>(pipeline.StageOn(rank, 0))];
     const Nanos slot = first.backward + first.weight;
     Nanos reduction = one;
@@ -162,10 +163,10 @@ Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::v
       reduction = std::max({one, one * layers[rank] / pipeline.chunks - slot,
                             one * layers[rank] - slot * ((pipeline.chunks - 1) * stages() + 1)});
     }
-    if (rank == 0) reduction += costs.DataReduceTime(LayerParameters(LayerType::kEmbedding, fits_.shape()));
+    if (rank == 0) reduction += costs.DataReduceTime(LayerParameters(LayerType::kEmbedding, fits_.shape()), 0);
     most_reduction = std::max(most_reduction, reduction - slot * rank);
-    Nanos update = costs.OptimizerTime(parameters * layers[rank]);
-    if (zero < ZeroStage::kWeights) update += costs.WeightGatherTime(parameters) * layers[rank];
+    Nanos update = costs.OptimizerTime(parameters * layers[rank], experts * layers[rank]);
+    if (zero < ZeroStage::kWeights) update += costs.WeightGatherTime(parameters, experts) * layers[rank];
     most_update = std::max(most_update, update);
     norm = std::max(norm, costs.NormTime());
   }

@@ -24,12 +24,14 @@ class ProgramProperty : public ::testing::Test {
   template <class Check>
   void ForEachSeed(const Check& check) {
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-      SCOPED_TRACE(::testing::Message() << "seed " << seed);
-      std::mt19937_64 rng(seed);
-      const Pipeline pipeline = RandomPipeline(rng);
-      SCOPED_TRACE(NameOf(pipeline));
-      check(pipeline);
-      if (HasFailure()) return;
+      for (const bool experts : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << "seed " << seed << (experts ? ", with experts" : ""));
+        std::mt19937_64 rng(seed);
+        const Pipeline pipeline = RandomPipeline(rng, experts);
+        SCOPED_TRACE(NameOf(pipeline));
+        check(pipeline);
+        if (HasFailure()) return;
+      }
     }
   }
 };
@@ -177,7 +179,7 @@ TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
         if (it == tensors.end() || program[static_cast<size_t>(buffer.first)].kind != ActionKind::kForward) continue;
         const Placement placement = p.PolicyOf(s, buffer.key.layer)[static_cast<size_t>(it - tensors.begin())];
         const ActionInfo& last = InfoOf(program[static_cast<size_t>(buffer.last)].kind);
-        const bool forward_collective = last.group == Group::kTensor && last.part == StepPart::kForward;
+        const bool forward_collective = last.of_segment() && last.part == StepPart::kForward;
         const bool forward_only = last.kind == ActionKind::kForward || forward_collective;
         ASSERT_EQ(forward_only, placement != Placement::kStore) << BufferKeyText(buffer.key);
       }
@@ -195,7 +197,7 @@ TEST_F(ProgramProperty, WindowsHoldWeightPassesThenRecomputation) {
         // An all-gather that recomputation repeats is not a window: a gradient may be computed while it is under way, so the
         // device is not idle.
         if (info.part == StepPart::kRecompute && info.collective == Collective::kAllGather) continue;
-        if (info.group == Group::kTensor) {
+        if (info.of_segment()) {
           ASSERT_EQ(window, info.phase == Phase::kWait);
           window = !window;
           recomputed = false;

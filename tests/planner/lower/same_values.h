@@ -14,7 +14,8 @@ namespace lynx {
 // Returns the values of a plain program: one pipeline rank runs the whole model in one slice, and stores everything.
 inline StepValues WholeStep(const Pipeline& p) {
   const StageContext& context = p.contexts.front();
-  const ParallelLayout layout{.tp = context.layout.tp, .sequence_parallel = context.layout.sequence_parallel};
+  const ParallelLayout layout{
+      .tp = context.layout.tp, .ep = context.layout.ep, .sequence_parallel = context.layout.sequence_parallel};
   const std::vector<StageContext> whole =
       PipelineContexts(context.model, layout, context.micro_batch, context.microbatches, {context.model.layers});
   const StagePolicy policy = NamedPolicy(context.graph(), RecomputeMode::kNone, context.model.layers);

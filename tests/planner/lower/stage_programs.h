@@ -114,10 +114,28 @@ inline ParallelLayout RandomLayout(std::mt19937_64& rng, int32_t most_ranks = 4)
   return layout;
 }
 
-inline Pipeline RandomPipeline(std::mt19937_64& rng) {
-  const ParallelLayout layout = RandomLayout(rng);
+// Gives a model experts.
+inline void AddExperts(std::mt19937_64& rng, ModelSpec& model) {
+  model.family = ModelFamily::kLlama;
+  model.dropout = 0;
+  model.qk_norm = Draw(rng, 0, 1) == 0;
+  model.moe = {.experts = 8, .top_k = Draw(rng, 1, 3), .ffn = 48, .capacity = 0.5 * Draw(rng, 0, 4)};
+}
+
+// Changes a layout so that it can run a model with 8 experts.
+inline void MakeFitExperts(std::mt19937_64& rng, ParallelLayout& layout) {
+  layout.sequence_parallel = layout.tp > 1;
+  layout.zero = std::min(layout.zero, ZeroStage::kOptimizer);
+  if (layout.schedule == ScheduleKind::kChimera) layout.schedule = ScheduleKind::kZeroBubble;
+  while (layout.ep < 8 && RanksOfStage(layout) % (layout.ep * 2) == 0 && Draw(rng, 0, 3) > 0) layout.ep *= 2;
+}
+
+inline Pipeline RandomPipeline(std::mt19937_64& rng, bool experts = false) {
+  ParallelLayout layout = RandomLayout(rng);
+  if (experts) MakeFitExperts(rng, layout);
   const int32_t pieces = PipelineOf(layout).pieces();
-  const ModelSpec model = RandomModel(rng, pieces * Draw(rng, 1, 2) + Draw(rng, 0, pieces - 1));
+  ModelSpec model = RandomModel(rng, pieces * Draw(rng, 1, 2) + Draw(rng, 0, pieces - 1));
+  if (experts) AddExperts(rng, model);
   const int32_t microbatches = layout.schedule == ScheduleKind::kChimera ? 2 * Draw(rng, 1, 5) : Draw(rng, 1, 9);
   std::vector<StageContext> contexts = ContextsOf(model, layout, microbatches);
   const LayerGraph& graph = contexts.front().graph();

@@ -43,9 +43,9 @@ void OffloadSome(std::mt19937_64& rng, StagePolicy& policy) {
 }
 
 // Returns a random pipeline with a random weave mode that its layout supports. The programs are not yet woven.
-Pipeline RandomWeavable(std::mt19937_64& rng, bool offloads) {
+Pipeline RandomWeavable(std::mt19937_64& rng, bool offloads, bool experts) {
   while (true) {
-    Pipeline pipeline = RandomPipeline(rng);
+    Pipeline pipeline = RandomPipeline(rng, experts);
     ParallelLayout layout = pipeline.contexts.front().layout;
     layout.zero = std::min(layout.zero, ZeroStage::kOptimizer);
     layout.weave = static_cast<WeaveMode>(Draw(rng, 2, 4));
@@ -76,7 +76,7 @@ class Weaving : public ::testing::Test {
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed);
       std::mt19937_64 rng(seed);
-      const Pipeline base = RandomWeavable(rng, offloads);
+      const Pipeline base = RandomWeavable(rng, offloads, /*experts=*/seed % 3 == 0);
       SCOPED_TRACE(NameOf(base));
       const int64_t link = int64_t{1} << Draw(rng, 16, 34);
       const CostModel costs = CostsOf(base, link);
@@ -203,7 +203,7 @@ TEST_F(WovenMutation, TheWovenProgramIsValidAndHasTwoCollectivesAtOnce) {
   EXPECT_TRUE(ValidateProgram(woven_, base_.contexts[0]).ok());
   int now = 0, most = 0;
   for (const Action& action : woven_) {
-    if (InfoOf(action.kind).group != Group::kTensor) continue;
+    if (!InfoOf(action.kind).of_segment()) continue;
     now += InfoOf(action.kind).phase == Phase::kStart ? 1 : -1;
     most = std::max(most, now);
   }

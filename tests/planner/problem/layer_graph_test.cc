@@ -318,8 +318,11 @@ TEST(LayerGraphTest, SequenceParallelSegmentsAlternateGatherAndScatter) {
 // In every kind of layer graph, an op reads only tensors that were written before, in the forward pass and in the backward
 // pass, and every op runs once per pass.
 TEST(LayerGraphTest, EveryKindIsWhole) {
-  for (int bits = 0; bits < 32; ++bits) {
+  for (int bits = 0; bits < 128; ++bits) {
     LayerShape shape = SmallShape();
+    const bool experts = (bits & 32) != 0, exchanged = experts && (bits & 64) != 0;
+    if (experts && (bits & 8) == 0) continue;  // only Llama has experts
+    if (experts) shape.experts = 4, shape.top_k = 2, shape.expert_ffn = 24, shape.ep = exchanged ? 2 : 1;
     shape.qk_norm = (bits & 16) != 0;
     shape.family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt;
     shape.attention = (bits & 4) != 0 ? AttentionKernel::kFused : AttentionKernel::kUnfused;
@@ -335,6 +338,9 @@ TEST(LayerGraphTest, EveryKindIsWhole) {
       written.insert(info.side_outputs.begin(), info.side_outputs.end());
       const CollectiveInfo& c = graph.CollectiveOf(info.layer_type, info.forward_segment, Pass::kForward);
       if (c.from == info.output) written.insert(c.to);
+      for (const Tensor side : info.side_outputs) {
+        if (c.from_weights == side) written.insert(c.to_weights);
+      }
       for (Tensor read : info.backward_reads) EXPECT_TRUE(written.contains(read)) << EnumName(info.op);
       for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
         EXPECT_GE(OpTraffic(info.op, pass, shape), Bytes(0));
@@ -347,8 +353,12 @@ TEST(LayerGraphTest, EveryKindIsWhole) {
       }
     }
     EXPECT_LE(graph.recomputable().size(), static_cast<size_t>(kMaxRecomputable));
-    EXPECT_EQ(graph.WindowsOf(Pass::kForward).size(), shape.sequence_parallel ? 4u : 2u);
-    EXPECT_EQ(graph.WindowsOf(Pass::kBackward).size(), shape.sequence_parallel ? 4u : 2u);
+    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+      const std::vector<Segment>& segments = graph.SegmentsOf(LayerType::kTransformer, pass);
+      EXPECT_EQ(graph.WindowsOf(pass), std::vector<Segment>(segments.begin(), segments.end() - 1));
+      EXPECT_LE(graph.WindowsOf(pass).size(), static_cast<size_t>(kMaxWindows));
+      if (!experts) EXPECT_EQ(graph.WindowsOf(pass).size(), shape.sequence_parallel ? 4u : 2u);
+    }
   }
 }
 

@@ -65,6 +65,16 @@ std::vector<TextCase> TextCases() {
       {"0NORM-", Action{.kind = kNormWait}},
       {"0PG+:12", Action{.kind = kWeightGatherStart, .layer = 12}},
       {"0PG-:e", Action{.kind = kWeightGatherWait, .layer = kEmbeddingLayer}},
+      {"0AA+3:12.norm2", layer(kAllToAllStart, Segment::kNorm2, 12)},
+      {"0AA-3:12.mlp", layer(kAllToAllWait, Segment::kMlp, 12)},
+      {"0BAA+3:12.out", layer(kBackwardAllToAllStart, Segment::kOut, 12)},
+      {"0BAA-3:12.mlp", layer(kBackwardAllToAllWait, Segment::kMlp, 12)},
+      {"0RAA+3:12.norm2", layer(kRecomputeAllToAllStart, Segment::kNorm2, 12)},
+      {"0RAA-3:12.norm2", layer(kRecomputeAllToAllWait, Segment::kNorm2, 12)},
+      {"0XP+:12", Action{.kind = kExpertReduceStart, .layer = 12}},
+      {"0XP-:12", Action{.kind = kExpertReduceWait, .layer = 12}},
+      {"0XG+:12", Action{.kind = kExpertGatherStart, .layer = 12}},
+      {"0XG-:12", Action{.kind = kExpertGatherWait, .layer = 12}},
       {"12OPT", Action{.kind = kOptimizer, .stage = 12}},
   };
 }

@@ -67,7 +67,7 @@ class ProgramValues {
       case ActionKind::kSendBackwardWait: return Expect(Tensor::kGrad, whole_->gradient.at({slice.first_layer, k}));
       default: break;
     }
-    if (info.group == Group::kTensor) return Collect(action);
+    if (info.of_segment()) return Collect(action);
     // A buffer that is being received has no defined value.
     if (info.phase == Phase::kStart && !accesses_.empty()) memory_[accesses_[0].key] = Fresh();
   }
@@ -131,14 +131,20 @@ class ProgramValues {
   void Collect(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
     const CollectiveInfo& collective = graph_.CollectiveOf(LayerTypeOf(action.layer), action.segment, info.segment_pass());
-    const BufferKey to = KeyOf(collective.to, collective.to == Tensor::kX);
+    CollectPair(action, collective.from, collective.to);
+    if (collective.from_weights != Tensor::kWorkspace) CollectPair(action, collective.from_weights, collective.to_weights);
+    if (info.phase == Phase::kWait && collective.to == Tensor::kX) RecordX(action);
+  }
+
+  void CollectPair(const Action& action, Tensor from, Tensor tensor) {
+    const ActionInfo& info = InfoOf(action.kind);
+    const BufferKey to = KeyOf(tensor, tensor == Tensor::kX);
     if (info.phase == Phase::kStart) {
-      collected_[to] = Get(KeyOf(collective.from, collective.from == Tensor::kX));
+      collected_[to] = Get(KeyOf(from, from == Tensor::kX));
       memory_[to] = Fresh();
       return;
     }
     memory_[to] = Mixed(Mixed(collected_.at(to), static_cast<Value>(action.segment)), static_cast<Value>(info.segment_pass()));
-    if (collective.to == Tensor::kX) RecordX(action);
   }
 
   Value Id(Pass pass, Op op) const {

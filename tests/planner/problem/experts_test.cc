@@ -1,0 +1,136 @@
+// Tests of what models with experts change in shapes, sizes and groups of ranks.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "planner/problem/layer_graph.h"
+#include "planner/problem/layout.h"
+#include "planner/problem/stage_context.h"
+
+namespace lynx {
+namespace {
+
+// b 2, s 16, h 8, w 12, E 4, top_k 2
+ModelSpec Model() {
+  ModelSpec model{.layers = 2, .hidden = 8, .heads = 2, .ffn = 12, .seq = 16, .vocab = 64, .dropout = 0};
+  model.family = ModelFamily::kLlama;
+  model.dtype = DataType::kBfloat16;
+  model.moe = {.experts = 4, .top_k = 2};
+  return model;
+}
+
+LayerShape Shape(const ModelSpec& model, const ParallelLayout& layout) { return ShapeOf(model, layout, 2); }
+
+TEST(Experts, RowsWithoutACapacityAreTheEvenShareTimesTheSkew) {
+  ModelSpec model = Model();
+  const LayerShape one = Shape(model, {.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true});
+  EXPECT_EQ(one.shard_tokens(), 16);
+  EXPECT_EQ(one.sent_rows(), 32);
+  EXPECT_EQ(one.expert_rows(), 32);
+  EXPECT_EQ(one.filled_rows(), 32);
+  EXPECT_EQ(one.own_experts(), 1);
+  model.moe.skew = 1.5;
+  const LayerShape skewed = Shape(model, {.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true});
+  EXPECT_EQ(skewed.sent_rows(), 32);
+  EXPECT_EQ(skewed.expert_rows(), 48);
+  EXPECT_EQ(skewed.filled_rows(), 48);
+  // A rank that has all experts gets its own rows only.
+  EXPECT_EQ(Shape(model, {}).expert_rows(), 64);
+}
+
+TEST(Experts, ACapacityGivesEachExpertOfEachRankARoom) {
+  ModelSpec model = Model();
+  model.moe.capacity = 1.25;
+  const LayerShape shape = Shape(model, {.dp = 2, .ep = 2});
+  EXPECT_EQ(shape.expert_room(), 20);  // 1.25 * 2 * 32 / 4
+  EXPECT_EQ(shape.sent_rows(), 80);
+  EXPECT_EQ(shape.expert_rows(), 80);  // 2 own experts, rows of 2 ranks
+  EXPECT_EQ(shape.filled_rows(), 64);  // the rows that there are
+  model.moe.capacity = 0.5;
+  EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).filled_rows(), 32);  // the others are dropped
+  model.moe.capacity = 4;
+  EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).expert_room(), 32);  // a token goes to an expert once
+}
+
+TEST(Experts, BytesAndProductsFollowTheRows) {
+  const LayerShape shape = Shape(Model(), {.dp = 2, .ep = 2});  // 64 rows
+  EXPECT_EQ(TensorBytes(Tensor::kExpertRows, shape), Bytes(64 * 8 * 2));
+  EXPECT_EQ(TensorBytes(Tensor::kExpertWeights, shape), Bytes(64 * 4));
+  EXPECT_EQ(TensorBytes(Tensor::kFc1, shape), Bytes(64 * 24 * 2));
+  EXPECT_EQ(TensorBytes(Tensor::kSwiglu, shape), Bytes(64 * 12 * 2));
+  EXPECT_EQ(TensorBytes(Tensor::kScores, shape), Bytes(32 * 4 * 4));
+  EXPECT_EQ(TensorBytes(Tensor::kRoute, shape), Bytes(32 * 2 * 12));
+  EXPECT_EQ(OpFlops(Op::kFc1, Pass::kForward, shape), 2 * 64 * 8 * 24);
+  EXPECT_EQ(OpFlops(Op::kFc2, Pass::kBackward, shape), 2 * 64 * 12 * 8);
+  EXPECT_EQ(OpFlops(Op::kRouter, Pass::kForward, shape), 2 * 32 * 8 * 4);
+  EXPECT_EQ(ExpertParameters(shape), 2 * 3 * 8 * 12);  // two experts
+  EXPECT_EQ(OpParameters(Op::kRouter, shape), 8 * 4);
+  // rows and weights, 2 * 64 * (8 * 2 + 4) / 2 a direction
+  EXPECT_EQ(CollectiveBytes(LayerType::kTransformer, Segment::kNorm2, Pass::kForward, shape), Bytes(64 * (8 * 2 + 4)));
+  EXPECT_EQ(CollectiveBytes(LayerType::kTransformer, Segment::kMlp, Pass::kForward, shape), Bytes(64 * 8 * 2));
+}
+
+TEST(Experts, OnlyGroupsOfSeveralRanksTransfer) {
+  const auto windows = [](const LayerShape& shape, Pass pass) {
+    int count = 0;
+    for (const Segment segment : LayerGraph::Of(shape).SegmentsOf(LayerType::kTransformer, pass)) {
+      count += Transfers(shape, LayerType::kTransformer, segment, pass);
+    }
+    EXPECT_EQ(count > 0, HasCollectives(shape));
+    return count;
+  };
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    EXPECT_EQ(windows(Shape(Model(), {}), pass), 0);
+    EXPECT_EQ(windows(Shape(Model(), {.dp = 2, .ep = 2}), pass), 2);
+    EXPECT_EQ(windows(Shape(Model(), {.tp = 2, .sequence_parallel = true}), pass), 2);
+    EXPECT_EQ(windows(Shape(Model(), {.tp = 2, .ep = 2, .sequence_parallel = true}), pass), 4);
+  }
+}
+
+// expert_rows can be recomputed only with another dispatch; what the experts return is read by no backward op.
+TEST(Experts, WhatCanBeRecomputed) {
+  const LayerGraph& graph = LayerGraph::Of(Shape(Model(), {.dp = 2, .ep = 2}));
+  EXPECT_TRUE(graph.RepeatsCollective(Tensor::kExpertRows));
+  EXPECT_EQ(graph.MadeWith(Tensor::kExpertRows), (std::vector<Tensor>{Tensor::kExpertRows, Tensor::kExpertWeights}));
+  EXPECT_EQ(graph.MadeWith(Tensor::kScores), (std::vector<Tensor>{Tensor::kScores, Tensor::kRoute}));
+  for (const Tensor tensor : {Tensor::kRows, Tensor::kExpertOut, Tensor::kCombined}) {
+    EXPECT_EQ(graph.RecomputableIndex(tensor), -1) << EnumName(tensor);
+  }
+  EXPECT_FALSE(LayerGraph::Of(Shape(Model(), {})).RepeatsCollective(Tensor::kExpertRows));
+}
+
+// Every rank of a stage is in one expert group, and the groups of either kind do not overlap.
+TEST(Experts, GroupsDivideTheRanksOfAStage) {
+  for (const RankOrder order : {RankOrder::kTpPpDp, RankOrder::kTpDpPp}) {
+    const ParallelLayout layout{.tp = 2, .pp = 3, .dp = 4, .cp = 2, .ep = 8, .rank_order = order};
+    EXPECT_EQ(RanksOfStage(layout), 16);
+    EXPECT_EQ(ExpertReplicas(layout), 2);
+    std::set<int32_t> ranks;
+    for (int32_t stage = 0; stage < layout.pp; ++stage) {
+      for (int32_t number = 0; number < RanksOfStage(layout); ++number) {
+        const int32_t rank = RankInStage(layout, stage, number);
+        const RankCoordinates at = CoordinatesOf(layout, rank);
+        EXPECT_EQ(at.stage, stage);
+        EXPECT_EQ(NumberInStage(layout, at), number);
+        ranks.insert(rank);
+      }
+    }
+    EXPECT_EQ(ranks.size(), 48u);
+  }
+}
+
+TEST(Experts, PublishedModelsHaveTheirParameters) {
+  ModelSpec mixtral{.layers = 32, .hidden = 4096, .heads = 32, .ffn = 14336, .seq = 4096, .vocab = 32000, .dropout = 0};
+  mixtral.family = ModelFamily::kLlama;
+  mixtral.kv_heads = 8;
+  mixtral.moe = {.experts = 8, .top_k = 2};
+  EXPECT_EQ(ModelParameters(mixtral), 46'702'792'704);  // Mixtral 8x7B
+  ModelSpec qwen{.layers = 48, .hidden = 2048, .heads = 32, .ffn = 6144, .seq = 4096, .vocab = 151936, .dropout = 0};
+  qwen.family = ModelFamily::kLlama;
+  qwen.kv_heads = 4, qwen.head_dim = 128, qwen.qk_norm = true;
+  qwen.moe = {.experts = 128, .top_k = 8, .ffn = 768};
+  EXPECT_EQ(ModelParameters(qwen), 30'532'122'624);  // Qwen3-30B-A3B
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,109 @@
+// Plans for models with experts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/status.h"
+#include "planner/cost/cost_model.h"
+#include "planner/cost/hardware_profile.h"
+#include "planner/program/memory_model.h"
+#include "planner/program/validate.h"
+#include "planner/search/make_plan.h"
+
+namespace lynx {
+namespace {
+
+// A layer that is small enough to plan in milliseconds.
+PlanRequest Request() {
+  PlanRequest request;
+  ModelSpec& model = request.spec.model;
+  model = {.layers = 4, .hidden = 256, .heads = 8, .ffn = 512, .seq = 128, .vocab = 512, .dropout = 0};
+  model.family = ModelFamily::kLlama;
+  model.dtype = DataType::kBfloat16;
+  model.moe = {.experts = 8, .top_k = 2};
+  request.spec.name = "experts";
+  request.spec.data.path = "/data";
+  request.spec.train.steps = 1;
+  request.spec.train.global_batch = 32;
+  request.spec.resources = {.min_ranks = 8, .max_ranks = 8};
+  NodeGroup group{.name = "nodes", .nodes = 2, .devices_per_node = 4};
+  group.profile = StatedCpuProfile();
+  group.memory_per_device = Bytes(int64_t{8} << 30);
+  request.cluster.groups = {group};
+  Normalize(request.spec);
+  return request;
+}
+
+absl::StatusOr<Plan> Planned(const PlanRequest& request) {
+  LYNX_ASSIGN_OR_RETURN(const PlanResult result, MakePlan(request));
+  if (const auto* plan = std::get_if<Plan>(&result)) return *plan;
+  return absl::ResourceExhaustedError("the job does not fit");
+}
+
+TEST(ExpertsPlan, ChoosesADegreeAndEveryProgramIsValid) {
+  const PlanRequest request = Request();
+  ASSERT_TRUE(ValidateJobSpec(request.spec).ok()) << ValidateJobSpec(request.spec);
+  const absl::StatusOr<Plan> plan = Planned(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(RanksOfStage(plan->layout) % plan->layout.ep, 0);
+  EXPECT_TRUE(CheckPlan(*plan).ok()) << CheckPlan(*plan);
+}
+
+TEST(ExpertsPlan, PinnedDegreesAreKept) {
+  for (const int32_t ep : {1, 2, 4, 8}) {
+    PlanRequest request = Request();
+    request.spec.parallel.ep = ep;
+    request.spec.parallel.pp = 1;
+    const absl::StatusOr<Plan> plan = Planned(request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->layout.ep, ep);
+    EXPECT_TRUE(CheckPlan(*plan).ok()) << CheckPlan(*plan);
+  }
+}
+
+// With all experts on every rank there is no all-to-all; with few, the transfers take time and the states less memory.
+TEST(ExpertsPlan, MoreRanksShareTheStatesOfExperts) {
+  const auto states = [](int32_t ep) {
+    PlanRequest request = Request();
+    request.spec.parallel = {.tp = 1, .pp = 1, .dp = 8, .ep = ep, .zero = ZeroStage::kNone};
+    const absl::StatusOr<Plan> plan = Planned(request);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan->stages[0].states.total();
+  };
+  const LayerShape shape = ShapeOf(Request().spec.model, ParallelLayout{}, 1);
+  const int64_t experts = 4 * ExpertParameters(shape) * (2 + 4 + 12);  // weights, gradients, optimizer
+  EXPECT_EQ(states(1) - states(8), Bytes(experts * 7 / 8));
+}
+
+TEST(ExpertsPlan, SkewCostsTimeAndMemory) {
+  const auto plan = [](double skew) {
+    PlanRequest request = Request();
+    request.spec.model.moe.skew = skew;
+    request.spec.parallel = {.tp = 1, .pp = 1, .dp = 8, .ep = 8};
+    request.spec.recompute = RecomputeMode::kNone;
+    return *Planned(request);
+  };
+  const Plan even = plan(1), skewed = plan(1.5);
+  EXPECT_GT(skewed.step, even.step);
+  EXPECT_GT(skewed.stages[0].arena, even.stages[0].arena);
+}
+
+TEST(ExpertsPlan, RefusesWhatItCannotPlan) {
+  const auto error = [](const auto& change) {
+    PlanRequest request = Request();
+    change(request.spec);
+    const absl::Status valid = ValidateJobSpec(request.spec);
+    return std::string(valid.ok() ? Planned(request).status().message() : valid.message());
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(error([](JobSpec& s) { s.parallel.ep = 3; }),
+              HasSubstr("model.moe.experts is 8: must be a multiple of parallel.ep"));
+  EXPECT_THAT(error([](JobSpec& s) { s.parallel.ep = 8, s.parallel.pp = 4; }), HasSubstr("a stage has at most 2 ranks"));
+  EXPECT_THAT(error([](JobSpec& s) { s.parallel.zero = ZeroStage::kWeights; }), HasSubstr("parallel.zero is weights"));
+  EXPECT_THAT(error([](JobSpec& s) { s.parallel.sequence_parallel = Choice::kOff, s.parallel.tp = 2; }),
+              HasSubstr("parallel.sequenceParallel is off"));
+  EXPECT_THAT(error([](JobSpec& s) { s.parallel.schedule = ScheduleKind::kChimera; }), HasSubstr("use another schedule"));
+  EXPECT_THAT(error([](JobSpec& s) { s.model.moe = {}, s.parallel.ep = 2; }), HasSubstr("is for models with experts"));
+}
+
+}  // namespace
+}  // namespace lynx
