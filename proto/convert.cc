@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/problem/job_spec_fields.h"
 #include "planner/problem/layout_schedule.h"
@@ -90,9 +91,15 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "cp"), message.cp(), 0, kMaxWireRanks));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "virtual_stages"), message.virtual_stages(), 0, kMaxPipelineChunks));
   // Each factor is at most 2^16, so the product of three does not overflow.
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "ep"), message.ep(), 0, kMaxWireRanks));
   const int64_t replica = int64_t{message.tp()} * message.pp() * message.dp();
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp * pp * dp"), replica, 1, kMaxWireRanks));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp * cp * pp * dp"), replica * cp, 1, kMaxWireRanks));
+  const int64_t ranks_of_stage = int64_t{message.tp()} * message.dp() * cp;
+  if (message.ep() > 1 && ranks_of_stage % message.ep() != 0) {
+    return BadField(FieldPath(path, "ep"), absl::StrCat(message.ep()),
+                    absl::StrCat("must divide tp * cp * dp, which is ", ranks_of_stage));
+  }
   ParallelLayout layout;
   LYNX_RETURN_IF_ERROR(Read(message, path, layout));
   LYNX_RETURN_IF_ERROR(Annotate(SetCustomSchedule(message.schedule_text(), layout), FieldPath(path, "schedule_text")));

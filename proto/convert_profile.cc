@@ -185,6 +185,34 @@ absl::StatusOr<ShapeTimes> ShapeTimesFromProto(const v1::ShapeTimes& message, co
   return times;
 }
 
+void ExpertsToProto(const LayerShape& shape, v1::ExpertShape& message) {
+  message.set_experts(shape.experts);
+  message.set_top_k(shape.top_k);
+  message.set_ffn(shape.expert_ffn);
+  message.set_ep(shape.ep);
+  message.set_capacity_permille(shape.capacity_permille);
+  message.set_skew_permille(shape.skew_permille);
+}
+
+absl::Status ExpertsFromProto(const v1::ExpertShape& message, const std::string& path, LayerShape& shape) {
+  // The same limits as for a model (planner/problem/job_spec.cc).
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "experts"), message.experts(), 2, 1 << 12));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "top_k"), message.top_k(), 1, message.experts()));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "ffn"), message.ffn(), 1, 1 << 20));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "ep"), message.ep(), 1, kMaxWireRanks));
+  LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "experts"), message.experts(), "ep", message.ep()));
+  const int64_t most = int64_t{1000} * message.experts();
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "capacity_permille"), message.capacity_permille(), 0, most));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "skew_permille"), message.skew_permille(), 1000, most));
+  shape.experts = message.experts();
+  shape.top_k = message.top_k();
+  shape.expert_ffn = message.ffn();
+  shape.ep = message.ep();
+  shape.capacity_permille = message.capacity_permille();
+  shape.skew_permille = message.skew_permille();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 v1::LayerShape ToProto(const LayerShape& shape) {
@@ -208,6 +236,7 @@ v1::LayerShape ToProto(const LayerShape& shape) {
   message.set_qkv_bias(shape.qkv_bias);
   message.set_qk_norm(shape.qk_norm);
   message.set_rotary_dims(shape.rotary_dims);
+  if (shape.moe()) ExpertsToProto(shape, *message.mutable_experts());
   return message;
 }
 
@@ -227,7 +256,9 @@ absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::s
   const int32_t head = message.head_dim() == 0 ? message.hidden() / message.heads() : message.head_dim();
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "rotary_dims"), message.rotary_dims(), 0, head));
   LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "heads"), message.heads(), "tp", message.tp()));
-  LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "ffn"), message.ffn(), "tp", message.tp()));
+  if (!message.has_experts()) {  // tensor parallelism does not shard experts
+    LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "ffn"), message.ffn(), "tp", message.tp()));
+  }
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "kv_heads"), message.kv_heads(), 0, message.heads()));
   const int32_t key_heads = message.kv_heads() == 0 ? message.heads() : message.kv_heads();
   LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "heads"), message.heads(), "kv_heads", key_heads));
@@ -238,25 +269,29 @@ absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::s
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "family"), message.family(), 0, 1));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "attention"), message.attention(), 0, 1));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "dtype"), message.dtype(), 0, 1));
-  return LayerShape{.micro_batch = message.micro_batch(),
-                    .seq = message.seq(),
-                    .hidden = message.hidden(),
-                    .heads = message.heads(),
-                    .ffn = message.ffn(),
-                    .vocab = message.vocab(),
-                    .tp = message.tp(),
-                    .dropout = message.dropout(),
-                    .family = static_cast<ModelFamily>(message.family()),
-                    .kv_heads = message.kv_heads(),
-                    .attention = static_cast<AttentionKernel>(message.attention()),
-                    .dtype = static_cast<DataType>(message.dtype()),
-                    .stored_masks = message.stored_masks() && message.dropout(),
-                    .sequence_parallel = message.sequence_parallel() && message.tp() > 1,
-                    .cp = cp,
-                    .head_dim = message.head_dim(),
-                    .qkv_bias = message.qkv_bias(),
-                    .qk_norm = message.qk_norm(),
-                    .rotary_dims = message.rotary_dims()};
+  LayerShape shape{.micro_batch = message.micro_batch(),
+                   .seq = message.seq(),
+                   .hidden = message.hidden(),
+                   .heads = message.heads(),
+                   .ffn = message.ffn(),
+                   .vocab = message.vocab(),
+                   .tp = message.tp(),
+                   .dropout = message.dropout(),
+                   .family = static_cast<ModelFamily>(message.family()),
+                   .kv_heads = message.kv_heads(),
+                   .attention = static_cast<AttentionKernel>(message.attention()),
+                   .dtype = static_cast<DataType>(message.dtype()),
+                   .stored_masks = message.stored_masks() && message.dropout(),
+                   .sequence_parallel = message.sequence_parallel() && message.tp() > 1,
+                   .cp = cp,
+                   .head_dim = message.head_dim(),
+                   .qkv_bias = message.qkv_bias(),
+                   .qk_norm = message.qk_norm(),
+                   .rotary_dims = message.rotary_dims()};
+  if (message.has_experts()) {
+    LYNX_RETURN_IF_ERROR(ExpertsFromProto(message.experts(), FieldPath(path, "experts"), shape));
+  }
+  return shape;
 }
 
 v1::HardwareProfile ToProto(const HardwareProfile& profile, ProfileShapes shapes) {

@@ -11,92 +11,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "cli/spec/job_field_kinds.h"
+#include "cli/spec/model_fields.h"
 #include "cli/spec/scalar_text.h"
 #include "common/status.h"
-#include "planner/problem/model_families.h"
 #include "planner/schedule/custom_schedule.h"
 
 namespace lynx::cli {
 namespace {
-
-template <class Owner, class Member>
-JobField IntField(std::string path, std::string meaning, bool required, Owner owner, Member member,
-                  std::string zero_word = "") {
-  return {path,
-          meaning,
-          required,
-          [=](const std::string& text, JobSpec& spec) {
-            auto& target = owner(spec).*member;
-            if (!zero_word.empty() && text == zero_word) {
-              target = 0;
-              return absl::OkStatus();
-            }
-            return ReadInt(text, target);
-          },
-          [=](const JobSpec& spec) {
-            const auto value = owner(const_cast<JobSpec&>(spec)).*member;
-            return value == 0 && !zero_word.empty() ? zero_word : absl::StrCat(value);
-          },
-          nullptr,
-          ScalarKind::kInteger,
-          zero_word.empty() ? std::vector<std::string>() : std::vector<std::string>{zero_word}};
-}
-
-template <class Owner>
-JobField DoubleField(std::string path, std::string meaning, Owner owner) {
-  return {path,
-          meaning,
-          false,
-          [=](const std::string& text, JobSpec& spec) { return ReadReal(text, owner(spec)); },
-          [=](const JobSpec& spec) { return RealText(owner(const_cast<JobSpec&>(spec))); },
-          nullptr,
-          ScalarKind::kReal};
-}
-
-template <class Owner>
-JobField EnumField(std::string path, std::string meaning, std::string choices, Owner owner) {
-  return {path,
-          absl::StrCat(meaning, ": ", choices),
-          false,
-          [=](const std::string& text, JobSpec& spec) {
-            return ParseEnum(text, owner(spec)) ? absl::OkStatus() : Expected(choices, text);
-          },
-          [=](const JobSpec& spec) { return std::string(EnumName(owner(const_cast<JobSpec&>(spec)))); },
-          nullptr,
-          ScalarKind::kText,
-          absl::StrSplit(absl::StrReplaceAll(choices, {{" or ", ", "}}), ", ")};
-}
-
-template <class Owner>
-JobField BoolField(std::string path, std::string meaning, Owner owner) {
-  return {path,
-          absl::StrCat(meaning, ": true or false"),
-          false,
-          [=](const std::string& text, JobSpec& spec) { return ReadSwitch(text, owner(spec)); },
-          [=](const JobSpec& spec) { return std::string(owner(const_cast<JobSpec&>(spec)) ? "true" : "false"); },
-          nullptr,
-          ScalarKind::kBoolean,
-          {"on", "off"}};
-}
-
-// A field whose text is "auto" or a text that a BoolField accepts.
-template <class Owner>
-JobField ChoiceField(std::string path, std::string meaning, Owner owner) {
-  return {path,
-          absl::StrCat(meaning, ": auto, off or on"),
-          false,
-          [=](const std::string& text, JobSpec& spec) {
-            bool on = false;
-            if (ParseEnum(text, owner(spec))) return absl::OkStatus();
-            if (!ReadSwitch(text, on).ok()) return Expected("auto, off or on", text);
-            owner(spec) = on ? Choice::kOn : Choice::kOff;
-            return absl::OkStatus();
-          },
-          [=](const JobSpec& spec) { return std::string(EnumName(owner(const_cast<JobSpec&>(spec)))); },
-          nullptr,
-          ScalarKind::kBoolean,
-          {"auto", "off", "on"}};
-}
 
 // The file gives the share as a number from zero to one; the spec has thousandths.
 JobField OffloadShareField() {
@@ -348,95 +270,6 @@ JobField ScheduleField() {
           }};
 }
 
-// The field model.preset or model.config. The values of the preset or config.json must be set before the model's other fields
-// are read, wherever the line is in the file. So the reader of the file handles these two fields first, and this entry does
-// nothing.
-JobField ModelBaseField(const char* path, std::string meaning) {
-  return {path, std::move(meaning), false, [](const std::string&, JobSpec&) { return absl::OkStatus(); },
-          [](const JobSpec&) { return std::string(); }};
-}
-
-JobField PlanOnlyField() {
-  return {
-      "model.planOnly",
-      "what the model has and the engine lacks, separated by blanks: such a model is planned and not trained (docs/models.md)",
-      false,
-      [](const std::string& text, JobSpec& spec) {
-        spec.model.plan_only = 0;
-        for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ' ', absl::SkipEmpty()))) {
-          PlanOnlyFeature feature;
-          if (!ParseEnum(name, feature)) return Expected("names of features that docs/models.md lists", name);
-          spec.model.plan_only |= Bit(feature);
-        }
-        return absl::OkStatus();
-      },
-      [](const JobSpec& spec) {
-        std::vector<std::string> names;
-        for (PlanOnlyFeature feature : FeaturesOf(spec.model.plan_only)) names.push_back(EnumName(feature));
-        return names.empty() ? "" : QuotedText(absl::StrJoin(names, " "));
-      }};
-}
-
-std::vector<JobField> ModelFields() {
-  auto model = [](JobSpec& s) -> ModelSpec& { return s.model; };
-  return {
-      ModelBaseField(kModelPreset, "a model that 'lynxctl models' lists; the other fields of the model take its values' place"),
-      ModelBaseField(kModelConfig, "a Hugging Face config.json in place of a preset; relative to this file"),
-      IntField("model.layers", "transformer layers", true, model, &ModelSpec::layers),
-      IntField("model.hidden", "hidden size, a multiple of heads", true, model, &ModelSpec::hidden),
-      IntField("model.heads", "attention heads", true, model, &ModelSpec::heads),
-      IntField("model.ffn", "feed-forward size; auto: 4 x hidden for gpt, 8/3 x hidden rounded up to 256s for llama", false,
-               model, &ModelSpec::ffn, "auto"),
-      IntField("model.seq", "tokens per sample", true, model, &ModelSpec::seq),
-      IntField("model.vocab", "vocabulary size; 256 for bytes", false, model, &ModelSpec::vocab),
-      DoubleField("model.dropout", "dropout rate, 0 to below 1; 0 for llama",
-                  [](JobSpec& s) -> double& { return s.model.dropout; }),
-      EnumField("model.family", "architecture", "gpt or llama", [](JobSpec& s) -> ModelFamily& { return s.model.family; }),
-      IntField("model.kvHeads", "key and value heads, a divisor of heads (grouped queries); auto: heads", false, model,
-               &ModelSpec::kv_heads, "auto"),
-      IntField("model.headDim", "elements of a head; auto: hidden / heads", false, model, &ModelSpec::head_dim, "auto"),
-      EnumField("model.attention", "whether the scores are stored", "unfused or fused",
-                [](JobSpec& s) -> AttentionKernel& { return s.model.attention; }),
-      EnumField("model.dtype", "of weights in use, activations and communication", "float32 or bfloat16",
-                [](JobSpec& s) -> DataType& { return s.model.dtype; }),
-      EnumField("model.matmulType", "of the layers' linears; in 8 bits they can be planned only", "model, float8 or mxfp8",
-                [](JobSpec& s) -> MatmulType& { return s.model.matmul_type; }),
-      EnumField("model.dropoutMasks", "stored: as frameworks that keep a byte per element", "regenerated or stored",
-                [](JobSpec& s) -> DropoutMasks& { return s.model.dropout_masks; }),
-      BoolField("model.tiedEmbeddings", "the output projection is the token embedding",
-                [](JobSpec& s) -> bool& { return s.model.tied_embeddings; }),
-      BoolField("model.qkvBias", "biases of the query, key and value projections of llama, as in Qwen2",
-                [](JobSpec& s) -> bool& { return s.model.qkv_bias; }),
-      BoolField("model.qkNorm", "norms of each head of queries and keys of llama, as in Qwen3",
-                [](JobSpec& s) -> bool& { return s.model.qk_norm; }),
-      DoubleField("model.normEpsilon", "epsilon of every norm", [](JobSpec& s) -> double& { return s.model.norm_epsilon; }),
-      IntField("model.window",
-               "positions that one attends to, as in Mistral v0.1; longer sequences can be planned only; none: all", false,
-               model, &ModelSpec::window, "none"),
-      PlanOnlyField(),
-  };
-}
-
-std::vector<JobField> RotaryFields() {
-  auto rotary = [](JobSpec& s) -> RotarySpec& { return s.model.rotary; };
-  using D = JobSpec&;
-  return {
-      DoubleField("model.rope.theta", "base of llama's rotary positions", [](D s) -> double& { return s.model.rotary.theta; }),
-      IntField("model.rope.dims", "elements of a head that turn; all: the whole head", false, rotary, &RotarySpec::dims, "all"),
-      EnumField("model.rope.scaling", "for sequences longer than those of the first training",
-                "none, linear, dynamic, llama3 or yarn", [](D s) -> RopeScaling& { return s.model.rotary.scaling; }),
-      DoubleField("model.rope.factor", "of the scaling, at least 1", [](D s) -> double& { return s.model.rotary.factor; }),
-      IntField("model.rope.originalSeq", "positions before scaling: of dynamic, llama3 and yarn", false, rotary,
-               &RotarySpec::original_seq, "none"),
-      DoubleField("model.rope.lowFreqFactor", "of llama3", [](D s) -> double& { return s.model.rotary.low_freq_factor; }),
-      DoubleField("model.rope.highFreqFactor", "of llama3", [](D s) -> double& { return s.model.rotary.high_freq_factor; }),
-      DoubleField("model.rope.betaFast", "of yarn", [](D s) -> double& { return s.model.rotary.beta_fast; }),
-      DoubleField("model.rope.betaSlow", "of yarn", [](D s) -> double& { return s.model.rotary.beta_slow; }),
-      DoubleField("model.rope.attentionFactor", "of yarn; 0: 0.1 ln(factor) + 1",
-                  [](D s) -> double& { return s.model.rotary.attention_factor; }),
-  };
-}
-
 // `parallel: auto` leaves all fields of the section at their defaults. It does not undo fields that are already set.
 JobField ParallelWordField() {
   return {"parallel",
@@ -494,7 +327,6 @@ const std::vector<JobField>& JobFields() {
     auto checkpoint = [](JobSpec& s) -> CheckpointSpec& { return s.checkpoint; };
     auto scheduling = [](JobSpec& s) -> SchedulingSpec& { return s.scheduling; };
     append(ModelFields());
-    append(RotaryFields());
     append({
         EnumField("data.kind", "what the path holds", "text or megatron", [](JobSpec& s) -> DataKind& { return s.data.kind; }),
         TextField("data.path", "a text file, or the prefix of a .bin/.idx pair; relative to this file", true,
@@ -512,9 +344,11 @@ const std::vector<JobField>& JobFields() {
         IntField("parallel.tp", "tensor-parallel size, or auto", false, parallel, &ParallelSpec::tp, "auto"),
         IntField("parallel.pp", "pipeline stages, or auto", false, parallel, &ParallelSpec::pp, "auto"),
         IntField("parallel.dp", "data-parallel replicas, or auto", false, parallel, &ParallelSpec::dp, "auto"),
-        IntField("parallel.ep", "ranks that share the experts of a layer, a divisor of tp * cp * dp and of model.moe.experts",
-                 false, parallel, &ParallelSpec::ep, "auto"),
         IntField("parallel.cp", "context-parallel size, or auto", false, parallel, &ParallelSpec::cp, "auto"),
+        IntField("parallel.ep",
+                 "expert-parallel size: ranks that share the experts of a layer, a divisor of tp * cp * dp and of "
+                 "model.moe.experts; or auto",
+                 false, parallel, &ParallelSpec::ep, "auto"),
         IntField("parallel.virtualStages", "model chunks per rank, or auto; above 1 with schedule interleaved", false, parallel,
                  &ParallelSpec::virtual_stages, "auto"),
         ChoiceField("parallel.sequenceParallel", "shard norms and residuals over the tensor-parallel ranks",

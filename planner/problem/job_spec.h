@@ -74,7 +74,7 @@ struct RotarySpec {
 
 // Features of a model that the engine cannot compute. A model with such a feature cannot be trained, but it can be planned with
 // the layers of its family. ModelSpec::plan_only has one bit for each feature; planner/problem/model_families.h names and
-// explains them.
+// explains them. The number of a feature is stored in plans and messages, so a new one comes last.
 enum class PlanOnlyFeature : uint8_t {
   kGatedGelu,
   kExactGelu,
@@ -93,15 +93,17 @@ enum class PlanOnlyFeature : uint8_t {
   kLinearBiases,
   kOtherPositions,
   kUnknownFamily,
+  kAttentionSinks,
+  kOtherRouting,
 };
-inline constexpr int kPlanOnlyFeatureCount = static_cast<int>(PlanOnlyFeature::kUnknownFamily) + 1;
+inline constexpr int kPlanOnlyFeatureCount = static_cast<int>(PlanOnlyFeature::kOtherRouting) + 1;
 template <>
 inline constexpr auto kEnumNames<PlanOnlyFeature> = EnumTable("gated-gelu", "exact-gelu", "other-activation", "layer-norm",
                                                               "norm-offset", "post-norms", "whole-query-norm",
                                                               "parallel-residual", "soft-capping", "multipliers",
                                                               "skipped-rotary", "local-layers", "other-rope-scaling",
                                                               "rotary-with-layer-norm", "linear-biases", "other-positions",
-                                                              "unknown-family");
+                                                              "unknown-family", "attention-sinks", "other-routing");
 static_assert(kEnumNames<PlanOnlyFeature>.size() == kPlanOnlyFeatureCount);
 using PlanOnlyFeatures = uint64_t;
 constexpr PlanOnlyFeatures Bit(PlanOnlyFeature feature) { return PlanOnlyFeatures{1} << static_cast<int>(feature); }

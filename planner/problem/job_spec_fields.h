@@ -203,7 +203,7 @@ void Describe(Fields& fields, ParallelLayout& layout) {
   fields.Field(LYNX_FIELD(pp), layout.pp);
   fields.Field(LYNX_FIELD(dp), layout.dp);
   fields.FieldOrDefault(LYNX_FIELD(cp), layout.cp);
-  fields.FieldOrDefault(LYNX_FIELD(ep), layout.ep);
+  fields.OptionalField(LYNX_FIELD(ep), layout.ep, ParallelLayout().ep);
   fields.FieldOrDefault(LYNX_FIELD(virtual_stages), layout.virtual_stages);
   fields.Field(LYNX_FIELD(sequence_parallel), layout.sequence_parallel);
   fields.NamedOrDefault(LYNX_FIELD(schedule), layout.schedule);

@@ -35,6 +35,8 @@ constexpr std::array<FeatureInfo, kPlanOnlyFeatureCount> kFeatures = {{
     {kLinearBiases, "biases in gated layers beyond those of query, key and value"},
     {kOtherPositions, "positions that are neither learned embeddings nor rotary"},
     {kUnknownFamily, "a model_type that is not in the table of families"},
+    {kAttentionSinks, "a learned score of each head beside those of the keys"},
+    {kOtherRouting, "experts that are chosen or weighted in another way than by the softmax of a router's scores"},
 }};
 
 constexpr bool InEnumOrder() {

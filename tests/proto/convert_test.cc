@@ -41,6 +41,48 @@ TEST(ConvertTest, SpecWithoutFfnIsNormalized) {
   EXPECT_EQ(back->model.ffn, 4 * spec.model.hidden);
 }
 
+// A message without ep has no groups of experts.
+TEST(ConvertTest, ExpertGroupsComeBackAndAreBounded) {
+  const ParallelLayout layout{.tp = 2, .pp = 3, .dp = 4, .ep = 8};
+  EXPECT_EQ(FromProto(ToProto(layout)).value(), layout);
+  v1::ParallelLayout message = ToProto(layout);
+  message.set_ep(0);
+  EXPECT_EQ(FromProto(message)->ep, 1);
+  message.set_ep(3);
+  EXPECT_THAT(std::string(FromProto(message).status().message()),
+              StartsWith("layout.ep is 3: must divide tp * cp * dp, which is 8"));
+  message.set_ep(-1);
+  EXPECT_THAT(std::string(FromProto(message).status().message()), StartsWith("layout.ep is -1: must be from 0"));
+}
+
+// Shapes with experts are the keys of measured profiles.
+TEST(ConvertTest, ShapesWithExpertsComeBackAndAreBounded) {
+  ModelSpec model{.layers = 2, .hidden = 16, .heads = 4, .ffn = 30, .seq = 8, .dropout = 0, .family = ModelFamily::kLlama};
+  model.moe = {.experts = 8, .top_k = 2, .ffn = 20, .capacity = 1.25, .skew = 1.5};
+  const LayerShape shape = ShapeOf(model, {.tp = 4, .dp = 2, .ep = 4, .sequence_parallel = true}, 2);
+  const v1::LayerShape good = ToProto(shape);
+  EXPECT_EQ(FromProto(good, "shape").value(), shape);
+  struct Case {
+    std::function<void(v1::ExpertShape&)> change;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](v1::ExpertShape& e) { e.set_experts(1); }, "shape.experts.experts is 1: must be from 2 to 4096"},
+      {[](v1::ExpertShape& e) { e.set_experts(4097); }, "shape.experts.experts is 4097"},
+      {[](v1::ExpertShape& e) { e.set_top_k(9); }, "shape.experts.top_k is 9: must be from 1 to 8"},
+      {[](v1::ExpertShape& e) { e.set_ffn(0); }, "shape.experts.ffn is 0"},
+      {[](v1::ExpertShape& e) { e.set_ep(0); }, "shape.experts.ep is 0"},
+      {[](v1::ExpertShape& e) { e.set_ep(3); }, "shape.experts.experts is 8: must be a multiple of ep, which is 3"},
+      {[](v1::ExpertShape& e) { e.set_capacity_permille(8001); }, "shape.experts.capacity_permille is 8001"},
+      {[](v1::ExpertShape& e) { e.set_skew_permille(999); }, "shape.experts.skew_permille is 999: must be from 1000 to 8000"},
+  };
+  for (const Case& c : cases) {
+    v1::LayerShape message = good;
+    c.change(*message.mutable_experts());
+    EXPECT_THAT(std::string(FromProto(message, "shape").status().message()), StartsWith(c.message));
+  }
+}
+
 v1::JobSpec GoodSpec() {
   JobSpec spec;
   spec.name = "gpt-bytes";
@@ -75,6 +117,9 @@ TEST(ConvertTest, BadSpecsNameTheField) {
       {[](v1::JobSpec& s) { s.mutable_resources()->set_activation_memory_per_rank_bytes(int64_t{1} << 60); },
        "resources.activationMemoryPerRank is 1152921504606846976: must be from 0"},
       {[](v1::JobSpec& s) { s.mutable_parallel()->set_tp(-2); }, "parallel.tp is -2"},
+      {[](v1::JobSpec& s) { s.mutable_parallel()->set_ep(-2); }, "parallel.ep is -2"},
+      {[](v1::JobSpec& s) { s.mutable_model()->mutable_moe()->set_experts(4097); }, "model.moe.experts is 4097"},
+      {[](v1::JobSpec& s) { s.mutable_model()->mutable_moe()->set_top_k(2); }, "model.moe says how experts work"},
       {[](v1::JobSpec& s) { s.clear_recompute(); }, "recompute is 0: must be one of auto (1)"},
       {[](v1::JobSpec& s) { s.set_recompute(static_cast<v1::RecomputeMode>(60)); }, "recompute is 60"},
       {[](v1::JobSpec& s) { s.clear_checkpoint(); }, "checkpoint.keep is 0"},

@@ -144,8 +144,8 @@ void ExpectAllMembersDescribed() {
 }
 
 TEST(FieldVisitorsTest, EveryMemberIsDescribed) {
-  ExpectAllMembersDescribed<JobSpec, ModelSpec, RotarySpec, DataSpec, TrainSpec, OptimizerSpec, ResourceSpec, ParallelSpec,
-                            RecomputeOptions, CheckpointSpec, SchedulingSpec, FailureRule>();
+  ExpectAllMembersDescribed<JobSpec, ModelSpec, RotarySpec, MoeSpec, DataSpec, TrainSpec, OptimizerSpec, ResourceSpec,
+                            ParallelSpec, RecomputeOptions, CheckpointSpec, SchedulingSpec, FailureRule>();
   ExpectAllMembersDescribed<RankReady, StepReport, LinkUse, StepSkipped, EvaluationReport, TraceReport, CheckpointReport,
                             CheckpointFailure, RankDone, RankYielded, RankFailure, CopiesNotice, NodeCheckReport>();
   EXPECT_EQ(DescribedCount<ParallelLayout>() + 1, MemberCount<ParallelLayout>());  // `custom` is written as text
@@ -235,12 +235,15 @@ TEST(FieldVisitorsTest, DefaultsOfLaterFieldsAreLeftOut) {
   const v1::JobSpec message = ToProto(JobSpec());
   EXPECT_FALSE(message.has_scheduling());
   EXPECT_FALSE(message.model().has_rotary());
+  EXPECT_FALSE(message.model().has_moe());
+  EXPECT_EQ(ToProto(ParallelLayout()).ep(), 0);
   EXPECT_EQ(message.model().norm_epsilon(), 0);
   EXPECT_EQ(message.train().eval_batches(), JobSpec().train.eval_batches);
   const absl::StatusOr<ModelSpec> model = ModelFromProto(v1::ModelSpec(), "model");
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->norm_epsilon, ModelSpec().norm_epsilon);
   EXPECT_EQ(model->rotary, RotarySpec());
+  EXPECT_EQ(model->moe, MoeSpec());
 }
 
 // The wording of errors must not change. The choices are listed in the order of their numbers.

@@ -2,6 +2,7 @@
 #ifndef LYNX_TESTS_PROTO_RANDOM_VALUES_H_
 #define LYNX_TESTS_PROTO_RANDOM_VALUES_H_
 
+#include <algorithm>
 #include <random>
 
 #include "planner/cost/hardware_profile.h"
@@ -34,6 +35,25 @@ inline void RandomFeatures(std::mt19937_64& random, ModelSpec& model) {
   model.rotary.beta_fast = 16;
   model.rotary.beta_slow = 2;
   model.rotary.attention_factor = 0.75;
+}
+
+// Gives every second Llama experts. The other fields must be set; those that exclude experts get other values.
+inline void RandomExperts(std::mt19937_64& random, JobSpec& spec) {
+  if (spec.model.family != ModelFamily::kLlama || Pick(random, 0, 1) == 0) return;
+  ParallelSpec& parallel = spec.parallel;
+  parallel.ep = static_cast<int32_t>(Pick(random, 0, 1)) * std::max(1, parallel.dp);
+  const auto experts = static_cast<int32_t>(Pick(random, 2, 9)) * std::max(1, parallel.ep);
+  spec.model.moe = {.experts = experts,
+                    .top_k = static_cast<int32_t>(Pick(random, 1, experts)),
+                    .ffn = static_cast<int32_t>(Pick(random, 0, 64)),
+                    .normalized = Pick(random, 0, 1) == 0,
+                    .capacity = Pick(random, 0, 1) == 0 ? 0 : 1.25,
+                    .skew = 1.5,
+                    .aux_loss = 0.01,
+                    .z_loss = static_cast<double>(Pick(random, 0, 2)) / 1000};
+  spec.model.matmul_type = MatmulType::kModel;
+  if (parallel.sequence_parallel == Choice::kOff) parallel.sequence_parallel = Choice::kAuto;
+  parallel.zero_group = 0;
 }
 
 // Sets the fields that are not sizes: families, modes, policies.
@@ -79,6 +99,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
     spec.recompute_options.offload_permille = static_cast<int32_t>(Pick(random, 0, 1000));
   }
   if (Pick(random, 0, 1) == 0) spec.recompute_options.forbidden = {RecomputeMode::kFull, RecomputeMode::kBalanced};
+  RandomExperts(random, spec);
 }
 
 // Returns a specification that is normalized and valid.

@@ -36,6 +36,11 @@ void AddFeatures(const ModelSpec& m, json& model) {
   if (m.qk_norm) model["qk_norm"] = true;
   if (m.norm_epsilon != plain.norm_epsilon) model["norm_epsilon"] = m.norm_epsilon;
   if (m.window != 0) model["window"] = m.window;
+  if (const MoeSpec& moe = m.moe; moe.any()) {
+    model["moe"] = {{"experts", moe.experts},       {"top_k", moe.top_k},       {"ffn", m.expert_ffn()},
+                    {"normalized", moe.normalized}, {"capacity", moe.capacity}, {"skew", moe.skew},
+                    {"aux_loss", moe.aux_loss},     {"z_loss", moe.z_loss}};
+  }
   const RotarySpec& r = m.rotary;
   if (r == plain.rotary) return;
   model["rotary"] = {{"theta", r.theta},
@@ -89,6 +94,7 @@ json Canonical(const CheckpointIndex& index) {
   AddFeatures(m, canonical["model"]);
   // These fields are left out if they have their defaults. Then older releases, which do not know them, can read the index.
   if (id.layout.weave != WeaveMode::kOff) canonical["layout"]["weave"] = EnumName(id.layout.weave);
+  if (id.layout.ep != 1) canonical["layout"]["ep"] = id.layout.ep;
   if (id.layout.rank_order != RankOrder::kTpPpDp) canonical["layout"]["rank_order"] = EnumName(id.layout.rank_order);
   return canonical;
 }
@@ -164,6 +170,19 @@ void DecodeRotary(const json& rotary, Fields& fields, RotarySpec& out) {
   fields.Rate(rotary, "attention_factor", out.attention_factor);
 }
 
+void DecodeMoe(const json& moe, Fields& fields, ModelSpec& model) {
+  MoeSpec& out = model.moe;
+  fields.Integer(moe, "experts", 2, kMaxExtent, out.experts);
+  fields.Integer(moe, "top_k", 1, out.experts, out.top_k);
+  fields.Integer(moe, "ffn", 1, kMaxExtent, out.ffn);
+  if (out.ffn == model.ffn) out.ffn = 0;  // as Normalize sets it
+  fields.Flag(moe, "normalized", out.normalized);
+  fields.Rate(moe, "capacity", out.capacity);
+  fields.Rate(moe, "skew", out.skew);
+  fields.Rate(moe, "aux_loss", out.aux_loss);
+  fields.Rate(moe, "z_loss", out.z_loss);
+}
+
 // Reads the features. A missing field gets the value that all models had in the first version of the format (see AddFeatures).
 void DecodeFeatures(const json& model, Fields& fields, ModelSpec& out) {
   if (!model.is_object()) return;
@@ -178,6 +197,7 @@ void DecodeFeatures(const json& model, Fields& fields, ModelSpec& out) {
   if (model.contains("norm_epsilon")) fields.Rate(model, "norm_epsilon", out.norm_epsilon);
   if (model.contains("window")) fields.Integer(model, "window", 1, kMaxExtent, out.window);
   if (model.contains("rotary")) DecodeRotary(model["rotary"], fields, out.rotary);
+  if (model.contains("moe")) DecodeMoe(model["moe"], fields, out);
 }
 
 void DecodeModel(const json& model, int64_t version, Fields& fields, ModelSpec& out) {
@@ -224,6 +244,10 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
     std::string weave;
     fields.Text(layout, "weave", weave);
     if (!ParseEnum(weave, out.weave) || out.weave == WeaveMode::kAuto) fields.Fail(absl::StrCat("layout.weave is ", weave));
+  }
+  if (layout.contains("ep")) {
+    fields.Integer(layout, "ep", 2, kMaxRanks, out.ep);
+    if (RanksOfStage(out) % out.ep != 0) fields.Fail(absl::StrCat("layout.ep ", out.ep, " does not divide tp * dp"));
   }
   if (layout.contains("rank_order")) {
     std::string order;
@@ -301,6 +325,8 @@ void CompareFunctions(const ModelSpec& was, const ModelSpec& is, std::vector<std
   Compare("model.rope.betaFast", from.beta_fast, to.beta_fast, differences);
   Compare("model.rope.betaSlow", from.beta_slow, to.beta_slow, differences);
   Compare("model.rope.attentionFactor", from.attention_factor, to.attention_factor, differences);
+  Compare("model.moe.topK", was.moe.top_k, is.moe.top_k, differences);
+  Compare("model.moe.normalized", was.moe.normalized, is.moe.normalized, differences);
 }
 
 // Compares the fields of the model that determine the shapes and the meaning of its weights.
@@ -316,6 +342,8 @@ void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::
   Compare("model.headDim", was.head_size(), is.head_size(), differences);
   Compare("model.qkvBias", was.qkv_bias, is.qkv_bias, differences);
   Compare("model.qkNorm", was.qk_norm, is.qk_norm, differences);
+  Compare("model.moe.experts", was.moe.experts, is.moe.experts, differences);
+  if (was.moe.any() && is.moe.any()) Compare("model.moe.ffn", was.expert_ffn(), is.expert_ffn(), differences);
   CompareFunctions(was, is, differences);
   // The learned positions have one row for each token of a sequence.
   if (was.family == ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);
@@ -393,6 +421,10 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
   Compare("model.dropout", was.dropout, is.dropout, differences);
   Compare<std::string>("model.attention", EnumName(was.attention), EnumName(is.attention), differences);
   Compare<std::string>("model.dtype", EnumName(was.dtype), EnumName(is.dtype), differences);
+  Compare("model.moe.capacity", was.moe.capacity, is.moe.capacity, differences);
+  Compare("model.moe.skew", was.moe.skew, is.moe.skew, differences);
+  Compare("model.moe.auxLoss", was.moe.aux_loss, is.moe.aux_loss, differences);
+  Compare("model.moe.zLoss", was.moe.z_loss, is.moe.z_loss, differences);
   const bool other_model = !(was == is) && differences.empty();
   if (other_model) differences.push_back("the model differs in what the checkpoint's index has no field for");
   return absl::StrJoin(differences, "; ");

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kWhat = "rank configuration";
 // The version of the text. A daemon and a rank process with different versions are of different releases, and the rank refuses
 // the text.
-constexpr int32_t kFormat = 9;
+constexpr int32_t kFormat = 10;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
@@ -54,6 +54,10 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
     fields.Fail("context.layout", absl::StrCat("is ", LayoutText(layout), "; its sizes must be at least 1 and give at most ",
                                                kMaxRanks, " ranks"));
     return;
+  }
+  if (layout.ep < 1 || RanksOfStage(layout) % layout.ep != 0) {
+    fields.Fail("context.layout.ep", absl::StrCat("is ", layout.ep, "; it must divide the ", RanksOfStage(layout),
+                                                  " ranks of a stage of ", LayoutText(layout)));
   }
   if (layout.rank_order == RankOrder::kAuto) fields.Fail("context.layout.rank_order", "is 'auto'; a plan has one order");
   if (config.rank < 0 || config.rank >= layout.ranks()) {

@@ -102,6 +102,30 @@ TEST(JobFile, ReadsWhenAJobRunsAndWhatFailuresMean) {
   EXPECT_EQ(*again, *spec);
 }
 
+TEST(JobFile, ReadsExperts) {
+  const std::string text = Replaced("  seq: 32",
+                                    "  seq: 32\n  family: llama\n  dropout: 0\n  moe: {experts: 8, topK: 2, ffn: 48, "
+                                    "normalized: false, capacity: 1.25, skew: 1.5, auxLoss: 0.01, zLoss: 1e-3}");
+  const auto spec = ParseJobFile(text, "job.yaml", "/data", {"parallel.ep=2"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const MoeSpec expected{.experts = 8,
+                         .top_k = 2,
+                         .ffn = 48,
+                         .normalized = false,
+                         .capacity = 1.25,
+                         .skew = 1.5,
+                         .aux_loss = 0.01,
+                         .z_loss = 0.001};
+  EXPECT_EQ(spec->model.moe, expected);
+  EXPECT_EQ(spec->parallel.ep, 2);
+  const auto again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere");
+  ASSERT_TRUE(again.ok()) << again.status() << JobFileText(*spec);
+  EXPECT_EQ(*again, *spec);
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(text, {{"topK: 2", "topK: 9"}})),
+              HasSubstr("model.moe.topK is 9: must be from 1 to 8"));
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(text, {{"topK", "topk"}})), HasSubstr("did you mean 'topK'?"));
+}
+
 TEST(JobFile, PrintedFileReadsBackEqual) {
   auto spec = ParseJobFile(Replaced("  steps: 10",
                                     "  steps: 10\n  minLr: 1.7e-5\n  seed: 18446744073709551615\n"

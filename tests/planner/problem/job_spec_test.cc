@@ -235,6 +235,127 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
   }
 }
 
+// Turns the model of GoodSpec into a Llama with 8 experts, 2 of them for each token, and then applies `change` to the job.
+std::function<void(JobSpec&)> Experts(std::function<void(JobSpec&)> change) {
+  return [change = std::move(change)](JobSpec& spec) {
+    Llama([](ModelSpec& m) { m.moe = {.experts = 8, .top_k = 2}; })(spec);
+    change(spec);
+  };
+}
+
+TEST(JobSpecTest, NamesWhatIsWrongWithExperts) {
+  const double nan = std::nan("");
+  const BadCase cases[] = {
+      {[](JobSpec& s) { s.model.moe.experts = 8; }, "model.moe.experts is 8: is for model.family llama"},
+      {Experts([](JobSpec& s) { s.model.moe.experts = -1; }), "model.moe.experts is -1: must be from 0 to 4096"},
+      {Experts([](JobSpec& s) { s.model.moe.experts = 4097; }), "model.moe.experts is 4097: must be from 0 to 4096"},
+      {Experts([](JobSpec& s) { s.model.moe.experts = 1; }), "model.moe.experts is 1: must be from 2 to 4096"},
+      {Experts([](JobSpec& s) { s.model.moe = {.top_k = 2}; }),
+       "model.moe says how experts work, but the model has none: give model.moe.experts"},
+      {Experts([](JobSpec& s) { s.model.moe = {.normalized = false}; }), "model.moe says how experts work"},
+      {Experts([](JobSpec& s) { s.model.moe = {.z_loss = 0.1}; }), "model.moe says how experts work"},
+      {Experts([](JobSpec& s) { s.model.moe.top_k = 0; }), "model.moe.topK is 0: must be from 1 to 8"},
+      {Experts([](JobSpec& s) { s.model.moe.top_k = 9; }), "model.moe.topK is 9: must be from 1 to 8"},
+      {Experts([](JobSpec& s) { s.model.moe.ffn = -1; }), "model.moe.ffn is -1: must be from 0 to 1048576"},
+      {Experts([](JobSpec& s) { s.model.moe.ffn = (1 << 20) + 1; }), "model.moe.ffn is 1048577"},
+      {Experts([](JobSpec& s) { s.model.moe.capacity = 0.0001; }),
+       "model.moe.capacity is 0.0001: must be 0 (no limit), or from 0.001 to model.moe.experts"},
+      {Experts([](JobSpec& s) { s.model.moe.capacity = 8.5; }), "model.moe.capacity is 8.5"},
+      {Experts([=](JobSpec& s) { s.model.moe.capacity = nan; }), "model.moe.capacity is nan"},
+      {Experts([](JobSpec& s) { s.model.moe.skew = 0.5; }),
+       "model.moe.skew is 0.5: must be from 1 (an even load) to model.moe.experts"},
+      {Experts([](JobSpec& s) { s.model.moe.skew = 9; }), "model.moe.skew is 9"},
+      {Experts([](JobSpec& s) { s.model.moe.aux_loss = -1; }), "model.moe.auxLoss is -1: must be from 0 to 1e6"},
+      {Experts([=](JobSpec& s) { s.model.moe.z_loss = nan; }), "model.moe.zLoss is nan: must be from 0 to 1e6"},
+      {Experts([](JobSpec& s) {
+         s.model.dtype = DataType::kBfloat16;
+         s.model.attention = AttentionKernel::kFused;
+         s.model.matmul_type = MatmulType::kFloat8;
+       }),
+       "model.matmulType is float8: cannot be planned for models with experts"},
+      {[](JobSpec& s) { s.parallel.ep = -1; }, "parallel.ep is -1"},
+      {[](JobSpec& s) { s.parallel.ep = 2; }, "parallel.ep is 2: is for models with experts (model.moe.experts)"},
+      {Experts([](JobSpec& s) { s.parallel = {.tp = 2, .sequence_parallel = Choice::kOff}; }),
+       "parallel.sequenceParallel is off: must be on or auto for a model with experts with parallel.tp above 1"},
+      {Experts([](JobSpec& s) { s.parallel.schedule = ScheduleKind::kChimera; }),
+       "parallel.schedule is chimera: does not train models with experts"},
+      {Experts([](JobSpec& s) { s.parallel = {.dp = 8, .zero = ZeroStage::kOptimizer, .zero_group = 4}; }),
+       "parallel.zeroGroup is 4: must be left out for a model with experts"},
+      {Experts([](JobSpec& s) { s.parallel.ep = 3; }), "model.moe.experts is 8: must be a multiple of parallel.ep, which is 3"},
+      {Experts([](JobSpec& s) { s.parallel = {.tp = 2, .dp = 1, .ep = 4}; }),
+       "parallel.tp * parallel.cp * parallel.dp is 2: must be a multiple of parallel.ep, which is 4"},
+      {Experts([](JobSpec& s) {
+         s.model.moe.experts = 1 << 12, s.model.moe.top_k = 1, s.model.ffn = 1 << 20, s.model.hidden = 1 << 16;
+         s.model.seq = 256, s.train.micro_batch = 16;
+       }),
+       "train.microBatch is 16: with sequences of 256 tokens, one op of this model has about "},
+  };
+  for (const BadCase& c : cases) {
+    JobSpec spec = GoodSpec();
+    c.change(spec);
+    const absl::Status status = ValidateJobSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_EQ(std::string(status.message()).find(c.message), 0u) << status << "\nexpected " << c.message;
+  }
+}
+
+TEST(JobSpecTest, AcceptsExperts) {
+  const std::function<void(JobSpec&)> cases[] = {
+      [](JobSpec&) {},
+      [](JobSpec& s) { s.model.moe = {.experts = 4096, .top_k = 4096, .ffn = 12, .capacity = 4096, .skew = 4096}; },
+      [](JobSpec& s) { s.parallel = {.tp = 2, .pp = 2, .dp = 2, .ep = 4}; },
+      // Tensor parallelism does not shard experts, so it need not divide their width, which takes the place of model.ffn.
+      [](JobSpec& s) { s.parallel.tp = 4, s.model.ffn = 6; },
+      [](JobSpec& s) { s.parallel = {.tp = 1, .ep = 4, .sequence_parallel = Choice::kOff}; },
+      [](JobSpec& s) { s.parallel = {.dp = 4, .zero = ZeroStage::kOptimizer}; },
+  };
+  for (const auto& change : cases) {
+    JobSpec spec = GoodSpec();
+    Experts(change)(spec);
+    Normalize(spec);
+    EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
+    EXPECT_EQ(CheckEngineRuns(spec.model, PinnedLayout(spec.parallel)).code(), absl::StatusCode::kFailedPrecondition);
+  }
+}
+
+TEST(JobSpecTest, AnExpertAsWideAsTheModelSaysNothing) {
+  JobSpec spec = GoodSpec();
+  Experts([](JobSpec& s) { s.model.moe.ffn = s.model.ffn; })(spec);
+  Normalize(spec);
+  EXPECT_EQ(spec.model.moe.ffn, 0);
+  EXPECT_EQ(spec.model.expert_ffn(), spec.model.ffn);
+  spec.model.moe.ffn = 12;
+  Normalize(spec);
+  EXPECT_EQ(spec.model.expert_ffn(), 12);
+}
+
+TEST(LayoutTest, ExpertGroupsAreInItsTextAndPinned) {
+  const ParallelSpec parallel{
+      .tp = 2, .pp = 2, .dp = 4, .ep = 8, .sequence_parallel = Choice::kOn, .zero = ZeroStage::kOptimizer};
+  const ParallelLayout layout = PinnedLayout(parallel);
+  EXPECT_EQ(layout.ep, 8);
+  EXPECT_EQ(LayoutText(layout), "tp2 pp2 dp4 ep8 sp zero-optimizer");
+  EXPECT_EQ(SpecOf(layout, {}).ep, 8);
+  EXPECT_EQ(PinnedLayout(SpecOf(layout, {})), layout);
+  EXPECT_EQ(PinnedLayout({}).ep, 1);
+  EXPECT_EQ(LayoutText(PinnedLayout({})), "tp1 pp1 dp1");
+}
+
+// Groups are consecutive among the ranks of a stage, whatever the order in which ranks are numbered.
+TEST(LayoutTest, ExpertGroupsAreConsecutiveRanksOfAStage) {
+  for (const RankOrder order : {RankOrder::kTpPpDp, RankOrder::kTpDpPp}) {
+    const ParallelLayout layout{.tp = 2, .pp = 3, .dp = 4, .cp = 2, .ep = 4, .rank_order = order};
+    EXPECT_EQ(RanksOfStage(layout), 16);
+    EXPECT_EQ(ExpertReplicas(layout), 4);
+    for (int32_t rank = 0; rank < layout.ranks(); ++rank) {
+      const RankCoordinates at = CoordinatesOf(layout, rank);
+      const int32_t number = NumberInStage(layout, at);
+      EXPECT_EQ(number, (at.dp * 2 + at.cp) * 2 + at.tp);
+      EXPECT_EQ(RankInStage(layout, at.stage, number), rank);
+    }
+  }
+}
+
 TEST(JobSpecTest, WhatSaysNothingIsDropped) {
   JobSpec spec = GoodSpec();
   spec.model.family = ModelFamily::kLlama;

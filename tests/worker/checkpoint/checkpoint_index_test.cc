@@ -72,6 +72,8 @@ TEST(CheckpointIndex, KeepsWhatTheWeightsWereTrainedWith) {
          m.rotary = {.scaling = RopeScaling::kLlama3, .factor = 2, .original_seq = 7, .high_freq_factor = 9};
        },
        "model.rope.highFreqFactor is 9"},
+      {[](ModelSpec& m) { m.moe = {.experts = 8, .top_k = 2}; }, "model.moe.experts is 8 in the checkpoint, 0 here"},
+      {[](ModelSpec& m) { m.moe = {.experts = 8, .top_k = 3, .normalized = false}; }, "model.moe.topK is 3 in the checkpoint"},
   };
   for (const auto& c : cases) {
     index.identity = plain;
@@ -81,6 +83,35 @@ TEST(CheckpointIndex, KeepsWhatTheWeightsWereTrainedWith) {
     EXPECT_EQ(read->identity, index.identity);
     EXPECT_THAT(StartDifferenceText(index.identity, plain, /*continues=*/false), HasSubstr(c.field));
     EXPECT_THAT(RunDifferenceText(index.identity, plain), HasSubstr(c.field));
+  }
+}
+
+// Other experts are other weights. Another limit, skew or factor of a loss is another run, which may begin from these weights.
+TEST(CheckpointIndex, KeepsHowExpertsWork) {
+  CheckpointIndex index = SmallIndex();
+  index.identity.model.family = ModelFamily::kLlama;
+  index.identity.model.moe = {.experts = 8, .top_k = 2, .capacity = 1.25};
+  const CheckpointIdentity here = index.identity;
+  const struct {
+    std::function<void(MoeSpec&)> change;
+    const char* difference;
+    bool of_weights;
+  } cases[] = {
+      {[](MoeSpec& m) { m.ffn = 24; }, "model.moe.ffn is 24 in the checkpoint, 32 here", true},
+      {[](MoeSpec& m) { m.normalized = false; }, "model.moe.normalized is", true},
+      {[](MoeSpec& m) { m.capacity = 2; }, "model.moe.capacity is 2 in the checkpoint, 1.25 here", false},
+      {[](MoeSpec& m) { m.skew = 1.5; }, "model.moe.skew is 1.5", false},
+      {[](MoeSpec& m) { m.aux_loss = 0.01; }, "model.moe.auxLoss is 0.01", false},
+      {[](MoeSpec& m) { m.z_loss = 0.001; }, "model.moe.zLoss is 0.001", false},
+  };
+  for (const auto& c : cases) {
+    index.identity = here;
+    c.change(index.identity.model.moe);
+    const auto read = DecodeIndex(EncodeIndex(index));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->identity, index.identity);
+    EXPECT_THAT(RunDifferenceText(index.identity, here), HasSubstr(c.difference));
+    EXPECT_EQ(StartDifferenceText(index.identity, here, /*continues=*/false).empty(), !c.of_weights) << c.difference;
   }
 }
 
@@ -97,6 +128,7 @@ TEST(CheckpointIndex, ReadsEverySortOfLayout) {
   for (const std::string& file : ShardFiles(index.identity.layout)) {
     index.files.push_back({file, Bytes(10), std::string(64, 'a')});
   }
+  index.identity.layout.ep = 3;
   EXPECT_EQ(index.files.size(), 6u) << "every replica writes";
   EXPECT_EQ(index.files[5].file, "shard-0001-0000-0002.safetensors");
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);

@@ -38,6 +38,14 @@ RankConfig SomeConfig() {
                               .attention_factor = 0.75};
   config.spec.model.window = 5;
   config.spec.model.plan_only = PlanOnlyFeatures{1} << 3;
+  config.spec.model.moe = {.experts = 8,
+                           .top_k = 2,
+                           .ffn = 48,
+                           .normalized = false,
+                           .capacity = 1.25,
+                           .skew = 1.5,
+                           .aux_loss = 0.01,
+                           .z_loss = 0.001};
   config.spec.data = {DataKind::kMegatron, "/data/corpus \"quoted\" \xc3\xa9"};
   config.spec.train.steps = 1'000'000'000'000;
   config.spec.train.global_batch = 8;
@@ -152,7 +160,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("125000000", "-1"), "pacing_bytes_per_second");
   ExpectRejected(Changed("\"copies_limit_bytes\": 7340032", "\"copies_limit_bytes\": -1"), "copies_limit_bytes");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
-  ExpectRejected(Changed("\"format\": 9", "\"format\": 1"), "format");
+  ExpectRejected(Changed("\"format\": 10", "\"format\": 1"), "format");
   for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
     ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
   }
@@ -174,6 +182,13 @@ TEST(RankConfigTest, LayoutsThatMakeNoSenseAreRejected) {
   RankConfig config = SomeConfig();
   config.context.layout.rank_order = RankOrder::kAuto;
   ExpectRejected(RankConfigText(config), "context.layout.rank_order");
+  for (const int32_t ep : {0, 3}) {
+    config = SomeConfig();
+    config.context.layout.ep = ep;
+    ExpectRejected(RankConfigText(config), "context.layout.ep");
+  }
+  config.context.layout.ep = 2;
+  EXPECT_EQ(ParseRankConfig(RankConfigText(config)).value(), config);
   config = SomeConfig();
   config.peers.pop_back();
   ExpectRejected(RankConfigText(config), "peers");
