@@ -64,6 +64,14 @@ class ConfigReader {
     Fail(absl::StrCat(field, " is ", Text(field), ": must be a whole number from 1 to ", kMaxCount));
     return otherwise;
   }
+  // Reads a number of at least zero; `otherwise` if the field is absent.
+  double NotNegative(const char* field, double otherwise) {
+    if (!Has(field)) return otherwise;
+    const Json& value = json_.at(field);
+    if (value.is_number() && value.get<double>() >= 0) return value.get<double>();
+    Fail(absl::StrCat(field, " is ", Text(field), ": must be a number of at least 0"));
+    return otherwise;
+  }
   double Rate(const char* field, double otherwise) {
     if (!Has(field)) return otherwise;
     const Json& value = json_.at(field);
@@ -102,6 +110,7 @@ class ConfigReader {
   bool IsAbove(const char* field, double least) const {
     return Has(field) && json_.at(field).is_number() && json_.at(field).get<double>() > least;
   }
+  bool IsList(const char* field) const { return Has(field) && json_.at(field).is_array() && !json_.at(field).empty(); }
   // True if the list of words has one that begins with `begin`.
   bool HasWord(const char* field, const std::string& begin) const {
     if (!Has(field) || !json_.at(field).is_array()) return false;
@@ -144,7 +153,10 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
   model.seq = config.Count({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"});
   model.vocab = config.Count({"vocab_size"});
   // ffn is 0 if the field is absent; then Normalize sets it to 4 times the hidden size for GPT.
+  // A model whose experts have a width of their own has no other feed-forward blocks here, so it need not say their width.
+  const bool own_width = family.experts.ffn != 0 && !config.Has("intermediate_size");
   model.ffn = model.family == ModelFamily::kGpt ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
+              : own_width                       ? config.Count("moe_intermediate_size", family.experts.ffn)
                                                 : config.Count({"intermediate_size"});
   // If num_key_value_heads is null, the library transformers uses the number of heads. If it is absent, transformers uses the
   // default of the model family's configuration class.
@@ -176,7 +188,7 @@ void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& mod
                                        family.norm_epsilon);
   model.qkv_bias = !gpt && family.qkv_bias;
   model.qk_norm = !gpt && (family.qk_norm || config.Flag("use_qk_norm", false));
-  for (const char* biases : {"attention_bias", "mlp_bias"}) {
+  for (const char* biases : {"attention_bias", "mlp_bias", "lm_head_bias"}) {
     if (config.Flag(biases, false) && !gpt) model.plan_only |= Bit(PlanOnlyFeature::kLinearBiases);
   }
 }
@@ -274,12 +286,96 @@ void ReadWindow(const FamilyTraits& family, ConfigReader& config, ModelSpec& mod
   if (family.window != WindowField::kNone && used && !all_full) model.window = config.Count("sliding_window", absent);
 }
 
-// Refuses mixtures of experts and latent attention, whatever the family is called, because Lynx has no similar layer.
+// Reads the experts of a family that has them.
+void ReadExperts(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
+  const ExpertTraits& traits = family.experts;
+  if (traits.experts == 0) return;
+  MoeSpec& moe = model.moe;
+  moe.experts = config.Count(config.FirstOf({"num_local_experts", "num_experts"}), traits.experts);
+  moe.top_k = config.Count("num_experts_per_tok", traits.top_k);
+  if (traits.ffn != 0) moe.ffn = config.Count("moe_intermediate_size", traits.ffn);
+  const bool by_field = traits.weights == ExpertWeights::kByField;
+  moe.normalized = by_field ? config.Flag("norm_topk_prob", false) : traits.weights == ExpertWeights::kNormalized;
+  // transformers adds the loss that balances the experts only if output_router_logits is true. It takes the means over the
+  // tokens of all layers together, and counts all choices of a token. With top_k / layers as a factor, the sum over the layers
+  // of the loss here is the same where the layers are alike.
+  if (config.Flag("output_router_logits", false) && model.layers > 0) {
+    moe.aux_loss = config.NotNegative("router_aux_loss_coef", traits.aux_loss) * moe.top_k / model.layers;
+  }
+  if (config.IsAbove("router_jitter_noise", 0)) model.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
+}
+
+// Gives the fields of DBRX's configuration, some of which are in objects of their own, the names that other families use.
+Json RenamedDbrx(const Json& dbrx) {
+  constexpr struct {
+    const char *object, *from, *to;
+  } kNames[] = {{"attn_config", "kv_n_heads", "num_key_value_heads"},
+                {"attn_config", "rope_theta", "rope_theta"},
+                {"attn_config", "attn_pdrop", "attention_dropout"},
+                {"ffn_config", "ffn_hidden_size", "intermediate_size"},
+                {"ffn_config", "moe_num_experts", "num_local_experts"},
+                {"ffn_config", "moe_top_k", "num_experts_per_tok"},
+                {"ffn_config", "moe_loss_weight", "router_aux_loss_coef"},
+                {"ffn_config", "moe_jitter_eps", "router_jitter_noise"},
+                {"ffn_config", "moe_normalize_expert_weights", "moe_normalize_expert_weights"}};
+  Json renamed = dbrx;
+  if (dbrx.contains("emb_pdrop")) renamed["embd_pdrop"] = dbrx.at("emb_pdrop");
+  const Json::json_pointer activation("/ffn_config/ffn_act_fn/name");
+  if (dbrx.contains(activation)) renamed["hidden_act"] = dbrx.at(activation);
+  for (const auto& name : kNames) {
+    if (!dbrx.contains(name.object) || !dbrx.at(name.object).is_object()) continue;
+    if (dbrx.at(name.object).contains(name.from)) renamed[name.to] = dbrx.at(name.object).at(name.from);
+  }
+  return renamed;
+}
+
+// Reads the order of the norm by which DBRX divides the weights of a token's experts. Order 1, the default, is their sum.
+void ReadDbrxWeights(ConfigReader& config, ModelSpec& model) {
+  const char* const field = "moe_normalize_expert_weights";
+  model.moe.normalized = !config.HasNull(field);
+  if (model.moe.normalized && config.Positive(field, 1) != 1) model.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
+}
+
+// What a model with experts must not have: a value above `most`, or a list that is not empty.
+struct UnplannedField {
+  const char* field;
+  double most;
+  const char* what;
+};
+constexpr char kShared[] = "experts that every token passes";
+constexpr char kUnlike[] = "layers without experts between those that have them";
+constexpr UnplannedField kUnplannedFields[] = {
+    {"n_shared_experts", 0, kShared},
+    {"num_shared_experts", 0, kShared},
+    {"moe_num_shared_experts", 0, kShared},
+    {"shared_intermediate_size", 0, kShared},
+    {"shared_expert_intermediate_size", 0, kShared},
+    {"first_k_dense_replace", 0, kUnlike},
+    {"moe_layer_start_index", 0, kUnlike},
+    {"moe_layer_freq", 1, kUnlike},
+    {"decoder_sparse_step", 1, kUnlike},
+    {"interleave_moe_layer_step", 1, kUnlike},
+    {"mlp_only_layers", 0, kUnlike},
+};
+
+// Why a model with experts cannot be planned. `known`: nullptr if the table has no such family.
+std::string WhyNotTheseExperts(const FamilyTraits* known, ConfigReader& config) {
+  bool experts = known != nullptr && known->experts.experts > 0;
+  for (const char* field : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
+    experts = experts || config.IsAbove(field, 1);
+  }
+  if (!experts) return "";
+  for (const UnplannedField& unplanned : kUnplannedFields) {
+    if (!config.IsAbove(unplanned.field, unplanned.most) && !config.IsList(unplanned.field)) continue;
+    return absl::StrCat(unplanned.what, " (", unplanned.field, " is ", config.Text(unplanned.field), ")");
+  }
+  return known != nullptr && known->experts.experts > 0 ? "" : "mixtures of experts of this family";
+}
+
+// Refuses layers that are not like those of any family in the table, whatever the family is called.
 absl::Status CheckPlanned(const std::string& type, ConfigReader& config, const std::string& file) {
   std::string why = WhyNotPlanned(type);
-  for (const char* field : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
-    if (why.empty() && config.IsAbove(field, 1)) why = "mixtures of experts";
-  }
+  if (why.empty()) why = WhyNotTheseExperts(FindModelFamily(type), config);
   if (why.empty() && config.Has("kv_lora_rank")) why = "latent attention";
   if (why.empty() && config.Flag("is_encoder_decoder", false)) why = "an encoder beside the decoder";
   if (why.empty()) return config.status();
@@ -302,6 +398,7 @@ absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file
   if (json.contains("text_config") && json["text_config"].is_object() && json["text_config"].contains("model_type")) {
     json = Json(json["text_config"]);
   }
+  if (json.contains("model_type") && json["model_type"] == "dbrx") json = RenamedDbrx(json);
   ConfigReader config(json, file);
   if (!config.Has("model_type")) {
     return absl::InvalidArgumentError(
@@ -318,6 +415,8 @@ absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file
   // which stores the scores.
   if (type != "gpt2") model.attention = AttentionKernel::kFused;
   ReadShape(family, config, model);
+  ReadExperts(family, config, model);
+  if (type == "dbrx") ReadDbrxWeights(config, model);
   ReadLayers(family, config, model);
   ReadDropout(config, model);
   if (model.family == ModelFamily::kLlama) {
@@ -348,7 +447,12 @@ absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text
         absl::StrCat(file, ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ",
                      PlanOnlyText(read.model.plan_only)));
   }
-  LYNX_CHECK(read.family != nullptr && read.family->weights != WeightNames::kNone);
+  LYNX_CHECK(read.family != nullptr);
+  if (!read.family->trained()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, ": model_type is \"", read.family->model_type,
+        "\": such a model can be planned, but the weights of models with experts cannot be imported by this version"));
+  }
   JobSpec spec;
   spec.model = read.model;
   Normalize(spec);

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/verbs/commands.h"
+#include "planner/problem/flops.h"
 #include "planner/problem/layer_graph.h"
 #include "planner/problem/model_families.h"
 #include "planner/problem/model_presets.h"
@@ -18,11 +19,15 @@ std::string PresetJson() {
     list.push_back({{"name", preset.name},
                     {"family", EnumName(m.family)},
                     {"parameters", ModelParameters(m)},
+                    {"activeParameters", ActiveParameters(m)},
                     {"layers", m.layers},
                     {"hidden", m.hidden},
                     {"heads", m.heads},
                     {"kvHeads", m.key_heads()},
                     {"ffn", m.ffn},
+                    {"experts", m.moe.experts},
+                    {"topK", m.moe.top_k},
+                    {"expertFfn", m.moe.any() ? m.expert_ffn() : 0},
                     {"seq", m.seq},
                     {"vocab", m.vocab},
                     {"source", preset.source}});
@@ -33,17 +38,19 @@ std::string PresetJson() {
 Listing PresetListing() {
   Listing listing;
   for (const auto& [title, csv] :
-       {std::pair("NAME", "name"), std::pair("PARAMETERS", "parameters"), std::pair("LAYERS", "layers"),
-        std::pair("HIDDEN", "hidden"), std::pair("HEADS", "heads"), std::pair("KV", "kv_heads"), std::pair("FFN", "ffn"),
-        std::pair("SEQ", "seq"), std::pair("VOCAB", "vocab"), std::pair("FROM", "source")}) {
+       {std::pair("NAME", "name"), std::pair("PARAMETERS", "parameters"), std::pair("ACTIVE", "active_parameters"),
+        std::pair("LAYERS", "layers"), std::pair("HIDDEN", "hidden"), std::pair("HEADS", "heads"), std::pair("KV", "kv_heads"),
+        std::pair("FFN", "ffn"), std::pair("EXPERTS", "experts"), std::pair("TOP_K", "top_k"), std::pair("SEQ", "seq"),
+        std::pair("VOCAB", "vocab"), std::pair("FROM", "source")}) {
     listing.columns.push_back({title, csv});
   }
   for (const ModelPreset& preset : ModelPresets()) {
     const ModelSpec& m = preset.model;
     listing.names.push_back(preset.name);
-    listing.rows.push_back({preset.name, absl::StrCat(ModelParameters(m)), absl::StrCat(m.layers), absl::StrCat(m.hidden),
-                            absl::StrCat(m.heads), absl::StrCat(m.key_heads()), absl::StrCat(m.ffn), absl::StrCat(m.seq),
-                            absl::StrCat(m.vocab), preset.source});
+    listing.rows.push_back({preset.name, absl::StrCat(ModelParameters(m)), absl::StrCat(ActiveParameters(m)),
+                            absl::StrCat(m.layers), absl::StrCat(m.hidden), absl::StrCat(m.heads), absl::StrCat(m.key_heads()),
+                            absl::StrCat(m.expert_ffn()), absl::StrCat(m.moe.experts), absl::StrCat(m.moe.top_k),
+                            absl::StrCat(m.seq), absl::StrCat(m.vocab), preset.source});
   }
   return listing;
 }
@@ -62,7 +69,7 @@ std::string FamilyJson() {
                     {"models", family.models},
                     {"layersOf", EnumName(family.base)},
                     {"planned", true},
-                    {"trained", family.plan_only == 0},
+                    {"trained", family.trained()},
                     {"imported", weights},
                     {"exported", weights},
                     {"lacking", LackingOf(family)}});
@@ -76,7 +83,7 @@ Listing FamilyListing() {
                      {"TRAINED", "trained"},         {"IMPORTED", "imported"}, {"EXPORTED", "exported"},
                      {"THE ENGINE LACKS", "lacking"}};
   for (const FamilyTraits& family : ModelFamilies()) {
-    const std::string trained = family.plan_only == 0 ? "yes" : "no";
+    const std::string trained = family.trained() ? "yes" : "no";
     const std::string weights = family.weights == WeightNames::kNone ? "no" : "yes";
     listing.names.push_back(family.model_type);
     listing.rows.push_back(

@@ -17,14 +17,21 @@ TokenFlops TokenFlopsOf(const ModelSpec& model) {
   const LayerShape shape = ShapeOf(model, ParallelLayout{}, 1);
   const double hidden = model.hidden, layers = model.layers;
   const auto context = static_cast<double>(shape.context_width());
-  const double widths = static_cast<double>(shape.qkv_width()) + context + static_cast<double>(shape.fc1_width()) +
-                        static_cast<double>(model.ffn);
+  const auto block = static_cast<double>(shape.fc1_width() + shape.mlp_width());  // of one expert, or of the layer
+  const double feed_forward = shape.moe() ? model.moe.experts + model.moe.top_k * block : block;  // the router, and experts
+  const double widths = static_cast<double>(shape.qkv_width()) + context + feed_forward;
   return {.linears = 2 * layers * hidden * widths,
           .attention = 4 * layers * context * model.seq,
           .logits = 2 * hidden * model.vocab};
 }
 
 }  // namespace
+
+int64_t ActiveParameters(const ModelSpec& model) {
+  if (!model.moe.any()) return ModelParameters(model);
+  const int64_t of_experts = model.layers * ExpertParameters(ShapeOf(model, ParallelLayout{}, 1));
+  return ModelParameters(model) - of_experts / model.moe.experts * (model.moe.experts - model.moe.top_k);
+}
 
 double StepFlops(const ModelSpec& model, int64_t samples, FlopCount count) {
   LYNX_CHECK(samples >= 0);

@@ -5,7 +5,7 @@
 // and as many key heads as query heads, model FLOPs are 72 B L s h^2 (1 + s/6h + v/12hL) (Korthikanti et al. 2022, equation
 // 10). The forward pass has 24 B s h^2 + 4 B s^2 h per layer and 2 B s h v for the logits; the backward pass has twice as many.
 // This code counts the actual widths of the linear layers, so it is also right for gated feed-forward layers and grouped
-// queries.
+// queries. With experts, a token passes the router and top_k experts (MoeSpec); only these are counted, whatever is dropped.
 #ifndef LYNX_PLANNER_PROBLEM_FLOPS_H_
 #define LYNX_PLANNER_PROBLEM_FLOPS_H_
 
@@ -27,6 +27,10 @@ enum class FlopCount : uint8_t {
   // the formula that Korthikanti et al. 2022 print and use: (1 + s/3h + v/12hL), which counts attention twice
   kSelectiveRecomputePublished,
 };
+
+// The parameters that one token uses: those of the model without the experts that it does not pass. The input embedding counts
+// whole, as it does in the number of parameters. Without experts, this is the number of parameters.
+int64_t ActiveParameters(const ModelSpec& model);
 
 // FLOPs of one step over `samples` samples. The result is exact below 2^53; larger values are rounded at each multiplication.
 double StepFlops(const ModelSpec& model, int64_t samples, FlopCount count);

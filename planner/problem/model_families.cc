@@ -55,7 +55,8 @@ constexpr PlanOnlyFeatures Set(Features... features) {
 constexpr auto kGpt = ModelFamily::kGpt;
 constexpr auto kLlama = ModelFamily::kLlama;
 
-// The defaults of each family are from https://huggingface.co/docs/transformers/model_doc/NAME.
+// The defaults of each family are from https://huggingface.co/docs/transformers/model_doc/NAME, and those of families with
+// experts from transformers' configuration classes.
 // clang-format off
 constexpr FamilyTraits kTrained[] = {
     {.model_type = "gpt2", .model_class = "GPT2LMHeadModel", .models = "GPT-2", .base = kGpt, .weights = WeightNames::kGpt2,
@@ -116,6 +117,31 @@ constexpr FamilyTraits kPlannedOnly[] = {
      .norm_epsilon = 1e-5, .rotary_share = 0.25, .key_heads = 32, .plan_only = Set(kLayerNorm)},
     {.model_type = "cohere", .model_class = "CohereForCausalLM", .models = "Command R", .base = kLlama, .weights = kNoNames, .tied = true,
      .norm_epsilon = 1e-5, .plan_only = Set(kLayerNorm, kParallelResidual, kMultipliers)},
+    {.model_type = "mixtral", .model_class = "MixtralForCausalLM", .models = "Mixtral 8x7B and 8x22B", .base = kLlama, .weights = kNoNames,
+     .norm_epsilon = 1e-5, .rope_theta = 1e6, .key_heads = 8, .window = WindowField::kAlways, .experts = {.experts = 8, .top_k = 2}},
+    {.model_type = "qwen3_moe", .model_class = "Qwen3MoeForCausalLM", .models = "Qwen3 30B-A3B and 235B-A22B", .base = kLlama,
+     .weights = kNoNames, .qk_norm = true, .key_heads = 4, .window = WindowField::kIfUsed, .absent_window = 4096,
+     .experts = {.experts = 128, .top_k = 8, .weights = ExpertWeights::kByField, .ffn = 768}},
+    {.model_type = "olmoe", .model_class = "OlmoeForCausalLM", .models = "OLMoE", .base = kLlama, .weights = kNoNames, .qk_norm = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kWholeQueryNorm),
+     .experts = {.experts = 64, .top_k = 8, .weights = ExpertWeights::kByField, .aux_loss = 0.01}},
+    {.model_type = "flex_olmo", .model_class = "FlexOlmoForCausalLM", .models = "FlexOlmo", .base = kLlama, .weights = kNoNames,
+     .qk_norm = true, .rope_theta = 5e5, .plan_only = Set(kPostNorms, kWholeQueryNorm),
+     .experts = {.experts = 7, .top_k = 5, .weights = ExpertWeights::kByField, .aux_loss = 0.01}},
+    {.model_type = "gpt_oss", .model_class = "GptOssForCausalLM", .models = "gpt-oss 20b and 120b", .base = kLlama, .weights = kNoNames,
+     .qkv_bias = true, .norm_epsilon = 1e-5, .rope_theta = 150000, .head_dim = 64, .key_heads = 8,
+     .plan_only = Set(kOtherActivation, kLocalLayers, kOtherRopeScaling, kLinearBiases, kAttentionSinks),
+     .experts = {.experts = 128, .top_k = 4}},
+    {.model_type = "granitemoe", .model_class = "GraniteMoeForCausalLM", .models = "Granite 3 MoE", .base = kLlama, .weights = kNoNames,
+     .plan_only = Set(kMultipliers), .experts = {.experts = 8, .top_k = 2}},
+    {.model_type = "phimoe", .model_class = "PhimoeForCausalLM", .models = "Phi-3.5-MoE", .base = kLlama, .weights = kNoNames,
+     .norm_epsilon = 1e-5, .rope_theta = 1e6, .key_heads = 8, .window = WindowField::kAlways, .plan_only = Set(kLayerNorm, kOtherRouting),
+     .experts = {.experts = 16, .top_k = 2, .weights = ExpertWeights::kPlain}},
+    {.model_type = "dbrx", .model_class = "DbrxForCausalLM", .models = "DBRX", .base = kLlama, .weights = kNoNames, .norm_epsilon = 1e-5,
+     .key_heads = 1, .plan_only = Set(kLayerNorm), .experts = {.experts = 4, .top_k = 1, .aux_loss = 0.01}},
+    {.model_type = "minimax_m2", .model_class = "MiniMaxM2ForCausalLM", .models = "MiniMax-M2", .base = kLlama, .weights = kNoNames,
+     .qk_norm = true, .rope_theta = 5e6, .rotary_share = 0.5, .head_dim = 128, .key_heads = 8,
+     .plan_only = Set(kWholeQueryNorm, kOtherRouting), .experts = {.experts = 256, .top_k = 8}},
 };
 // clang-format on
 
@@ -133,13 +159,19 @@ constexpr NotPlanned kNotPlanned[] = {
     {"mamba", "state-space layers"},
     {"mamba2", "state-space layers"},
     {"rwkv", "recurrent layers"},
-    {"deepseek_v2", "mixtures of experts and latent attention"},
-    {"deepseek_v3", "mixtures of experts and latent attention"},
-    {"mixtral", "mixtures of experts"},
-    {"qwen2_moe", "mixtures of experts"},
-    {"qwen3_moe", "mixtures of experts"},
-    {"olmoe", "mixtures of experts"},
-    {"gpt_oss", "mixtures of experts"},
+    {"deepseek_v2", "latent attention beside experts that every token passes"},
+    {"deepseek_v3", "latent attention beside experts that every token passes"},
+    {"kimi_k2", "latent attention beside experts that every token passes"},
+    {"qwen2_moe", "an expert that every token passes"},
+    {"llama4_text", "an expert that every token passes"},
+    {"glm4_moe", "an expert that every token passes"},
+    {"dots1", "an expert that every token passes"},
+    {"ernie4_5_moe", "experts that every token passes"},
+    {"hunyuan_v1_moe", "an expert that every token passes"},
+    {"granitemoeshared", "an expert that every token passes"},
+    {"qwen3_next", "linear attention beside an expert that every token passes"},
+    {"jamba", "state-space layers beside mixtures of experts"},
+    {"jetmoe", "mixtures of attention heads"},
 };
 
 absl::Status NotExported(const std::string& what) {
@@ -173,6 +205,10 @@ std::string WhyNotPlanned(const std::string& model_type) {
 
 absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
   if (model.plan_only != 0) return NotExported(PlanOnlyText(model.plan_only));
+  if (model.moe.any()) {
+    return absl::InvalidArgumentError(absl::StrCat("a model with experts (model.moe.experts ", model.moe.experts,
+                                                   ") cannot be written as a Hugging Face folder by this version"));
+  }
   if (model.family == ModelFamily::kGpt) {
     if (model.head_dim != 0) return NotExported(absl::StrCat("model.headDim ", model.head_dim, " in model.family gpt"));
     if (model.key_heads() == model.heads) return FindModelFamily("gpt2");
@@ -223,6 +259,10 @@ std::string ModelFeaturesText(const ModelSpec& m) {
   if (r.scaling != RopeScaling::kNone) absl::StrAppend(&text, ", ", EnumName(r.scaling), " scaling by ", r.factor);
   if (m.norm_epsilon != plain.norm_epsilon) absl::StrAppend(&text, ", norm epsilon ", m.norm_epsilon);
   if (m.window != 0) absl::StrAppend(&text, ", window ", m.window);
+  if (m.moe.any()) {
+    absl::StrAppend(&text, ", ", m.moe.experts, " experts of width ", m.expert_ffn(), ", ", m.moe.top_k, " for each token");
+    if (!m.moe.normalized) text += " with weights that are not divided by their sum";
+  }
   if (m.matmul_type != MatmulType::kModel) absl::StrAppend(&text, ", products in ", EnumName(m.matmul_type));
   return text;
 }

@@ -24,6 +24,19 @@ enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3 };
 // Whether `sliding_window` of config.json applies. kIfUsed: it applies only if `use_sliding_window` is true.
 enum class WindowField : uint8_t { kNone, kAlways, kIfUsed };
 
+// How the weights of a token's experts follow from the router's scores: always divided by their sum, never, or if
+// `norm_topk_prob` of config.json is true, which is not the default.
+enum class ExpertWeights : uint8_t { kNormalized, kPlain, kByField };
+
+// The experts of a family's models, with the defaults of transformers' configuration class.
+struct ExpertTraits {
+  int32_t experts = 0;  // 0 = the models have none
+  int32_t top_k = 0;
+  ExpertWeights weights = ExpertWeights::kNormalized;
+  int32_t ffn = 0;          // `moe_intermediate_size`, the width of an expert; 0 = it is `intermediate_size`
+  double aux_loss = 0.001;  // `router_aux_loss_coef`
+};
+
 struct FamilyTraits {
   const char* model_type;
   const char* model_class;  // the class of the causal language model in transformers
@@ -41,6 +54,10 @@ struct FamilyTraits {
   WindowField window = WindowField::kNone;
   int32_t absent_window = 0;       // the window if config.json has no `sliding_window`
   PlanOnlyFeatures plan_only = 0;  // features of every model of the family that the engine lacks
+  ExpertTraits experts = {};
+
+  // True if the engine computes exactly the family's layers. It then reads and writes the family's weights, too.
+  bool trained() const { return weights != WeightNames::kNone; }
 };
 
 // The families in the order of docs/models.md: families that can be trained come first.
@@ -51,7 +68,7 @@ const FamilyTraits* FindModelFamily(const std::string& model_type);
 std::string WhyNotPlanned(const std::string& model_type);
 
 // The family under which a model's weights are exported: the first family whose layers have exactly the features of this model.
-// Returns InvalidArgument with the field if no family fits.
+// Returns InvalidArgument with the field if no family fits, and for models with experts.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model);
 
 // The words for a feature in errors and docs, such as "a feed-forward gate that passes through GELU".

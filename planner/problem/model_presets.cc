@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/problem/model_families.h"
+
 namespace lynx {
 namespace {
 
@@ -11,6 +13,12 @@ namespace {
 constexpr char kLynxPaper[] = "sizes of arXiv 2406.08756; shape by 12Lh^2 + vh";
 constexpr char kKorthikanti[] = "arXiv 2205.05198, table 3";
 constexpr char kYuan[] = "Yuan et al., USENIX ATC 2024";
+// Released models with experts. Shapes are those of the weights' config.json. Sequences are as long as the positions of
+// Mixtral, as those of most of the pretraining of Qwen3 and OLMoE, and as the positions of gpt-oss before they are scaled.
+constexpr char kMixtral[] = "mistralai's config.json; arXiv 2401.04088";
+constexpr char kQwen3[] = "Qwen's config.json; arXiv 2505.09388";
+constexpr char kOlmoe[] = "allenai's config.json; arXiv 2409.02060";
+constexpr char kGptOss[] = "openai's config.json; arXiv 2508.10925";
 
 // A GPT as Megatron-LM trains it: 16-bit elements, stored attention scores and dropout masks, and an output projection that
 // uses the weights of the embedding.
@@ -47,17 +55,75 @@ ModelPreset Llama(std::string name, int32_t layers, int32_t hidden, int32_t head
            .dtype = DataType::kBfloat16}};
 }
 
+// A model with the fields that Llama's family has; experts and other features are added by the functions below.
+ModelPreset Released(std::string name, const char* source, int32_t layers, int32_t hidden, int32_t heads, int32_t kv_heads,
+                     const MoeSpec& moe, int32_t ffn) {
+  ModelPreset preset = Llama(std::move(name), layers, hidden, heads, ffn, kv_heads);
+  preset.source = source;
+  preset.model.moe = moe;
+  return preset;
+}
+
+ModelPreset Mixtral(std::string name, int32_t layers, int32_t hidden, int32_t heads, int32_t ffn, int32_t seq) {
+  ModelPreset preset = Released(std::move(name), kMixtral, layers, hidden, heads, 8, {.experts = 8, .top_k = 2}, ffn);
+  preset.model.seq = seq;
+  preset.model.rotary.theta = 1e6;
+  return preset;
+}
+
+ModelPreset Qwen3Moe(std::string name, int32_t layers, int32_t hidden, int32_t heads, int32_t ffn) {
+  ModelPreset preset = Released(std::move(name), kQwen3, layers, hidden, heads, 4, {.experts = 128, .top_k = 8}, ffn);
+  preset.model.vocab = 151936;
+  preset.model.head_dim = 128;
+  preset.model.qk_norm = true;
+  preset.model.norm_epsilon = 1e-6;
+  preset.model.rotary.theta = 1e6;
+  return preset;
+}
+
+ModelPreset Olmoe() {
+  ModelPreset preset = Released("olmoe-1b-7b", kOlmoe, 16, 2048, 16, 0, {.experts = 64, .top_k = 8, .normalized = false}, 1024);
+  preset.model.vocab = 50304;
+  preset.model.qk_norm = true;
+  preset.model.plan_only = FindModelFamily("olmoe")->plan_only;
+  return preset;
+}
+
+ModelPreset GptOss(std::string name, int32_t layers, int32_t experts) {
+  ModelPreset preset = Released(std::move(name), kGptOss, layers, 2880, 64, 8, {.experts = experts, .top_k = 4}, 2880);
+  preset.model.vocab = 201088;
+  preset.model.head_dim = 64;
+  preset.model.qkv_bias = true;
+  preset.model.rotary.theta = 150000;
+  preset.model.plan_only = FindModelFamily("gpt_oss")->plan_only;
+  return preset;
+}
+
 }  // namespace
 
 const std::vector<ModelPreset>& ModelPresets() {
   static const auto& presets = *new std::vector<ModelPreset>{
-      Gpt("gpt-1.3b", kLynxPaper, 24, 2048, 16),      Gpt("gpt-4.7b", kLynxPaper, 40, 3072, 24),
-      Gpt("gpt-6.7b", kLynxPaper, 32, 4096, 32),      Gpt("gpt-12.8b", kLynxPaper, 40, 5120, 40),
-      Gpt("gpt-20.2b", kLynxPaper, 44, 6144, 48),     Gpt("gpt-22b", kKorthikanti, 48, 6144, 64),
-      Gpt("gpt-23b", kLynxPaper, 50, 6144, 48),       Gpt("gpt-175b", kKorthikanti, 96, 12288, 96),
-      Gpt("gpt-530b", kKorthikanti, 105, 20480, 128), Gpt("gpt-1t", kKorthikanti, 128, 25600, 160),
-      Llama("llama-7b", 32, 4096, 32, 11008),         Llama("llama-65b", 80, 8192, 64, 22016),
-      Llama("llama-70b", 80, 8192, 64, 28672, 8),     Llama("llama-175b", 96, 12288, 96, 32768),
+      Gpt("gpt-1.3b", kLynxPaper, 24, 2048, 16),
+      Gpt("gpt-4.7b", kLynxPaper, 40, 3072, 24),
+      Gpt("gpt-6.7b", kLynxPaper, 32, 4096, 32),
+      Gpt("gpt-12.8b", kLynxPaper, 40, 5120, 40),
+      Gpt("gpt-20.2b", kLynxPaper, 44, 6144, 48),
+      Gpt("gpt-22b", kKorthikanti, 48, 6144, 64),
+      Gpt("gpt-23b", kLynxPaper, 50, 6144, 48),
+      Gpt("gpt-175b", kKorthikanti, 96, 12288, 96),
+      Gpt("gpt-530b", kKorthikanti, 105, 20480, 128),
+      Gpt("gpt-1t", kKorthikanti, 128, 25600, 160),
+      Llama("llama-7b", 32, 4096, 32, 11008),
+      Llama("llama-65b", 80, 8192, 64, 22016),
+      Llama("llama-70b", 80, 8192, 64, 28672, 8),
+      Llama("llama-175b", 96, 12288, 96, 32768),
+      Mixtral("mixtral-8x7b", 32, 4096, 32, 14336, 32768),
+      Mixtral("mixtral-8x22b", 56, 6144, 48, 16384, 65536),
+      Qwen3Moe("qwen3-30b-a3b", 48, 2048, 32, 768),
+      Qwen3Moe("qwen3-235b-a22b", 94, 4096, 64, 1536),
+      Olmoe(),
+      GptOss("gpt-oss-20b", 24, 32),
+      GptOss("gpt-oss-120b", 36, 128),
   };
   return presets;
 }

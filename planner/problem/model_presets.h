@@ -1,5 +1,5 @@
 // Models that a job file can name instead of stating their shape. They are the models of the papers with which Lynx is
-// validated. Immutable; pure; thread-safe.
+// validated, and released models with experts. Immutable; pure; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_MODEL_PRESETS_H_
 #define LYNX_PLANNER_PROBLEM_MODEL_PRESETS_H_
 
@@ -16,7 +16,7 @@ struct ModelPreset {
   ModelSpec model;     // complete and normalized; seq is the sequence length that the source trains with
 };
 
-// The GPT presets by size, then the Llama presets by size.
+// The GPT presets by size, then the Llama presets by size, then the models with experts by family.
 const std::vector<ModelPreset>& ModelPresets();
 // nullptr if no preset has that name.
 const ModelPreset* FindModelPreset(const std::string& name);

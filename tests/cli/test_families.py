@@ -39,6 +39,14 @@ CONFIGS = {
     "bloom": {"n_layer": 4, "hidden_size": 256, "n_head": 8, "seq_length": 256, "vocab_size": 1000},
     "mpt": {"n_layers": 4, "d_model": 256, "n_heads": 8, "max_seq_len": 256, "vocab_size": 1000},
     "olmo": {**LLAMA}, "olmo2": {**LLAMA}, "granite": {**LLAMA, "embedding_multiplier": 12.0}, "smollm3": {**LLAMA, "no_rope_layers": [1, 1, 1, 0]},
+    "mixtral": {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2},
+    "qwen3_moe": {**LLAMA, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "decoder_sparse_step": 1, "mlp_only_layers": []},
+    "olmoe": {**LLAMA, "num_experts": 8, "num_experts_per_tok": 2}, "flex_olmo": {**LLAMA, "num_experts": 7, "num_experts_per_tok": 5},
+    "gpt_oss": {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 4, "head_dim": 32, "attention_bias": True},
+    "granitemoe": {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2},
+    "phimoe": {**LLAMA, "num_local_experts": 16, "num_experts_per_tok": 2}, "minimax_m2": {**LLAMA, "num_local_experts": 8, "head_dim": 32},
+    "dbrx": {"d_model": 256, "n_heads": 8, "n_layers": 4, "max_seq_len": 256, "vocab_size": 1000, "attn_config": {"kv_n_heads": 2},
+             "ffn_config": {"ffn_hidden_size": 512, "moe_num_experts": 8, "moe_top_k": 2}},
     "stablelm": {**LLAMA, "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25}, "cohere": {**LLAMA, "logit_scale": 0.0625},
 }
 
@@ -99,8 +107,10 @@ class FamiliesTest(unittest.TestCase):
 
     def test_what_cannot_be_planned_is_one_sentence(self):
         for model_type, fields, sentence in (
-                ("mixtral", {**LLAMA, "num_local_experts": 8}, "mixtures of experts cannot be planned by this version"),
-                ("deepseek_v3", {**LLAMA, "kv_lora_rank": 512}, "mixtures of experts and latent attention cannot be planned"),
+                ("llama", {**LLAMA, "num_local_experts": 8}, "mixtures of experts of this family cannot be planned by this version"),
+                ("qwen3_moe", {**CONFIGS["qwen3_moe"], "decoder_sparse_step": 2}, "(decoder_sparse_step is 2) cannot be planned"),
+                ("qwen2_moe", {**LLAMA}, "an expert that every token passes cannot be planned"),
+                ("deepseek_v3", {**LLAMA, "kv_lora_rank": 512}, "latent attention beside experts that every token passes cannot be planned"),
                 ("t5", {**NEW}, "an encoder beside the decoder cannot be planned"),
                 ("mamba", {"num_hidden_layers": 4}, "state-space layers cannot be planned"),
                 ("frobnicator", {"num_hidden_layers": 4, "hidden_size": 256}, "num_attention_heads, or n_head")):

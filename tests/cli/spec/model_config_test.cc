@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/problem/flops.h"
+#include "planner/problem/layer_graph.h"
+#include "planner/problem/model_presets.h"
+
 namespace lynx::cli {
 namespace {
 
@@ -188,11 +192,123 @@ TEST(ModelConfig, WhatTheEngineLacksIsKeptByName) {
   }
 }
 
+constexpr char kMixtral[] = R"({
+  "model_type": "mixtral", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+  "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
+  "num_key_value_heads": 8, "num_local_experts": 8, "output_router_logits": false, "rms_norm_eps": 1e-05,
+  "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02, "sliding_window": null, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16", "vocab_size": 32000})";
+constexpr char kQwen3Moe[] = R"({
+  "model_type": "qwen3_moe", "attention_bias": false, "decoder_sparse_step": 1, "head_dim": 128, "hidden_act": "silu",
+  "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960, "mlp_only_layers": [],
+  "moe_intermediate_size": 768, "norm_topk_prob": true, "num_attention_heads": 32, "num_experts": 128,
+  "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "router_aux_loss_coef": 0.001, "sliding_window": null, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16", "use_sliding_window": false, "vocab_size": 151936})";
+
+// The model that a job with this configuration has.
+ModelSpec Normalized(ModelSpec model) {
+  JobSpec spec{.model = model};
+  Normalize(spec);
+  return spec.model;
+}
+
+TEST(ModelConfig, ReadsMixtral) {
+  const ModelSpec model = Read(kMixtral);
+  EXPECT_EQ(Normalized(model), FindModelPreset("mixtral-8x7b")->model);
+  EXPECT_EQ(model.moe, (MoeSpec{.experts = 8, .top_k = 2}));
+  // Without the fields, the defaults of the class count.
+  const std::string plain = Replaced(Replaced(kMixtral, "\"num_local_experts\": 8, ", ""), "\"num_experts_per_tok\": 2, ", "");
+  EXPECT_EQ(Read(plain), model);
+  EXPECT_EQ(Read(Replaced(kMixtral, "\"num_local_experts\": 8", "\"num_experts\": 4")).moe.experts, 4);
+  EXPECT_EQ(Read(Replaced(kMixtral, "\"sliding_window\": null", "\"sliding_window\": 4096")).window, 4096);
+  EXPECT_TRUE(
+      Read(Replaced(kMixtral, "\"num_local_experts\"", "\"norm_topk_prob\": false, \"num_local_experts\"")).moe.normalized)
+      << "transformers always divides Mixtral's weights by their sum";
+}
+
+TEST(ModelConfig, ReadsQwen3Moe) {
+  const ModelSpec model = Read(kQwen3Moe);
+  EXPECT_EQ(model.moe, (MoeSpec{.experts = 128, .top_k = 8, .ffn = 768}));
+  EXPECT_TRUE(model.qk_norm);
+  EXPECT_EQ(model.plan_only, PlanOnlyFeatures{0});
+  EXPECT_EQ(ModelParameters(Normalized(model)), 30'532'122'624);
+  EXPECT_FALSE(Read(Replaced(kQwen3Moe, "\"norm_topk_prob\": true, ", "")).moe.normalized) << "false by default";
+  // Only the width of experts counts.
+  const ModelSpec without = Read(Replaced(kQwen3Moe, "\"intermediate_size\": 6144, ", ""));
+  EXPECT_EQ(without.ffn, 768);
+  EXPECT_EQ(Normalized(without).moe.ffn, 0);
+  EXPECT_EQ(Read(Replaced(kQwen3Moe, "\"moe_intermediate_size\": 768, ", "")).moe.ffn, 768) << "the default of the class";
+}
+
+// The loss that balances experts: transformers' sum over choices, for the mean over the layers.
+TEST(ModelConfig, TheLossThatBalancesExpertsIsThatOfTransformers) {
+  EXPECT_EQ(Read(kMixtral).moe.aux_loss, 0) << "without output_router_logits, transformers does not add it";
+  const std::string with = Replaced(kMixtral, "\"output_router_logits\": false", "\"output_router_logits\": true");
+  EXPECT_DOUBLE_EQ(Read(with).moe.aux_loss, 0.02 * 2 / 32);
+  EXPECT_DOUBLE_EQ(Read(Replaced(with, "\"router_aux_loss_coef\": 0.02, ", "")).moe.aux_loss, 0.001 * 2 / 32);
+  EXPECT_EQ(Read(Replaced(with, "0.02", "0")).moe.aux_loss, 0);
+}
+
+TEST(ModelConfig, ReadsOtherModelsWithExperts) {
+  const ModelSpec olmoe = Read(Replaced(Replaced(kMixtral, "\"mixtral\"", "\"olmoe\""), "\"num_local_experts\": 8, ", ""));
+  EXPECT_EQ(olmoe.moe, (MoeSpec{.experts = 64, .top_k = 2, .normalized = false}));
+  EXPECT_EQ(olmoe.plan_only, Bit(PlanOnlyFeature::kWholeQueryNorm));
+  EXPECT_TRUE(olmoe.qk_norm);
+  const ModelSpec oss = Read(Replaced(Replaced(kMixtral, "\"mixtral\"", "\"gpt_oss\", \"attention_bias\": true"),
+                                      "\"sliding_window\": null", "\"sliding_window\": 128"));
+  EXPECT_TRUE(oss.qkv_bias);
+  EXPECT_EQ(oss.head_dim, 64);
+  EXPECT_TRUE((oss.plan_only & Bit(PlanOnlyFeature::kAttentionSinks)) != 0);
+  EXPECT_TRUE((oss.plan_only & Bit(PlanOnlyFeature::kLocalLayers)) != 0);
+  const ModelSpec phi = Read(Replaced(kMixtral, "\"mixtral\"", "\"phimoe\", \"lm_head_bias\": true"));
+  EXPECT_FALSE(phi.moe.normalized);
+  EXPECT_EQ(phi.plan_only,
+            Bit(PlanOnlyFeature::kLayerNorm) | Bit(PlanOnlyFeature::kOtherRouting) | Bit(PlanOnlyFeature::kLinearBiases));
+  EXPECT_EQ(Read(Replaced(kMixtral, "\"rope_theta\"", "\"router_jitter_noise\": 0.1, \"rope_theta\"")).plan_only,
+            Bit(PlanOnlyFeature::kOtherRouting));
+  const ModelSpec minimax = Read(Replaced(kMixtral, "\"mixtral\"", "\"minimax_m2\""));
+  EXPECT_EQ(minimax.rotary.dims, 64);
+  EXPECT_TRUE((minimax.plan_only & Bit(PlanOnlyFeature::kOtherRouting)) != 0);
+}
+
+// DBRX has 132 billion parameters, 36 billion of them active (its model card).
+TEST(ModelConfig, ReadsDbrx) {
+  constexpr char kDbrx[] = R"({
+  "model_type": "dbrx", "attn_config": {"clip_qkv": 8, "kv_n_heads": 8, "rope_theta": 500000}, "d_model": 6144, "emb_pdrop": 0.0,
+  "ffn_config": {"ffn_hidden_size": 10752, "moe_jitter_eps": 0, "moe_loss_weight": 0.05, "moe_num_experts": 16, "moe_top_k": 4},
+  "max_seq_len": 32768, "n_heads": 48, "n_layers": 40, "resid_pdrop": 0.0, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16", "vocab_size": 100352})";
+  const ModelSpec model = Read(kDbrx);
+  EXPECT_EQ(model.moe, (MoeSpec{.experts = 16, .top_k = 4}));
+  EXPECT_EQ(model.kv_heads, 8);
+  EXPECT_EQ(model.rotary.theta, 5e5);
+  EXPECT_EQ(model.plan_only, Bit(PlanOnlyFeature::kLayerNorm));
+  EXPECT_NEAR(static_cast<double>(ModelParameters(Normalized(model))), 132e9, 1e9);
+  EXPECT_NEAR(static_cast<double>(ActiveParameters(Normalized(model))), 36e9, 1e9);
+  EXPECT_FALSE(
+      Read(Replaced(kDbrx, "\"moe_jitter_eps\"", "\"moe_normalize_expert_weights\": null, \"moe_jitter_eps\"")).moe.normalized);
+  EXPECT_TRUE(
+      (Read(Replaced(kDbrx, "\"moe_jitter_eps\"", "\"moe_normalize_expert_weights\": 2, \"moe_jitter_eps\"")).plan_only &
+       Bit(PlanOnlyFeature::kOtherRouting)) != 0);
+  EXPECT_TRUE(
+      (Read(Replaced(kDbrx, "\"moe_jitter_eps\"", "\"ffn_act_fn\": {\"name\": \"gelu\"}, \"moe_jitter_eps\"")).plan_only &
+       Bit(PlanOnlyFeature::kGatedGelu)) != 0);
+  EXPECT_THAT(ErrorOf(Replaced(kDbrx, "\"emb_pdrop\": 0.0", "\"emb_pdrop\": 0.1")), HasSubstr("embd_pdrop is 0.1: must be 0"));
+}
+
 // If a model also reads images, the fields of its language model are in a separate object.
 TEST(ModelConfig, ReadsTheTextModelOfAModelThatSees) {
   const ModelSpec inner = Read(Replaced(kLlama, "\"llama\"", "\"gemma3_text\""));
   EXPECT_EQ(Read("{\"model_type\": \"gemma3\", \"text_config\": " + Replaced(kLlama, "\"llama\"", "\"gemma3_text\"") + "}"),
             inner);
+}
+
+TEST(ModelConfig, WeightsOfExpertsAreRefused) {
+  const auto read = ParseModelConfigOfWeights(kMixtral, "config.json");
+  EXPECT_THAT(std::string(read.status().message()),
+              HasSubstr("config.json: model_type is \"mixtral\": such a model can be planned, but the weights of models with "
+                        "experts cannot be imported"));
 }
 
 TEST(ModelConfig, WeightsComeWithTheirNames) {
@@ -227,9 +343,28 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"NoType", kGpt2, "\"model_type\": \"gpt2\", ", "", "model_type: missing; it names the model's family"},
         BadConfig{"TypeNotText", kGpt2, "\"gpt2\"", "7", "model_type is 7: must be a string"},
         BadConfig{"Experts", kLlama, "\"rms_norm_eps\"", "\"num_local_experts\": 8, \"rms_norm_eps\"",
-                  "config.json: model_type is \"llama\": mixtures of experts cannot be planned by this version"},
+                  "config.json: model_type is \"llama\": mixtures of experts of this family cannot be planned by this version"},
+        BadConfig{"SharedExperts", kLlama, "\"llama\"", "\"frobnicator\", \"num_experts\": 8, \"n_shared_experts\": 1",
+                  "experts that every token passes (n_shared_experts is 1) cannot be planned"},
+        BadConfig{"SharedWidth", kMixtral, "\"mixtral\"", "\"granitemoe\", \"shared_intermediate_size\": 512",
+                  "experts that every token passes (shared_intermediate_size is 512) cannot be planned"},
+        BadConfig{"EverySecondLayer", kQwen3Moe, "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2",
+                  "layers without experts between those that have them (decoder_sparse_step is 2) cannot be planned"},
+        BadConfig{"DenseLayers", kQwen3Moe, "\"mlp_only_layers\": []", "\"mlp_only_layers\": [0]",
+                  "layers without experts between those that have them (mlp_only_layers is a list) cannot be planned"},
+        BadConfig{"FirstLayers", kQwen3Moe, "\"mlp_only_layers\": []", "\"first_k_dense_replace\": 3",
+                  "layers without experts between those that have them (first_k_dense_replace is 3) cannot be planned"},
+        BadConfig{"NoExpert", kMixtral, "\"num_local_experts\": 8", "\"num_local_experts\": 0",
+                  "num_local_experts is 0: must be a whole number from 1"},
+        BadConfig{"NegativeLoss", kMixtral,
+                  "\"output_router_logits\": false, \"rms_norm_eps\": 1e-05,\n  \"rope_theta\": 1000000.0, "
+                  "\"router_aux_loss_coef\": 0.02",
+                  "\"output_router_logits\": true, \"router_aux_loss_coef\": -1",
+                  "router_aux_loss_coef is -1: must be a number of at least 0"},
         BadConfig{"Latent", kLlama, "\"llama\"", "\"deepseek_v3\"",
-                  "mixtures of experts and latent attention cannot be planned"},
+                  "latent attention beside experts that every token passes cannot be planned"},
+        BadConfig{"SharedByFamily", kLlama, "\"llama\"", "\"qwen2_moe\"",
+                  "an expert that every token passes cannot be planned"},
         BadConfig{"LatentByField", kLlama, "\"rms_norm_eps\"", "\"kv_lora_rank\": 512, \"rms_norm_eps\"",
                   "latent attention cannot be planned"},
         BadConfig{"Encoder", kLlama, "\"llama\"", "\"t5\"", "an encoder beside the decoder cannot be planned"},

@@ -30,6 +30,24 @@ TEST(Flops, CountGatedAndGroupedLinearsAsTheyAre) {
   EXPECT_DOUBLE_EQ(StepFlops(model, 3, FlopCount::kModelCausal), 3.0 * model.seq * (6 * weights + 6 * layers * h * model.seq));
 }
 
+// Mixtral 8x7B, by hand: a token passes queries and output (4096 x 4096 each), keys and values (4096 x 1024 each), the router
+// (4096 x 8), gate, up and down of 2 of 8 experts (4096 x 14336 each), and the output projection (4096 x 32000).
+TEST(Flops, CountTheExpertsThatATokenPasses) {
+  ModelSpec model = FindModelPreset("mixtral-8x7b")->model;
+  const double layer = 2 * 16'777'216.0 + 2 * 4'194'304.0 + 32'768 + 2 * 3 * 58'720'256.0;
+  const double active = 32 * layer + 131'072'000;
+  const double attention = 6.0 * 32 * 4096 * 32768;  // per token, of half the square of scores
+  EXPECT_DOUBLE_EQ(StepFlops(model, 5, FlopCount::kModelCausal), 5.0 * 32768 * (6 * active + attention));
+  EXPECT_EQ(ActiveParameters(model), 12'879'925'248);
+  // Neither a capacity nor a skew changes what the model needs, and width and number of experts are those of MoeSpec.
+  const double flops = StepFlops(model, 1, FlopCount::kModel);
+  model.moe.capacity = 1.25, model.moe.skew = 2;
+  EXPECT_EQ(StepFlops(model, 1, FlopCount::kModel), flops);
+  model.moe.ffn = 100, model.moe.top_k = 3;
+  const double less = 32 * (3 * 3 * 4096 * 100.0 - 2 * 3 * 58'720'256.0);
+  EXPECT_DOUBLE_EQ(StepFlops(model, 1, FlopCount::kModel), flops + 6.0 * 32768 * less);
+}
+
 TEST(Flops, UtilizationIsAShareOfThePeak) { EXPECT_DOUBLE_EQ(FlopsUtilization(1e15, 2, 5, 1'000'000'000'000'000), 0.1); }
 
 }  // namespace

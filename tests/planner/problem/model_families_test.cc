@@ -38,10 +38,13 @@ TEST(ModelFamilies, RowsAreWhole) {
     EXPECT_EQ(FindModelFamily(family.model_type), &family);
     EXPECT_EQ(WhyNotPlanned(family.model_type), "") << family.model_type;
     EXPECT_THAT(family.model_class, HasSubstr(family.base == ModelFamily::kGpt ? "M" : "ForCausalLM")) << family.model_type;
-    // The engine imports and exports exactly the families that it trains.
-    EXPECT_EQ(family.plan_only == 0, family.weights != WeightNames::kNone) << family.model_type;
-    EXPECT_FALSE(planned_only && family.plan_only == 0) << "trained ones come first";
-    planned_only |= family.plan_only != 0;
+    const ExpertTraits& experts = family.experts;
+    EXPECT_FALSE(family.trained() && family.plan_only != 0) << family.model_type;
+    EXPECT_TRUE(family.trained() || family.plan_only != 0 || experts.experts > 0) << family.model_type << " lacks nothing";
+    EXPECT_FALSE(planned_only && family.trained()) << "trained ones come first";
+    EXPECT_TRUE(experts.experts == 0 ? experts.top_k == 0 : experts.experts >= 2 && experts.top_k <= experts.experts)
+        << family.model_type;
+    planned_only |= !family.trained();
   }
   EXPECT_EQ(FindModelFamily("frobnicator"), nullptr);
 }
@@ -77,6 +80,16 @@ TEST(ModelFamilies, AModelIsExportedAsTheFamilyThatHasItsLayers) {
   EXPECT_EQ(TypeOf(gpt), "gpt2");
   gpt.kv_heads = 1;
   EXPECT_EQ(TypeOf(gpt), "gpt_bigcode");
+}
+
+TEST(ModelFamilies, ExpertsAreNamedAndNotExported) {
+  ModelSpec model = Llama();
+  model.moe = {.experts = 8, .top_k = 2};
+  EXPECT_THAT(TypeOf(model), HasSubstr("a model with experts (model.moe.experts 8) cannot be written"));
+  EXPECT_EQ(ModelFeaturesText(model), ", 8 experts of width 96, 2 for each token");
+  model.moe = {.experts = 4, .top_k = 1, .ffn = 48, .normalized = false};
+  EXPECT_EQ(ModelFeaturesText(model),
+            ", 4 experts of width 48, 1 for each token with weights that are not divided by their sum");
 }
 
 TEST(ModelFamilies, WhatNoFamilyHasIsNamed) {
