@@ -233,6 +233,16 @@ class DeepSpeed {
     Miss(absl::StrCat("the model: the training script builds ", EnumName(plan_.model.family), " with ", plan_.model.layers,
                       " layers, hidden ", plan_.model.hidden, ", ", plan_.model.heads, " heads, feed-forward ", plan_.model.ffn,
                       ", sequence ", plan_.model.seq, ", vocabulary ", plan_.model.vocab, ModelFeaturesText(plan_.model)));
+    const MoeSpec& moe = plan_.model.moe;
+    if (!moe.any()) return;
+    const std::string room =
+        moe.capacity > 0 ? absl::StrCat("capacity_factor ", RealText(moe.capacity)) : std::string("drop_tokens False");
+    Miss(absl::StrCat("experts on ", layout_.ep, " ranks: the script gives deepspeed.moe.layer.MoE ep_size ", layout_.ep,
+                      ", num_experts ", moe.experts, ", k ", moe.top_k, " and ", room));
+    if (moe.aux_loss > 0 || moe.z_loss > 0) {
+      Miss(absl::StrCat("losses of the router (factors ", RealText(moe.aux_loss), " and ", RealText(moe.z_loss),
+                        "): the script adds them to the loss"));
+    }
   }
 
   const ExportInput& input_;

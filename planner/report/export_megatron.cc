@@ -1,5 +1,6 @@
 // Exports to Megatron-LM: one array of arguments for pretrain_gpt.py. The names of flags, and which flags exclude each other,
 // are from megatron/training/arguments.py and megatron/core/transformer/transformer_config.py; see docs/export.md.
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -49,6 +50,7 @@ class Megatron {
 
   ExportedPlan Export() {
     Model();
+    if (model_.moe.any()) Experts();
     Parallelism();
     Recomputation();
     Training();
@@ -123,6 +125,39 @@ class Megatron {
     }
   }
 
+  // Experts. Megatron-LM's own defaults are softmax after the choice of experts, which gives weights whose sum is 1, and rows
+  // that are dropped by their weights (megatron/core/transformer/moe/moe_utils.py).
+  void Experts() {
+    const MoeSpec& moe = model_.moe;
+    args_.Group("experts");
+    args_.Value("--num-experts", moe.experts);
+    args_.Value("--moe-ffn-hidden-size", model_.expert_ffn());
+    args_.Value("--moe-router-topk", moe.top_k);
+    args_.Value("--moe-router-dtype", "fp32");
+    const bool alone = moe.top_k == 1;
+    if (!moe.normalized || alone) args_.Flag("--moe-router-pre-softmax");
+    if (moe.normalized && alone) {
+      Miss(
+          "a weight of 1 for a token's only expert: Megatron-LM wants --moe-router-pre-softmax with one expert for each token, "
+          "which gives it its softmax as a weight; model.moe.normalized: false plans that");
+    }
+    args_.Flag("--moe-grouped-gemm");
+    args_.Value("--moe-token-dispatcher-type", "alltoall");
+    args_.Value("--moe-router-load-balancing-type", moe.aux_loss > 0 ? "aux_loss" : "none");
+    if (moe.aux_loss > 0) args_.Value("--moe-aux-loss-coeff", RealText(moe.aux_loss));
+    if (moe.aux_loss > 0 && layout_.tp * layout_.cp > 1) {
+      Miss("a balancing loss of each rank's tokens: Megatron-LM takes its means over the tokens of all tp * cp ranks");
+    }
+    if (moe.z_loss > 0) args_.Value("--moe-z-loss-coeff", RealText(moe.z_loss));
+    if (moe.capacity > 0) {
+      // Room for more rows than a rank has tokens is the same as room for all of them; Megatron-LM's top-k over tokens fails
+      // beyond that.
+      args_.Value("--moe-expert-capacity-factor", RealText(std::min(moe.capacity, double{1} * moe.experts / moe.top_k)));
+      args_.Flag("--moe-pad-expert-input-to-capacity");
+      args_.Value("--moe-token-drop-policy", "position");
+    }
+  }
+
   void Rotary() {
     const RotarySpec& rotary = model_.rotary;
     const auto whole = [](double value) { return value == std::floor(value) && value < 1e15; };
@@ -153,10 +188,27 @@ class Megatron {
     args_.Value("--pipeline-model-parallel-size", layout_.pp);
     if (layout_.cp > 1) args_.Value("--context-parallel-size", layout_.cp);
     if (layout_.sequence_parallel) args_.Flag("--sequence-parallel");
-    if (layout_.pp > 1 && layout_.dp > 1 && layout_.rank_order == RankOrder::kTpPpDp) args_.Flag("--use-tp-pp-dp-mapping");
+    if (model_.moe.any()) {
+      args_.Value("--expert-model-parallel-size", layout_.ep);
+      args_.Value("--expert-tensor-parallel-size", 1);
+    }
+    RanksInOrder();
     if (layout_.weave != WeaveMode::kOff) Miss(WeaveMissing(layout_));
     Stages();
     Replicas();
+  }
+
+  // With stages numbered before replicas, Megatron-LM wants as many replicas of experts as of the other layers
+  // (megatron/core/parallel_state.py).
+  void RanksInOrder() {
+    if (layout_.pp == 1 || layout_.dp == 1 || layout_.rank_order != RankOrder::kTpPpDp) return;
+    if (!model_.moe.any() || layout_.ep == layout_.tp * layout_.cp) {
+      args_.Flag("--use-tp-pp-dp-mapping");
+      return;
+    }
+    Miss(absl::StrCat("ranks in the order tp-pp-dp with experts on ", layout_.ep,
+                      " ranks: Megatron-LM has it only if these are the tp * cp ranks; the replicas of a stage are numbered "
+                      "before the stages instead, so parallel.rankOrder: tp-dp-pp plans what runs"));
   }
 
   void Stages() {

@@ -76,6 +76,14 @@ class Chooser {
     if (model.matmul_type != MatmulType::kModel) {
       Miss(absl::StrCat("products in ", EnumName(model.matmul_type), ": convert the model's linears to 8 bits (torchao)"));
     }
+    if (model.moe.any()) {
+      Miss(
+          absl::StrCat("the model's experts (", model.moe.experts, " of width ", model.expert_ffn(), ", ", model.moe.top_k,
+                       " for each token) on ", layout_.ep,
+                       " ranks: torchtitan's llama3 has none, so these files train another model; its models with experts take "
+                       "the layout with expert_parallel_degree ",
+                       layout_.ep));
+    }
     if (model.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model.plan_only)));
   }
 

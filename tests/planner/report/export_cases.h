@@ -111,6 +111,17 @@ inline Case Llama() {
     m.tied_embeddings = true;
   });
 }
+// 8 experts, 2 for each token, whose rows have room for 1.25 times the even share.
+inline Case Mixture(ParallelLayout layout = {.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true}) {
+  return Case(layout).Model([](ModelSpec& m) {
+    m.family = ModelFamily::kLlama;
+    m.kv_heads = 4;
+    m.dropout = 0;
+    m.attention = AttentionKernel::kFused;
+    m.dtype = DataType::kBfloat16;
+    m.moe = {.experts = 8, .top_k = 2, .ffn = 96, .capacity = 1.25};
+  });
+}
 inline Case WithZero(ZeroStage zero) { return Case({.dp = 4, .zero = zero}); }
 
 }  // namespace lynx

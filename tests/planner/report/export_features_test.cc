@@ -76,6 +76,63 @@ TEST(ExportFeatures, MegatronListsWhatItsArgumentsLack) {
               HasSubstr("products in mxfp8: add --fp8-format and --fp8-recipe mxfp8"));
 }
 
+TEST(ExportFeatures, MegatronHasExperts) {
+  const std::vector<std::string> arguments = Arguments(Mixture());
+  EXPECT_THAT(arguments,
+              AllOf(Contains("--num-experts 8"), Contains("--moe-ffn-hidden-size 96"), Contains("--moe-router-topk 2"),
+                    Contains("--moe-router-dtype fp32"), Contains("--moe-grouped-gemm"),
+                    Contains("--moe-token-dispatcher-type alltoall"), Contains("--expert-model-parallel-size 4"),
+                    Contains("--expert-tensor-parallel-size 1"), Contains("--sequence-parallel")));
+  EXPECT_THAT(arguments, AllOf(Contains("--moe-expert-capacity-factor 1.25"), Contains("--moe-pad-expert-input-to-capacity"),
+                               Contains("--moe-token-drop-policy position"), Contains("--moe-router-load-balancing-type none"),
+                               Not(Contains("--moe-router-pre-softmax")), Not(Contains(HasSubstr("--moe-aux-loss-coeff"))),
+                               Not(Contains(HasSubstr("--moe-z-loss-coeff")))));
+  EXPECT_EQ(Missing(Mixture(), NewestTarget(ExportFormat::kMegatron)), "");
+  EXPECT_THAT(Arguments(Llama()), Not(Contains(HasSubstr("expert"))));
+  Case losses = Mixture().Model([](ModelSpec& m) {
+    m.moe = {.experts = 8, .top_k = 2, .normalized = false, .capacity = 7, .aux_loss = 0.01, .z_loss = 0.001};
+  });
+  EXPECT_THAT(Arguments(losses),
+              AllOf(Contains("--moe-router-pre-softmax"), Contains("--moe-aux-loss-coeff 0.01"),
+                    Contains("--moe-router-load-balancing-type aux_loss"), Contains("--moe-z-loss-coeff 0.001"),
+                    Contains("--moe-ffn-hidden-size 256"), Contains("--moe-expert-capacity-factor 4")));
+  EXPECT_THAT(Missing(losses, NewestTarget(ExportFormat::kMegatron)), HasSubstr("a balancing loss of each rank's tokens"));
+  losses.Model([](ModelSpec& m) { m.moe = {.experts = 8, .top_k = 1}; });
+  EXPECT_THAT(Arguments(losses), AllOf(Contains("--moe-router-pre-softmax"), Not(Contains(HasSubstr("capacity")))));
+  EXPECT_THAT(Missing(losses, NewestTarget(ExportFormat::kMegatron)), HasSubstr("a weight of 1 for a token's only expert"));
+}
+
+// Megatron-LM numbers stages before replicas only if experts have as many replicas as the other layers.
+TEST(ExportFeatures, MegatronOrdersRanksWithExperts) {
+  const auto missing = [](const Case& one) { return Missing(one, NewestTarget(ExportFormat::kMegatron)); };
+  const Case same = Mixture({.tp = 2, .pp = 2, .dp = 2, .ep = 2, .sequence_parallel = true});
+  EXPECT_THAT(Arguments(same), Contains("--use-tp-pp-dp-mapping"));
+  EXPECT_EQ(missing(same), "");
+  const Case more = Mixture({.tp = 2, .pp = 2, .dp = 2, .ep = 4, .sequence_parallel = true});
+  EXPECT_THAT(Arguments(more), Not(Contains("--use-tp-pp-dp-mapping")));
+  EXPECT_THAT(missing(more), HasSubstr("ranks in the order tp-pp-dp with experts on 4 ranks"));
+  const Case replicas_first =
+      Mixture({.tp = 2, .pp = 2, .dp = 2, .ep = 4, .sequence_parallel = true, .rank_order = RankOrder::kTpDpPp});
+  EXPECT_THAT(Arguments(replicas_first), Not(Contains("--use-tp-pp-dp-mapping")));
+  EXPECT_EQ(missing(replicas_first), "");
+}
+
+TEST(ExportFeatures, OthersSayWhatTheirModelsWithExpertsTake) {
+  EXPECT_THAT(
+      Missing(Mixture(), NewestTarget(ExportFormat::kDeepSpeed)),
+      AllOf(HasSubstr("8 experts of width 96, 2 for each token"),
+            HasSubstr("MoE ep_size 4, num_experts 8, k 2 and capacity_factor 1.25"), Not(HasSubstr("losses of the router"))));
+  const Case losses = Mixture().Model([](ModelSpec& m) { m.moe = {.experts = 8, .top_k = 2, .aux_loss = 0.01}; });
+  EXPECT_THAT(Missing(losses, NewestTarget(ExportFormat::kDeepSpeed)),
+              AllOf(HasSubstr("k 2 and drop_tokens False"), HasSubstr("losses of the router (factors 0.01 and 0)")));
+  for (const ExportVersion& version : ExportVersions(ExportFormat::kTorchtitan)) {
+    EXPECT_THAT(
+        Missing(Mixture(), TargetOf(ExportFormat::kTorchtitan, version.name)),
+        AllOf(HasSubstr("the model's experts (8 of width 96, 2 for each token) on 4 ranks: torchtitan's llama3 has none"),
+              HasSubstr("expert_parallel_degree 4")));
+  }
+}
+
 TEST(ExportFeatures, TorchtitanHasPositionsAndNorms) {
   const Case llama3 = With([](ModelSpec& m) {
     m.norm_epsilon = 1e-6;

@@ -75,6 +75,10 @@ std::vector<NamedCase> DozenPlans() {
                    })});
   plans.push_back({"qwen3", Llama().Model([](ModelSpec& m) { m.qk_norm = true, m.head_dim = 128; })});
   plans.push_back({"phi3", Llama().Model([](ModelSpec& m) { m.rotary.dims = m.head_size() / 2; })});
+  plans.push_back({"experts", Mixture()});
+  plans.push_back({"experts-losses", Mixture({.pp = 2, .dp = 2, .ep = 2}).Model([](ModelSpec& m) {
+                     m.moe = {.experts = 8, .top_k = 1, .normalized = false, .aux_loss = 0.01, .z_loss = 0.001};
+                   })});
   plans.push_back({"bfloat16-replicas", Case({.dp = 2}).Model([](ModelSpec& m) { m.dtype = DataType::kBfloat16; })});
   Case groups({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved});
   groups.plan.microbatches = 7;
@@ -113,6 +117,9 @@ const std::set<std::string> kMegatronFlags = {"--bf16",
                                               "--disable-bias-linear",
                                               "--group-query-attention",
                                               "--mock-data",
+                                              "--moe-grouped-gemm",
+                                              "--moe-pad-expert-input-to-capacity",
+                                              "--moe-router-pre-softmax",
                                               "--no-gradient-accumulation-fusion",
                                               "--overlap-grad-reduce",
                                               "--overlap-param-gather",
@@ -137,6 +144,8 @@ const std::map<std::string, std::set<std::string>> kMegatronValues = {
     {"--context-parallel-size", {}},
     {"--data-parallel-sharding-strategy", {"no_shard", "optim", "optim_grads", "optim_grads_params"}},
     {"--data-path", {}},
+    {"--expert-model-parallel-size", {}},
+    {"--expert-tensor-parallel-size", {"1"}},
     {"--ffn-hidden-size", {}},
     {"--global-batch-size", {}},
     {"--hidden-dropout", {}},
@@ -173,6 +182,18 @@ const std::map<std::string, std::set<std::string>> kMegatronValues = {
     {"--train-iters", {}},
     {"--vocab-size", {}},
     {"--weight-decay", {}},
+    // The names of experts are in megatron/core/transformer/transformer_config.py and megatron/core/model_parallel_config.py,
+    // those of --num-experts, of the kind of balancing and of its factor in arguments.py.
+    {"--num-experts", {}},
+    {"--moe-ffn-hidden-size", {}},
+    {"--moe-router-topk", {}},
+    {"--moe-router-dtype", {"fp32", "fp64"}},
+    {"--moe-token-dispatcher-type", {"allgather", "alltoall", "flex"}},
+    {"--moe-router-load-balancing-type", {"aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "none"}},
+    {"--moe-aux-loss-coeff", {}},
+    {"--moe-z-loss-coeff", {}},
+    {"--moe-expert-capacity-factor", {}},
+    {"--moe-token-drop-policy", {"probs", "position"}},
     // layernorm_epsilon and kv_channels are in megatron/core/transformer/transformer_config.py, the other names in
     // arguments.py.
     {"--norm-epsilon", {}},
