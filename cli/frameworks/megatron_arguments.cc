@@ -65,6 +65,22 @@ constexpr MegatronFlag kFlags[] = {
     {"--fp8-hybrid", &M::fp8_hybrid, "model.matmulType"},
     {"--fp8-e4m3", &M::fp8_e4m3, "model.matmulType"},
     {"--fp8-recipe", &M::fp8_recipe, "model.matmulType"},
+    {"--num-experts", &M::experts, "model.moe.experts"},
+    {"--moe-router-topk", &M::top_k, "model.moe.topK"},
+    {"--moe-ffn-hidden-size", &M::expert_ffn, "model.moe.ffn"},
+    {"--moe-layer-freq", &M::layers_with_experts, "no field; every layer must have experts"},
+    {"--moe-router-pre-softmax", &M::pre_softmax, "model.moe.normalized false"},
+    {"--moe-router-score-function", &M::score_function, "model.planOnly other-routing"},
+    {"--moe-router-load-balancing-type", &M::balancing, "model.moe.auxLoss"},
+    {"--moe-aux-loss-coeff", &M::aux_loss, "model.moe.auxLoss"},
+    {"--moe-z-loss-coeff", &M::z_loss, "model.moe.zLoss"},
+    {"--moe-expert-capacity-factor", &M::capacity, "model.moe.capacity"},
+    {"--moe-pad-expert-input-to-capacity", &M::pads_experts, "model.moe.capacity"},
+    {"--moe-token-drop-policy", &M::drop_policy, "no field; said if it is not position"},
+    {"--moe-token-dispatcher-type", &M::dispatcher, "no field; said if it is not alltoall"},
+    {"--moe-grouped-gemm", &M::grouped_products, "no field; said if it is absent"},
+    {"--expert-model-parallel-size", &M::ep, "parallel.ep"},
+    {"--expert-tensor-parallel-size", &M::expert_tp, "parallel.ep"},
     {"--tensor-model-parallel-size", &M::tp, "parallel.tp"},
     {"--model-parallel-size", &M::tp, "parallel.tp"},
     {"--pipeline-model-parallel-size", &M::pp, "parallel.pp"},
@@ -114,7 +130,10 @@ constexpr MegatronFlag kFlags[] = {
 
 constexpr char kEightBitWeights[] = "weights are counted in 16 bits, beside their copies in 8 bits";
 constexpr char kFourBits[] = "4-bit arithmetic is not planned; the plan counts products in the type of --bf16 or --fp16";
-constexpr char kExperts[] = "mixtures of experts are not planned";
+constexpr char kSharedExperts[] = "experts that every token passes are not planned";
+constexpr char kGroupLimits[] = "the plan lets a token choose among all experts";
+constexpr char kChoice[] = "experts are planned as chosen by the softmax of the router's scores alone";
+constexpr char kExpertOverlap[] = "not counted: the plan exposes the all-to-alls of experts";
 constexpr char kLatent[] = "latent attention is not planned";
 constexpr char kStates[] = "the plan counts optimizer states, master weights and gradients in 32 bits each";
 constexpr char kCopies[] = "not planned; the plan keeps states and activations on the device";
@@ -123,9 +142,19 @@ constexpr char kHybrid[] = "layers of several kinds are not planned";
 constexpr char kTpOverlap[] = "not counted: the plan exposes collectives of tensor parallelism";
 
 constexpr MegatronMissing kMissing[] = {
-    {"--num-experts", MissingFlag::kRefused, kExperts},
-    {"--expert-model-parallel-size", MissingFlag::kSaid, kExperts, "1"},
-    {"--expert-tensor-parallel-size", MissingFlag::kSaid, kExperts, "1"},
+    {"--moe-shared-expert-intermediate-size", MissingFlag::kRefused, kSharedExperts},
+    {"--moe-latent-size", MissingFlag::kRefused, "experts of another hidden size are not planned"},
+    {"--moe-extended-tp", MissingFlag::kRefused, "experts sharded over all ranks at once are not planned"},
+    {"--moe-router-num-groups", MissingFlag::kSaid, kGroupLimits},
+    {"--moe-router-group-topk", MissingFlag::kSaid, kGroupLimits},
+    {"--moe-router-topk-limited-devices", MissingFlag::kSaid, kGroupLimits},
+    {"--moe-router-topk-scaling-factor", MissingFlag::kSaid, kChoice},
+    {"--moe-router-enable-expert-bias", MissingFlag::kSaid, kChoice},
+    {"--moe-input-jitter-eps", MissingFlag::kSaid, kChoice},
+    {"--moe-expert-rank-capacity-factor", MissingFlag::kSaid, "a job has a capacity of each expert, not of each rank"},
+    {"--overlap-moe-expert-parallel-comm", MissingFlag::kSaid, kExpertOverlap},
+    {"--moe-layer-recompute", MissingFlag::kSaid, "the plan keeps what this would recompute"},
+    {"--moe-use-upcycling", MissingFlag::kSaid, "Lynx does not read checkpoints of Megatron-LM"},
     {"--multi-latent-attention", MissingFlag::kRefused, kLatent},
     {"--hybrid-layer-pattern", MissingFlag::kRefused, kHybrid},
     {"--hybrid-override-pattern", MissingFlag::kRefused, kHybrid},
@@ -283,6 +312,20 @@ constexpr const char* kOthers[] = {
     "--min-loss-scale",
     "--mmap-warmup",
     "--mock-data",
+    "--moe-apply-probs-on-input",
+    "--moe-deepep-num-sms",
+    "--moe-enable-deepep",
+    "--moe-flex-dispatcher-backend",
+    "--moe-hybridep-num-sms",
+    "--moe-per-layer-logging",
+    "--moe-permute-fusion",
+    "--moe-router-bias-update-rate",
+    "--moe-router-dtype",
+    "--moe-router-force-load-balancing",
+    "--moe-router-fusion",
+    "--moe-router-padding-for-fp8",
+    "--moe-router-padding-for-quantization",
+    "--moe-use-legacy-grouped-gemm",
     "--nccl-communicator-config-path",
     "--no-async-tensor-model-parallel-allreduce",
     "--no-bias-dropout-fusion",

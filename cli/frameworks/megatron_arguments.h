@@ -35,6 +35,11 @@ struct MegatronArguments {
   bool bf16 = false, fp16 = false, flash = false, local = false;
   Text attention_backend, transformer_impl, tokenizer;
   Text fp8_format, fp8_recipe;
+  Count experts, ep, expert_tp, top_k, expert_ffn;
+  Text layers_with_experts, score_function, dispatcher, drop_policy;
+  Words balancing, aux_loss;
+  Real z_loss, capacity;
+  bool pre_softmax = false, pads_experts = false, grouped_products = false;
   bool fp8_hybrid = false, fp8_e4m3 = false;
   Count tp, pp, cp, layers_per_virtual, virtual_stages, first_layers, last_layers, instances;
   bool embedding_counts = false, loss_counts = false;

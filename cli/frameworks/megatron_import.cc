@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/frameworks/megatron_experts.h"
 #include "cli/frameworks/megatron_import.h"
 #include "cli/frameworks/megatron_layout.h"
 #include "cli/frameworks/shell_script.h"
@@ -40,6 +41,7 @@ class Converter {
     LYNX_RETURN_IF_ERROR(Vocabulary());
     LYNX_RETURN_IF_ERROR(Stages());
     LYNX_RETURN_IF_ERROR(Replicas());
+    LYNX_RETURN_IF_ERROR(ReadMegatronExperts(v_, launch_.place, run_));
     LYNX_RETURN_IF_ERROR(Recomputation());
     LYNX_RETURN_IF_ERROR(Batches());
     Training();
@@ -458,7 +460,8 @@ class Converter {
   void SelectiveModules() {
     std::set<std::string> modules(v_.recompute_modules.begin(), v_.recompute_modules.end());
     if (modules.empty()) modules.insert("core_attn");
-    if (modules == std::set<std::string>{"layernorm", "mlp_act"} || modules == std::set<std::string>{"layernorm", "act"}) {
+    if (modules == std::set<std::string>{"layernorm", "mlp_act"} || modules == std::set<std::string>{"layernorm", "act"} ||
+        (v_.experts && modules == std::set<std::string>{"layernorm", "moe_act"})) {
       job_.recompute = RecomputeMode::kBalanced;
       return;
     }

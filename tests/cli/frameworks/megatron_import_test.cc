@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "cli/frameworks/imported_run.h"
 #include "cli/frameworks/megatron_arguments.h"
+#include "tests/cli/frameworks/megatron_runs.h"
 #include "tests/planner/report/export_cases.h"
 #include "tests/planner/report/report_fixtures.h"
 
@@ -60,43 +61,6 @@ torchrun ${LAUNCH[@]} pretrain_gpt.py \
     ${TRAIN[@]} "${SPLIT[@]}" ${SAVED[@]} \
     --data-path /data/corpus_text_document --save $SAVE --save-interval 500 --log-interval 1
 )";
-
-ImportRequest RequestOf(const std::string& text) {
-  ImportRequest request;
-  request.text = text;
-  request.file = "runs/Train 8B.sh";
-  request.folder = "/runs";
-  return request;
-}
-
-ImportedRun Imported(const ImportRequest& request) {
-  absl::StatusOr<ImportedRun> run = ImportRun(Framework::kMegatron, request);
-  EXPECT_TRUE(run.ok()) << run.status() << "\n" << request.text;
-  return run.ok() ? *std::move(run) : ImportedRun();
-}
-ImportedRun Imported(const std::string& text) { return Imported(RequestOf(text)); }
-
-std::string ErrorOf(const ImportRequest& request) {
-  const absl::StatusOr<ImportedRun> run = ImportRun(Framework::kMegatron, request);
-  EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument) << request.text;
-  return std::string(run.status().message());
-}
-std::string ErrorOf(const std::string& text) { return ErrorOf(RequestOf(text)); }
-
-// A command line of a small model on two devices, with more arguments.
-std::string Small(const std::string& more = "") {
-  return "torchrun --nproc-per-node 2 pretrain_gpt.py --num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length "
-         "256 "
-         "--micro-batch-size 2 --global-batch-size 8 --vocab-size 1000 --train-iters 10 " +
-         more;
-}
-// The same with gated layers.
-std::string SmallLlama(const std::string& more = "") {
-  return Small(
-      "--swiglu --normalization RMSNorm --disable-bias-linear --position-embedding-type rope --attention-dropout 0 "
-      "--hidden-dropout 0 --bf16 --untie-embeddings-and-output-weights " +
-      more);
-}
 
 TEST(ImportMegatron, ReadsAScriptOfArraysAndVariables) {
   const ImportedRun run = Imported(std::string(kScript));
@@ -397,7 +361,8 @@ TEST(ImportMegatron, SaysWhatHasNoCounterpart) {
   EXPECT_THAT(missing(Small("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E|t*8L'")),
               Contains(HasSubstr("stages of 0, 8 layers; a job has no stages without layers")));
   EXPECT_THAT(missing(Small("--expert-model-parallel-size 1")), Not(Contains(HasSubstr("expert")))) << "1 changes nothing";
-  EXPECT_THAT(missing(Small("--expert-model-parallel-size 2")), Contains(HasSubstr("--expert-model-parallel-size 2: ")));
+  EXPECT_THAT(missing(Small("--expert-model-parallel-size 2")),
+              Contains(HasSubstr("--expert-model-parallel-size 2: there is no --num-experts")));
 }
 
 TEST(ImportMegatron, NamesWhatItDoesNotKnow) {
@@ -413,8 +378,8 @@ TEST(ImportMegatron, NamesWhatItDoesNotKnow) {
 }
 
 TEST(ImportMegatron, RefusesModelsThatAreNotPlanned) {
-  for (const char* flag : {"--num-experts 8", "--multi-latent-attention", "--mtp-num-layers 1", "--hybrid-layer-pattern M-*",
-                           "--yaml-cfg x.yaml", "--quick-geglu"}) {
+  for (const char* flag : {"--moe-shared-expert-intermediate-size 512", "--multi-latent-attention", "--mtp-num-layers 1",
+                           "--hybrid-layer-pattern M-*", "--yaml-cfg x.yaml", "--quick-geglu"}) {
     EXPECT_THAT(ErrorOf(Small(flag)), HasSubstr(absl::StrCat("runs/Train 8B.sh:1: ", flag, ": "))) << flag;
   }
 }
@@ -469,6 +434,11 @@ TEST(ImportMegatron, ReadsExports) {
                         Case({.pp = 2, .dp = 2, .rank_order = RankOrder::kTpDpPp}),
                         Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}),
                         Case({.cp = 2}),
+                        Mixture(),
+                        Mixture({.pp = 2, .dp = 2, .ep = 2, .rank_order = RankOrder::kTpDpPp}),
+                        Mixture({.dp = 2}).Model([](ModelSpec& m) {
+                          m.moe = {.experts = 4, .top_k = 2, .normalized = false, .aux_loss = 0.01, .z_loss = 0.001};
+                        }),
                         Case({.pp = 3}, {3, 5, 1}),
                         WithZero(ZeroStage::kNone),
                         WithZero(ZeroStage::kOptimizer),
@@ -486,6 +456,7 @@ TEST(ImportMegatron, ReadsExports) {
       EXPECT_EQ(run.job.parallel.pp, one.plan.layout.pp);
       EXPECT_EQ(run.job.parallel.dp, one.plan.layout.dp);
       EXPECT_EQ(run.job.parallel.cp, one.plan.layout.cp);
+      EXPECT_EQ(std::max(1, run.job.parallel.ep), one.plan.layout.ep);
       EXPECT_EQ(run.job.parallel.virtual_stages, one.plan.layout.virtual_stages);
       EXPECT_EQ(run.job.parallel.zero, one.plan.layout.zero) << request.text;
       if (one.plan.layout.pp == 3) EXPECT_EQ(run.job.parallel.stage_layers, (std::vector<int32_t>{3, 5, 1}));

@@ -152,11 +152,21 @@ TEST(ImportNemo, NamesWhatHasNoCounterpart) {
                         "rank of the first stage has 8388608 parameters more"));
 }
 
+TEST(ImportNemo, ReadsExperts) {
+  const ImportedRun run = Imported(With("  bias: False",
+                                        "  bias: False\n  num_moe_experts: 8\n  moe_router_topk: 4\n  moe_grouped_gemm: True\n"
+                                        "  moe_aux_loss_coeff: 0.01\n  moe_router_load_balancing_type: aux_loss\n"
+                                        "  moe_token_dispatcher_type: alltoall\n  expert_model_parallel_size: 2\n"
+                                        "  expert_tensor_parallel_size: 1\n"));
+  EXPECT_EQ(run.job.model.moe, (MoeSpec{.experts = 8, .top_k = 4, .aux_loss = 0.01}));
+  EXPECT_EQ(run.job.parallel.ep, 2);
+}
+
 TEST(ImportNemo, SaysWhatIsWrongByKey) {
   EXPECT_THAT(ErrorOf(With("  hidden_size: 2048\n", "")), HasSubstr("gpt.yaml: model.hidden_size is missing"));
   EXPECT_THAT(ErrorOf(With("devices: 8", "devices: auto")), HasSubstr("give --devices N"));
-  EXPECT_THAT(ErrorOf(With("  bias: False", "  bias: False\n  num_moe_experts: 8")),
-              HasSubstr("model.num_moe_experts 8: mixtures"));
+  EXPECT_THAT(ErrorOf(With("  bias: False", "  bias: False\n  moe_shared_expert_intermediate_size: 64")),
+              HasSubstr("model.moe_shared_expert_intermediate_size 64: experts that every token passes are not planned"));
   EXPECT_THAT(ErrorOf(With("fast-swiglu", "reglu")), HasSubstr("model.activation is reglu"));
   EXPECT_THAT(ErrorOf("trainer: {devices: 1}"), HasSubstr("has no 'model'"));
   ImportRequest request = RequestOf(kYaml);

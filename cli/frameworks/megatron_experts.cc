@@ -1,0 +1,193 @@
+// See megatron_experts.h. Meanings and defaults are from megatron/core/transformer/transformer_config.py, from
+// megatron/core/transformer/moe/ (router.py, moe_utils.py) and from validate_args of megatron/training/arguments.py.
+#include "cli/frameworks/megatron_experts.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/real_text.h"
+#include "common/status.h"
+
+namespace lynx::cli {
+namespace {
+
+constexpr int64_t kMaxCount = 1 << 20;  // far above the limits of a job, which say more
+
+// True if --moe-layer-freq gives every layer experts: "1", or a list such as "([1]*32)", whose items are 1.
+bool EveryLayer(const std::string& text) {
+  if (text == "1") return true;
+  size_t lists = 0;
+  for (size_t open = text.find('['); open != std::string::npos; open = text.find('[', open + 1), ++lists) {
+    const size_t close = text.find(']', open);
+    if (close == std::string::npos) return false;
+    const std::string items = text.substr(open + 1, close - open - 1);
+    if (items.empty() || items.find_first_not_of("1, ") != std::string::npos || absl::StrContains(items, "11")) return false;
+  }
+  return lists > 0;
+}
+
+class ExpertReader {
+ public:
+  ExpertReader(const MegatronArguments& values, const std::string& place, ImportedRun& run)
+      : v_(values), place_(place), run_(run), model_(run.job.model), moe_(run.job.model.moe), parallel_(run.job.parallel) {}
+
+  absl::Status Run() {
+    if (v_.experts.value_or(0) == 0) {
+      if (v_.ep.value_or(1) > 1) Miss(absl::StrCat("--expert-model-parallel-size ", *v_.ep, ": there is no --num-experts"));
+      return absl::OkStatus();
+    }
+    LYNX_RETURN_IF_ERROR(Layers());
+    LYNX_RETURN_IF_ERROR(Router());
+    LYNX_RETURN_IF_ERROR(Losses());
+    Capacity();
+    LYNX_RETURN_IF_ERROR(Ranks());
+    Kernels();
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Error(const std::string& why) const { return absl::InvalidArgumentError(absl::StrCat(place_, ": ", why)); }
+  void Miss(const std::string& text) { run_.not_taken.push_back(text); }
+
+  absl::Status Fits(const char* flag, const MegatronArguments::Count& value, int64_t least, int32_t& out) const {
+    if (!value) return absl::OkStatus();
+    if (*value < least || *value > kMaxCount) {
+      return Error(absl::StrCat(flag, " is ", *value, ": must be from ", least, " to ", kMaxCount));
+    }
+    out = static_cast<int32_t>(*value);
+    return absl::OkStatus();
+  }
+
+  absl::Status Layers() {
+    if (!v_.swiglu) {
+      return Error(absl::StrCat("--num-experts ", *v_.experts, " without --swiglu: experts are planned as SwiGLU blocks"));
+    }
+    if (v_.layers_with_experts && !EveryLayer(*v_.layers_with_experts)) {
+      return Error(absl::StrCat("--moe-layer-freq ", *v_.layers_with_experts,
+                                ": layers without experts between those that have them are not planned"));
+    }
+    LYNX_RETURN_IF_ERROR(Fits("--num-experts", v_.experts, 2, moe_.experts));
+    return Fits("--moe-ffn-hidden-size", v_.expert_ffn, 1, moe_.ffn);
+  }
+
+  absl::Status Router() {
+    moe_.top_k = 2;
+    LYNX_RETURN_IF_ERROR(Fits("--moe-router-topk", v_.top_k, 1, moe_.top_k));
+    moe_.normalized = !v_.pre_softmax;
+    const std::string score = v_.score_function.value_or("softmax");
+    if (score == "softmax") return absl::OkStatus();
+    model_.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
+    moe_.normalized = true;
+    Miss(absl::StrCat("--moe-router-score-function ", score, ": experts are planned as weighted by a softmax"));
+    return absl::OkStatus();
+  }
+
+  absl::Status Losses() {
+    moe_.z_loss = std::max(0.0, v_.z_loss.value_or(0));
+    std::vector<std::string> kinds = v_.balancing;
+    if (kinds.empty()) kinds = {"aux_loss"};
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      double factor = 0;
+      if (i < v_.aux_loss.size() && (!absl::SimpleAtod(v_.aux_loss[i], &factor) || !(factor >= 0 && factor <= 1e6))) {
+        return Error(absl::StrCat("--moe-aux-loss-coeff is '", v_.aux_loss[i], "': expected a number from 0 to 1e6"));
+      }
+      if (kinds[i] == "none") continue;
+      if (kinds[i] == "aux_loss") {
+        moe_.aux_loss = factor;
+      } else if (kinds[i] == "seq_aux_loss" || kinds[i] == "global_aux_loss") {
+        if (factor == 0) continue;
+        Miss(absl::StrCat("--moe-router-load-balancing-type ", kinds[i], " with factor ", RealText(factor),
+                          ": a job's balancing loss takes its means over the tokens of a microbatch; the job has none"));
+      } else {
+        model_.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
+        Miss(absl::StrCat("--moe-router-load-balancing-type ", kinds[i],
+                          ": experts are planned as chosen by the softmax of the router's scores alone"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void Capacity() {
+    if (!v_.capacity || *v_.capacity < 0) {  // Megatron-LM drops nothing then
+      run_.assumed.push_back(
+          "model.moe.skew 1: all experts get as many rows; --set model.moe.skew=F plans for F times as many on the fullest "
+          "rank");
+      return;
+    }
+    moe_.capacity = std::min(*v_.capacity, static_cast<double>(moe_.experts));
+    if (!v_.pads_experts) {
+      Miss(
+          "--moe-expert-capacity-factor without --moe-pad-expert-input-to-capacity: the plan counts the room of each expert "
+          "whole, as if its rows were padded");
+    }
+    const std::string policy = v_.drop_policy.value_or("probs");
+    if (policy != "position") {
+      Miss(absl::StrCat("--moe-token-drop-policy ", policy, v_.drop_policy ? "" : ", Megatron-LM's default",
+                        ": a job drops the last rows of an expert, whatever their weights"));
+    }
+  }
+
+  // An expert that is sharded over T ranks takes as much memory as T times as many ranks with whole experts.
+  absl::Status Ranks() {
+    if (parallel_.tp > 1 && parallel_.sequence_parallel != Choice::kOn) {
+      return Error(absl::StrCat("--num-experts with --tensor-model-parallel-size ", parallel_.tp,
+                                " needs --sequence-parallel, as in Megatron-LM"));
+    }
+    int32_t ep = 1, shards = parallel_.tp;
+    LYNX_RETURN_IF_ERROR(Fits("--expert-model-parallel-size", v_.ep, 1, ep));
+    LYNX_RETURN_IF_ERROR(Fits("--expert-tensor-parallel-size", v_.expert_tp, 1, shards));
+    const int64_t ranks = int64_t{ep} * shards, of_stage = int64_t{parallel_.tp} * parallel_.cp * parallel_.dp;
+    if (of_stage % ranks != 0) {
+      return Error(absl::StrCat("experts on --expert-model-parallel-size ", ep, " * --expert-tensor-parallel-size ", shards,
+                                " ranks: this must divide the ", of_stage, " ranks of a stage (tp * cp * dp)"));
+    }
+    if (shards > 1) {
+      const std::string what =
+          absl::StrCat("--expert-tensor-parallel-size ", shards, v_.expert_tp ? "" : ", which is that of tp");
+      if (moe_.experts % ranks != 0) {
+        return Error(absl::StrCat(what, ": experts are planned whole, and ", ranks, " ranks do not share ", moe_.experts,
+                                  " of them evenly; give --expert-tensor-parallel-size 1"));
+      }
+      Miss(absl::StrCat(what, ": planned with whole experts on ", ranks, " ranks (parallel.ep), which hold as many weights"));
+    }
+    parallel_.ep = static_cast<int32_t>(ranks);
+    return absl::OkStatus();
+  }
+
+  void Kernels() {
+    const std::string dispatcher = v_.dispatcher.value_or("allgather");
+    if (dispatcher != "alltoall" && parallel_.ep > 1) {
+      Miss(absl::StrCat("--moe-token-dispatcher-type ", dispatcher, v_.dispatcher ? "" : ", Megatron-LM's default",
+                        ": the plan counts all-to-alls among the ranks that share experts"));
+    }
+    if (!v_.grouped_products && moe_.experts > parallel_.ep) {
+      Miss("no --moe-grouped-gemm: the plan counts the products of a rank's experts as one kernel, not one after another");
+    }
+    if (model_.matmul_type != MatmulType::kModel) {
+      Miss("--fp8-format: the products of models with experts are planned in 16 bits");
+      model_.matmul_type = MatmulType::kModel;
+    }
+    if (parallel_.zero_group != 0) {
+      Miss("--num-distributed-optimizer-instances: models with experts are planned with states sharded over all replicas");
+      parallel_.zero_group = 0;
+    }
+  }
+
+  const MegatronArguments& v_;
+  const std::string& place_;
+  ImportedRun& run_;
+  ModelSpec& model_;
+  MoeSpec& moe_;
+  ParallelSpec& parallel_;
+};
+
+}  // namespace
+
+absl::Status ReadMegatronExperts(const MegatronArguments& values, const std::string& place, ImportedRun& run) {
+  return ExpertReader(values, place, run).Run();
+}
+
+}  // namespace lynx::cli

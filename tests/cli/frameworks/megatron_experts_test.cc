@@ -1,0 +1,109 @@
+// Mixtures of experts in runs of Megatron-LM: what becomes a field of the job, what is only said, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "tests/cli/frameworks/megatron_runs.h"
+
+namespace lynx::cli {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A small Llama on two replicas with 8 experts.
+std::string Experts(const std::string& arguments) {
+  return SmallLlama(absl::StrCat("--num-experts 8 --moe-grouped-gemm --moe-token-dispatcher-type alltoall ", arguments));
+}
+
+TEST(ImportMegatronExperts, ReadsExperts) {
+  const ImportedRun plain = Imported(Experts(""));
+  EXPECT_EQ(plain.job.model.moe, (MoeSpec{.experts = 8, .top_k = 2}));
+  EXPECT_EQ(plain.job.parallel.ep, 1);
+  EXPECT_THAT(plain.not_taken, IsEmpty());
+  EXPECT_THAT(plain.assumed, Contains(HasSubstr("model.moe.skew 1: all experts get as many rows")));
+  const ImportedRun run =
+      Imported(Experts("--moe-router-topk 4 --moe-ffn-hidden-size 96 --moe-router-pre-softmax --moe-aux-loss-coeff 1e-2 "
+                       "--moe-z-loss-coeff 1e-3 --moe-expert-capacity-factor 1.25 --moe-pad-expert-input-to-capacity "
+                       "--moe-token-drop-policy position --expert-model-parallel-size 2 --expert-tensor-parallel-size 1 "
+                       "--moe-layer-freq '([1]*8)' --moe-router-dtype fp32 --moe-permute-fusion"));
+  const MoeSpec expected{
+      .experts = 8, .top_k = 4, .ffn = 96, .normalized = false, .capacity = 1.25, .aux_loss = 0.01, .z_loss = 0.001};
+  EXPECT_EQ(run.job.model.moe, expected);
+  EXPECT_EQ(run.job.parallel.ep, 2);
+  EXPECT_EQ(run.job.model.plan_only, PlanOnlyFeatures{0});
+  EXPECT_THAT(run.not_taken, IsEmpty());
+  EXPECT_THAT(run.unknown, IsEmpty());
+  EXPECT_EQ(Imported(Experts("--moe-aux-loss-coeff 1e-2 --moe-router-load-balancing-type none")).job.model.moe.aux_loss, 0);
+  EXPECT_EQ(
+      Imported(Experts("--moe-aux-loss-coeff 2e-2 1e-2 --moe-router-load-balancing-type none aux_loss")).job.model.moe.aux_loss,
+      0.01);
+  EXPECT_EQ(Imported(Experts("--moe-expert-capacity-factor -1")).job.model.moe.capacity, 0) << "nothing is dropped";
+  EXPECT_EQ(Imported(Experts("--moe-expert-capacity-factor 100")).job.model.moe.capacity, 8);
+  EXPECT_EQ(Imported(Experts("--recompute-granularity selective --recompute-modules layernorm moe_act")).job.recompute,
+            RecomputeMode::kBalanced);
+  EXPECT_EQ(Imported(SmallLlama("--num-experts 0")).job.model.moe, MoeSpec());
+}
+
+TEST(ImportMegatronExperts, SaysWhatOfExpertsHasNoCounterpart) {
+  const struct {
+    const char* arguments;
+    const char* said;
+  } cases[] = {
+      {"--moe-expert-capacity-factor 1 --moe-token-drop-policy position", "without --moe-pad-expert-input-to-capacity"},
+      {"--moe-expert-capacity-factor 1", "--moe-token-drop-policy probs, Megatron-LM's default: a job drops the last rows"},
+      {"--moe-router-score-function sigmoid",
+       "--moe-router-score-function sigmoid: experts are planned as weighted by a softmax"},
+      {"--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-4",
+       "--moe-router-load-balancing-type seq_aux_loss with factor 0.0001"},
+      {"--moe-router-load-balancing-type sinkhorn", "--moe-router-load-balancing-type sinkhorn: experts are planned as chosen"},
+      {"--moe-token-dispatcher-type flex --expert-model-parallel-size 2",
+       "--moe-token-dispatcher-type flex: the plan counts all-to-alls"},
+      {"--moe-router-enable-expert-bias", "--moe-router-enable-expert-bias: experts are planned as chosen"},
+      {"--moe-router-num-groups 4", "--moe-router-num-groups 4: the plan lets a token choose among all experts"},
+      {"--overlap-moe-expert-parallel-comm", "--overlap-moe-expert-parallel-comm: not counted"},
+      {"--fp8-format hybrid", "--fp8-format: the products of models with experts are planned in 16 bits"},
+      {"--use-distributed-optimizer --num-distributed-optimizer-instances 1 --moe-layer-recompute", "--moe-layer-recompute: "},
+  };
+  for (const auto& c : cases) EXPECT_THAT(Imported(Experts(c.arguments)).not_taken, Contains(HasSubstr(c.said))) << c.arguments;
+  EXPECT_THAT(Imported(SmallLlama("--num-experts 8")).not_taken, Contains(HasSubstr("no --moe-grouped-gemm")));
+  EXPECT_EQ(Imported(Experts("--moe-router-score-function sigmoid")).job.model.plan_only, Bit(PlanOnlyFeature::kOtherRouting));
+}
+
+// Megatron-LM shards experts by tensor parallelism too, unless it is told otherwise.
+TEST(ImportMegatronExperts, ShardedExpertsArePlannedWholeOnMoreRanks) {
+  const ImportedRun run = Imported(Experts("--tensor-model-parallel-size 2 --sequence-parallel"));
+  EXPECT_EQ(run.job.parallel.ep, 2);
+  EXPECT_THAT(run.not_taken, Contains(HasSubstr("--expert-tensor-parallel-size 2, which is that of tp: planned with whole "
+                                                "experts on 2 ranks (parallel.ep)")));
+  EXPECT_EQ(
+      Imported(Experts("--tensor-model-parallel-size 2 --sequence-parallel --expert-tensor-parallel-size 1")).job.parallel.ep,
+      1);
+  EXPECT_THAT(
+      ErrorOf(absl::StrReplaceAll(Experts("--tensor-model-parallel-size 2 --sequence-parallel"), {{"experts 8", "experts 3"}})),
+      HasSubstr("2 ranks do not share 3 of them evenly; give --expert-tensor-parallel-size 1"));
+}
+
+TEST(ImportMegatronExperts, RefusesExpertsThatAreNotPlanned) {
+  EXPECT_THAT(ErrorOf(Small("--num-experts 8")),
+              HasSubstr("--num-experts 8 without --swiglu: experts are planned as SwiGLU blocks"));
+  for (const char* layers : {"2", "([0]*1+[1]*7)", "[1,0]*4", "([11]*8)", "8", "([1*8"}) {
+    EXPECT_THAT(ErrorOf(Experts(absl::StrCat("--moe-layer-freq '", layers, "'"))), HasSubstr("layers without experts between"))
+        << layers;
+  }
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(Experts(""), {{"experts 8", "experts 1"}})),
+              HasSubstr("--num-experts is 1: must be from 2"));
+  EXPECT_THAT(ErrorOf(Experts("--moe-router-topk 0")), HasSubstr("--moe-router-topk is 0: must be from 1"));
+  EXPECT_THAT(ErrorOf(Experts("--moe-router-topk 9")), HasSubstr("model.moe.topK is 9: must be from 1 to 8"));
+  EXPECT_THAT(ErrorOf(Experts("--moe-aux-loss-coeff much")), HasSubstr("--moe-aux-loss-coeff is 'much': expected a number"));
+  EXPECT_THAT(ErrorOf(Experts("--expert-model-parallel-size 4")),
+              HasSubstr("must divide the 2 ranks of a stage (tp * cp * dp)"));
+  EXPECT_THAT(ErrorOf(Experts("--tensor-model-parallel-size 2")),
+              HasSubstr("--num-experts with --tensor-model-parallel-size 2 needs --sequence-parallel"));
+  EXPECT_THAT(ErrorOf(Experts("--moe-latent-size 64")), HasSubstr("--moe-latent-size 64: experts of another hidden size"));
+}
+
+}  // namespace
+}  // namespace lynx::cli
