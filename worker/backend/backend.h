@@ -99,6 +99,47 @@ struct AdamWTensor {
   bool decays = false;
 };
 
+// Experts (planner/problem/layer_graph.h): a router chooses `top_k` of E experts for each of the n tokens of a rank. A token is
+// then a row once for each of its experts. The rank has a room of `room` rows for each expert, and fills it from its beginning,
+// in the order of tokens and, for one token, of its choices. A choice whose room is full is dropped.
+inline constexpr int64_t kMaxExperts = 4096;
+
+struct RouterShape {
+  int64_t n = 0, h = 0;
+  int64_t experts = 0;     // E, 1..kMaxExperts
+  int64_t top_k = 0;       // 1..E
+  int64_t room = 0;        // E * room is below 2^31
+  bool normalized = true;  // the weights of a token's experts are divided by their sum
+
+  constexpr int64_t rows() const { return experts * room; }
+};
+
+// A choice of a token. The route of a rank is (n, top_k) of them; the choices of a token are in descending order of score.
+struct RouteChoice {
+  int32_t expert = 0;
+  float weight = 0;
+  int32_t place = -1;  // of the row among the rows (E, room) of the rank: expert * room + number in the room; -1: dropped
+};
+static_assert(sizeof(RouteChoice) == 12);
+
+// The losses of a router, which are added to the loss of the microbatch with the factor `scale`. P: the softmax of the scores
+// over the experts. f_e: the share of the n * top_k choices that chose expert e, dropped choices included.
+struct RouterLosses {
+  double aux = 0;  // aux * E * sum over e of f_e * mean over tokens of P_e (Fedus et al. 2022, eq. 4); f has no gradient
+  double z = 0;    // z * mean over tokens of the square of the log-sum-exp of the scores (Zoph et al. 2022, eq. 5)
+  double scale = 1;
+};
+
+// Rows of experts: `blocks` blocks of `room` rows each. Block b belongs to expert b % experts of the rank. fp32 weights
+// (blocks, room) say which rows have a token: those of the others are kNoRow. The rows with a token are the first ones of each
+// block. All elements of a row without a token are 0 in every tensor: ops write these zeros, and rely on them in their inputs.
+struct ExpertShape {
+  int64_t blocks = 0, room = 0, experts = 0;
+
+  constexpr int64_t rows() const { return blocks * room; }
+};
+inline constexpr float kNoRow = -1;
+
 // The ops of a model's layers, for elements of type T.
 template <class T>
 class LayerBackend {
@@ -199,6 +240,41 @@ class LayerBackend {
   virtual void BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key, T* dy) = 0;
   // dbias += column sums of dy   dy (n, h)
   virtual void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) = 0;
+
+  // scores (n, E) = x w^T; route (n, top_k) = the experts with the highest scores. Of equal scores the lower number of an
+  // expert wins. The weight is the expert's part of the softmax over all experts.   x (n, h), w (E, h)
+  virtual void RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) = 0;
+  // dscores (n, E) = the gradient of the scores: of the weights of rows and of the losses. dx += dscores w.
+  // dweights (E, room): the gradients of the rows' weights
+  virtual void RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores,
+                              const RouteChoice* route, const float* dweights, const T* w, float* dscores, T* dx) = 0;
+  // dw (E, h) += dscores^T x
+  virtual void RouterWeight(const RouterShape& shape, const T* x, const float* dscores, float* dw) = 0;
+
+  // rows (E, room, h): the x of its token at the place of each choice, else 0. weights (E, room): the weight of the choice,
+  // else kNoRow; nullptr: they are not needed. The forward pass of permute, and the backward pass of unpermute.   x (n, h)
+  virtual void TokensToRows(const RouterShape& shape, const RouteChoice* route, const T* x, T* rows, float* weights) = 0;
+  // x (n, h) = the sum of the rows of each token's choices, in the order of choices, without those that were dropped. The
+  // forward pass of unpermute, and the backward pass of permute.   rows (E, room, h)
+  virtual void RowsToTokens(const RouterShape& shape, const RouteChoice* route, const T* rows, T* x) = 0;
+
+  // y (blocks, room, out) = x (blocks, room, in) w^T, each block with the matrix of its expert.
+  // w (experts, out, in), weights (blocks, room)
+  virtual void ExpertForward(const ExpertShape& shape, const float* weights, const T* x, const T* w, int64_t in, int64_t out,
+                             T* y) = 0;
+  // dx (blocks, room, in) = dy (blocks, room, out) w
+  virtual void ExpertBackward(const ExpertShape& shape, const float* weights, const T* dy, const T* w, int64_t in, int64_t out,
+                              T* dx) = 0;
+  // dw (experts, out, in) += dy^T x of each expert's blocks, in the order of the blocks
+  virtual void ExpertWeight(const ExpertShape& shape, const float* weights, const T* x, const T* dy, int64_t in, int64_t out,
+                            float* dw) = 0;
+  // y (rows, f) = silu * (the second half of gated) * the weight of the row. With SiluForward before it, this is the SwiGLU of
+  // experts.   gated (rows, 2, f), silu (rows, f)
+  virtual void ExpertSwigluForward(const ExpertShape& shape, const float* weights, const T* gated, const T* silu, int64_t f,
+                                   T* y) = 0;
+  // dgated = (gradient of silu, gradient of the second half); dweights (rows) = the gradients of the weights
+  virtual void ExpertSwigluBackward(const ExpertShape& shape, const float* weights, const T* gated, const T* silu, const T* dy,
+                                    int64_t f, T* dgated, float* dweights) = 0;
 
   // dlogits (n, v) = scale * (softmax - onehot(target)), or 0 where the target is kNoTarget. stats (t, n, 3): those of all t
   // vocabulary shards (LossStats). Columns from `valid` on become 0. dlogits may begin at the same address as logits.

@@ -18,6 +18,28 @@ constexpr AttentionShape kHeads{.b = kB, .s = kS, .a = 4, .k = 2, .d = 32};
 constexpr int64_t kQkv = kN * kHeads.width();
 constexpr DropoutKey kKey{0.2, 5, 6, 7, 8, 9};
 
+constexpr RouterShape kRouter{.n = kN, .h = kH, .experts = 4, .top_k = 2, .room = 5};
+constexpr ExpertShape kExperts{.blocks = 4, .room = 5, .experts = 2};
+constexpr int64_t kOfRows = kExperts.rows() * kH;
+
+// A route whose choices are spread evenly over the experts. The last four choices are dropped.
+const RouteChoice* Route(TestMemory& memory) {
+  auto* const route = reinterpret_cast<RouteChoice*>(memory.Output(kN * kRouter.top_k * 3));
+  for (int32_t i = 0; i < kN * kRouter.top_k; ++i) {
+    route[i] = {.expert = i % 4, .weight = 0.1f * static_cast<float>(i), .place = i / 4 < 5 ? i % 4 * 5 + i / 4 : -1};
+  }
+  return route;
+}
+
+// The weights of the rows of kExperts: three rows of each block have a token.
+const float* RowWeights(TestMemory& memory) {
+  std::vector<float> weights = RandomFloats(kExperts.rows(), 8);
+  for (size_t row = 0; row < weights.size(); ++row) {
+    if (row % kExperts.room >= 3) weights[row] = kNoRow;
+  }
+  return memory.Copy(weights);
+}
+
 // The tensors of one op, on T. All of them begin `shift` elements after an aligned address.
 template <class T>
 class Tensors {
@@ -52,6 +74,19 @@ std::vector<OpCase<T>> Cases() {
       {"SwigluBackward", 2 * kCount,
        [](Ops ops, New tensor, T* dy) {
          ops.SwigluBackward(tensor(2 * kCount, 1), tensor(kCount, 2), tensor(kCount, 3), kN, kH, dy);
+       }},
+      {"TokensToRows", kOfRows,
+       [](Ops ops, New tensor, T* rows) { ops.TokensToRows(kRouter, Route(tensor.memory), tensor(kCount, 1), rows, nullptr); }},
+      {"RowsToTokens", kCount,
+       [](Ops ops, New tensor, T* x) { ops.RowsToTokens(kRouter, Route(tensor.memory), tensor(kOfRows, 1), x); }},
+      {"ExpertSwigluForward", kOfRows,
+       [](Ops ops, New tensor, T* y) {
+         ops.ExpertSwigluForward(kExperts, RowWeights(tensor.memory), tensor(2 * kOfRows, 1), tensor(kOfRows, 2), kH, y);
+       }},
+      {"ExpertSwigluBackward", 2 * kOfRows,
+       [](Ops ops, New tensor, T* dy) {
+         ops.ExpertSwigluBackward(kExperts, RowWeights(tensor.memory), tensor(2 * kOfRows, 1), tensor(kOfRows, 2),
+                                  tensor(kOfRows, 3), kH, dy, tensor.memory.Output(kExperts.rows()));
        }},
       {"BiasDropoutAddForward", kCount,
        [](Ops ops, New tensor, T* y) { ops.BiasDropoutAddForward(tensor(kCount, 1), tensor(kH, 2), kS, kN, kH, kKey, y); }},

@@ -22,6 +22,10 @@ constexpr AttentionShape kRotary{.b = kB, .s = kS, .a = 4, .k = 2, .d = 2 * kD};
 constexpr float kEpsilon = 1e-5f;
 constexpr DropoutKey kKey{0.2, 5, 6, 7, 8, 9};
 
+constexpr RouterShape kRouter{.n = kN, .h = kH, .experts = 6, .top_k = 2, .room = 40};
+constexpr ExpertShape kExperts{.blocks = 6, .room = 40, .experts = 3};
+constexpr int64_t kRows = kExperts.rows();
+
 struct OpCase {
   const char* name;
   std::function<std::vector<float>(Backend&, TestMemory&)> run;  // runs the op and returns its outputs
@@ -33,6 +37,23 @@ std::vector<float> Doubles(double x) {
   std::vector<float> bits(2);
   std::memcpy(bits.data(), &x, sizeof(x));
   return bits;
+}
+
+// A route by random scores.
+RouteChoice* RandomRoute(Backend& backend, TestMemory& memory) {
+  auto* const route = reinterpret_cast<RouteChoice*>(memory.Output(kN * kRouter.top_k * 3));
+  backend.RouterForward(kRouter, memory.Random(kN * kH, 1), memory.Random(kRouter.experts * kH, 2),
+                        memory.Output(kN * kRouter.experts), route);
+  return route;
+}
+
+// The weights of the rows of kExperts: each block has five rows less than the block before it.
+const float* RowWeights(TestMemory& memory) {
+  std::vector<float> weights = RandomFloats(kRows, 8);
+  for (int64_t row = 0; row < kRows; ++row) {
+    if (row % kExperts.room >= kExperts.room - row / kExperts.room * 5) weights[row] = kNoRow;
+  }
+  return memory.Copy(weights);
 }
 
 // If an op has several outputs, one buffer holds them all.
@@ -200,6 +221,78 @@ const OpCase kCases[] = {
        backend.SwigluBackward(memory.Random(kN * 2 * kF, 1), memory.Random(kN * kF, 2), memory.Random(kN * kF, 3), kN, kF,
                               dgated);
        return Take(dgated, kN * 2 * kF);
+     }},
+    {"RouterForward",
+     [](Backend& backend, TestMemory& memory) {
+       constexpr int64_t kScores = kN * kRouter.experts, kRoute = kN * kRouter.top_k * 3;
+       float* out = memory.Output(kScores + kRoute);
+       backend.RouterForward(kRouter, memory.Random(kN * kH, 1), memory.Random(kRouter.experts * kH, 2), out,
+                             reinterpret_cast<RouteChoice*>(out + kScores));
+       return Take(out, kScores + kRoute);
+     }},
+    {"RouterBackward",
+     [](Backend& backend, TestMemory& memory) {
+       constexpr int64_t kScores = kN * kRouter.experts;
+       float* out = memory.Random(kScores + kN * kH, 3);
+       backend.RouterBackward(kRouter, {.aux = 1, .z = 0.5, .scale = 0.3}, memory.Random(kScores, 4),
+                              RandomRoute(backend, memory), memory.Random(kRouter.rows(), 5),
+                              memory.Random(kRouter.experts * kH, 6), out, out + kScores);
+       return Take(out, kScores + kN * kH);
+     }},
+    {"RouterWeight",
+     [](Backend& backend, TestMemory& memory) {
+       float* dw = memory.Random(kRouter.experts * kH, 3);
+       backend.RouterWeight(kRouter, memory.Random(kN * kH, 1), memory.Random(kN * kRouter.experts, 2), dw);
+       return Take(dw, kRouter.experts * kH);
+     }},
+    {"TokensToRows",
+     [](Backend& backend, TestMemory& memory) {
+       constexpr int64_t kElements = kRouter.rows() * kH;
+       float* rows = memory.Output(kElements + kRouter.rows());
+       backend.TokensToRows(kRouter, RandomRoute(backend, memory), memory.Random(kN * kH, 3), rows, rows + kElements);
+       return Take(rows, kElements + kRouter.rows());
+     }},
+    {"RowsToTokens",
+     [](Backend& backend, TestMemory& memory) {
+       float* x = memory.Output(kN * kH);
+       backend.RowsToTokens(kRouter, RandomRoute(backend, memory), memory.Random(kRouter.rows() * kH, 3), x);
+       return Take(x, kN * kH);
+     }},
+    {"ExpertForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* y = memory.Output(kRows * kF);
+       backend.ExpertForward(kExperts, RowWeights(memory), memory.Random(kRows * kH, 1), memory.Random(3 * kF * kH, 2), kH, kF,
+                             y);
+       return Take(y, kRows * kF);
+     }},
+    {"ExpertBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dx = memory.Output(kRows * kH);
+       backend.ExpertBackward(kExperts, RowWeights(memory), memory.Random(kRows * kF, 1), memory.Random(3 * kF * kH, 2), kH, kF,
+                              dx);
+       return Take(dx, kRows * kH);
+     }},
+    {"ExpertWeight",
+     [](Backend& backend, TestMemory& memory) {
+       float* dw = memory.Random(3 * kF * kH, 3);
+       backend.ExpertWeight(kExperts, RowWeights(memory), memory.Random(kRows * kH, 1), memory.Random(kRows * kF, 2), kH, kF,
+                            dw);
+       return Take(dw, 3 * kF * kH);
+     }},
+    {"ExpertSwigluForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* y = memory.Output(kRows * kF);
+       backend.ExpertSwigluForward(kExperts, RowWeights(memory), memory.Random(kRows * 2 * kF, 1), memory.Random(kRows * kF, 2),
+                                   kF, y);
+       return Take(y, kRows * kF);
+     }},
+    {"ExpertSwigluBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dgated = memory.Output(kRows * (2 * kF + 1));
+       backend.ExpertSwigluBackward(kExperts, RowWeights(memory), memory.Random(kRows * 2 * kF, 1),
+                                    memory.Random(kRows * kF, 2), memory.Random(kRows * kF, 3), kF, dgated,
+                                    dgated + kRows * 2 * kF);
+       return Take(dgated, kRows * (2 * kF + 1));
      }},
     {"BiasDropoutAddForward",
      [](Backend& backend, TestMemory& memory) {

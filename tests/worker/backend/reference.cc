@@ -1,7 +1,9 @@
 #include "tests/worker/backend/reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 
 #include "common/check.h"
 #include "common/rng.h"
@@ -238,6 +240,74 @@ double CrossEntropy(const Vector& logits, const int32_t* targets, int64_t n, int
     loss += std::log(sum) - logits[token * v + targets[token]];
   }
   return loss;
+}
+
+namespace {
+
+// softmax of row `token` of scores (n, E)
+Vector Softmax(const RouterShape& shape, const Vector& scores, int64_t token) {
+  Vector softmax(scores.begin() + token * shape.experts, scores.begin() + (token + 1) * shape.experts);
+  double sum = 0;
+  for (double& value : softmax) sum += value = std::exp(value);
+  for (double& value : softmax) value /= sum;
+  return softmax;
+}
+
+}  // namespace
+
+Vector RouteWeights(const RouterShape& shape, const Vector& scores, const std::vector<RouteChoice>& choices) {
+  Vector weights;
+  for (int64_t token = 0; token < shape.n; ++token) {
+    const Vector softmax = Softmax(shape, scores, token);
+    double sum = 0;
+    for (int64_t c = 0; c < shape.top_k; ++c) sum += softmax[choices[token * shape.top_k + c].expert];
+    for (int64_t c = 0; c < shape.top_k; ++c) {
+      weights.push_back(softmax[choices[token * shape.top_k + c].expert] / (shape.normalized ? sum : 1));
+    }
+  }
+  return weights;
+}
+
+Route RouteOf(const RouterShape& shape, const Vector& scores) {
+  Route route;
+  std::vector<int32_t> filled(shape.experts);
+  for (int64_t token = 0; token < shape.n; ++token) {
+    std::vector<int32_t> experts(shape.experts);
+    std::iota(experts.begin(), experts.end(), 0);
+    const auto score = [&](int32_t expert) { return scores[token * shape.experts + expert]; };
+    std::stable_sort(experts.begin(), experts.end(), [&](int32_t a, int32_t b) { return score(a) > score(b); });
+    for (int64_t c = 0; c < shape.top_k; ++c) {
+      const int32_t expert = experts[c];
+      const bool fits = filled[expert] < shape.room;
+      route.choices.push_back(
+          {.expert = expert, .place = fits ? static_cast<int32_t>(expert * shape.room + filled[expert]++) : -1});
+    }
+  }
+  route.weights = RouteWeights(shape, scores, route.choices);
+  return route;
+}
+
+double RouterLoss(const RouterShape& shape, const RouterLosses& losses, const Vector& scores,
+                  const std::vector<RouteChoice>& choices) {
+  const auto n = static_cast<double>(shape.n);
+  Vector shares(shape.experts);
+  for (const RouteChoice& choice : choices) shares[choice.expert] += 1 / static_cast<double>(choices.size());
+  double balance = 0, squares = 0;
+  for (int64_t token = 0; token < shape.n; ++token) {
+    const Vector softmax = Softmax(shape, scores, token);
+    for (int64_t e = 0; e < shape.experts; ++e) balance += shares[e] * softmax[e] / n;
+    double sum = 0;
+    for (int64_t e = 0; e < shape.experts; ++e) sum += std::exp(scores[token * shape.experts + e]);
+    squares += std::pow(std::log(sum), 2) / n;
+  }
+  return losses.scale * (losses.aux * static_cast<double>(shape.experts) * balance + losses.z * squares);
+}
+
+Vector ExpertSwiglu(const Vector& gated, const Vector& weights, int64_t f) {
+  const auto rows = static_cast<int64_t>(weights.size());
+  Vector y = Swiglu(gated, rows, f);
+  for (int64_t i = 0; i < rows * f; ++i) y[i] *= weights[i / f] == kNoRow ? 0 : weights[i / f];
+  return y;
 }
 
 Vector Gradient(const std::function<double(const Vector&)>& f, Vector x) {

@@ -41,6 +41,20 @@ Vector BiasDropoutAdd(const Vector& y, const Vector& residual, const Vector& bia
 // Sum of the cross-entropy over logits (n, v).
 double CrossEntropy(const Vector& logits, const int32_t* targets, int64_t n, int64_t v);
 
+// The route of tokens with these scores (n, E). The weights are apart, because a RouteChoice has only 32 bits for them.
+struct Route {
+  std::vector<RouteChoice> choices;
+  Vector weights;  // (n, top_k)
+};
+Route RouteOf(const RouterShape& shape, const Vector& scores);
+// The weights (n, top_k) of the choices, if the experts stay the same.
+Vector RouteWeights(const RouterShape& shape, const Vector& scores, const std::vector<RouteChoice>& choices);
+// The losses of the router, if the experts stay the same.
+double RouterLoss(const RouterShape& shape, const RouterLosses& losses, const Vector& scores,
+                  const std::vector<RouteChoice>& choices);
+// silu(gate) * up * weight, of gated (rows, 2, f). Rows whose weight is kNoRow are 0.
+Vector ExpertSwiglu(const Vector& gated, const Vector& weights, int64_t f);
+
 // Returns d f / d x, computed by central differences.
 Vector Gradient(const std::function<double(const Vector&)>& f, Vector x);
 double Dot(const Vector& x, const Vector& y);

@@ -30,6 +30,15 @@ class TestMemory {
   Bfloat16* RandomBfloat16(int64_t count, uint64_t seed, float scale = 1);
   Bfloat16* OutputBfloat16(int64_t count);
   Bfloat16* CopyBfloat16(const std::vector<float>& values);
+  // Returns the memory of Output, for elements of type T.
+  template <class T>
+  T* OutputOf(int64_t count) {
+    if constexpr (std::is_same_v<T, float>) {
+      return Output(count);
+    } else {
+      return OutputBfloat16(count);
+    }
+  }
   // Returns the numbers of Random, as T. They begin `shift` elements after an aligned address.
   template <class T>
   T* RandomAt(int64_t shift, int64_t count, uint64_t seed, float scale = 1);

@@ -1,0 +1,93 @@
+// Tests how tokens become rows of experts, and rows tokens again.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
+#include "tests/worker/backend/test_memory.h"
+#include "worker/backend/backend.h"
+
+namespace lynx::worker {
+namespace {
+
+class Permute : public testing::TestWithParam<RouterShape> {
+ protected:
+  const RouterShape shape = GetParam();
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  TestMemory memory;
+  std::vector<RouteChoice> choices;
+  const RouteChoice* route = NewRoute();
+
+  // A route by random scores, in the backend's memory.
+  const RouteChoice* NewRoute() {
+    std::vector<float> scores = RandomFloats(shape.n * shape.experts, 7);
+    const reference::Route want = reference::RouteOf(shape, reference::Vector(scores.begin(), scores.end()));
+    choices = want.choices;
+    auto* const copy = reinterpret_cast<RouteChoice*>(memory.Output(static_cast<int64_t>(choices.size()) * 3));
+    for (size_t i = 0; i < choices.size(); ++i) {
+      choices[i].weight = static_cast<float>(want.weights[i]);
+      copy[i] = choices[i];
+    }
+    return copy;
+  }
+
+  template <class T>
+  void ExpectRows() {
+    const T* x = memory.RandomAt<T>(0, shape.n * shape.h, 1);
+    T *rows = memory.OutputOf<T>(shape.rows() * shape.h), *same = memory.OutputOf<T>(shape.rows() * shape.h);
+    float* weights = memory.Output(shape.rows());
+    OpsOf<T>(*backend).TokensToRows(shape, route, x, rows, weights);
+    OpsOf<T>(*backend).TokensToRows(shape, route, x, same, nullptr);
+    std::vector<float> want(shape.rows() * shape.h, 0.0f), want_weights(shape.rows(), kNoRow);
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i].place < 0) continue;
+      const auto token = static_cast<int64_t>(i) / shape.top_k;
+      for (int64_t j = 0; j < shape.h; ++j) want[choices[i].place * shape.h + j] = x[token * shape.h + j];
+      want_weights[choices[i].place] = choices[i].weight;
+    }
+    for (int64_t i = 0; i < shape.rows() * shape.h; ++i) {
+      ASSERT_EQ(rows[i], want[i]) << i;
+      ASSERT_EQ(same[i], want[i]) << i;
+    }
+    for (int64_t row = 0; row < shape.rows(); ++row) ASSERT_EQ(weights[row], want_weights[row]) << row;
+    memory.ExpectGuardsIntact();
+  }
+
+  template <class T>
+  void ExpectTokens() {
+    const T* rows = memory.RandomAt<T>(0, shape.rows() * shape.h, 1);
+    T* x = memory.OutputOf<T>(shape.n * shape.h);
+    OpsOf<T>(*backend).RowsToTokens(shape, route, rows, x);
+    for (int64_t i = 0; i < shape.n * shape.h; ++i) {
+      float sum = 0;
+      for (int64_t c = 0; c < shape.top_k; ++c) {
+        const int32_t place = choices[i / shape.h * shape.top_k + c].place;
+        if (place >= 0) sum += rows[place * shape.h + i % shape.h];
+      }
+      ASSERT_EQ(x[i], T(sum)) << i;  // the order of the additions is given, and the sum is rounded once
+    }
+    memory.ExpectGuardsIntact();
+  }
+};
+
+TEST_P(Permute, CopiesTokensToTheirPlaces) { ExpectRows<float>(); }
+TEST_P(Permute, CopiesTokensOfBfloat16ToTheirPlaces) { ExpectRows<Bfloat16>(); }
+TEST_P(Permute, AddsUpTheRowsOfATokenInTheOrderOfChoices) { ExpectTokens<float>(); }
+TEST_P(Permute, AddsUpTheRowsOfBfloat16AndRoundsOnce) { ExpectTokens<Bfloat16>(); }
+
+// One token; rooms that stay empty; dropped rows, so that some tokens have no row at all; as many choices as experts; rows of
+// packs; rows longer than the pieces in which they are summed.
+INSTANTIATE_TEST_SUITE_P(Shapes, Permute,
+                         testing::Values(RouterShape{.n = 1, .h = 3, .experts = 6, .top_k = 2, .room = 1},
+                                         RouterShape{.n = 4, .h = 5, .experts = 7, .top_k = 1, .room = 4},
+                                         RouterShape{.n = 31, .h = 9, .experts = 4, .top_k = 2, .room = 3},
+                                         RouterShape{.n = 5, .h = 24, .experts = 3, .top_k = 3, .room = 5},
+                                         RouterShape{.n = 12, .h = 2100, .experts = 5, .top_k = 3, .room = 6},
+                                         RouterShape{.n = 300, .h = 64, .experts = 8, .top_k = 2, .room = 80}),
+                         [](const auto& info) {
+                           return "n" + std::to_string(info.param.n) + "h" + std::to_string(info.param.h);
+                         });
+
+}  // namespace
+}  // namespace lynx::worker

@@ -1,0 +1,206 @@
+// Tests the router of experts against its formulas, and its gradients against finite differences.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
+#include "tests/worker/backend/test_memory.h"
+#include "worker/backend/backend.h"
+
+namespace lynx::worker {
+namespace {
+
+using reference::Vector;
+
+RouteChoice* NewRoute(const RouterShape& shape, TestMemory& memory) {
+  return reinterpret_cast<RouteChoice*>(memory.Output(shape.n * shape.top_k * 3));
+}
+
+std::vector<RouteChoice> Choices(const RouterShape& shape, const RouteChoice* route) {
+  return std::vector<RouteChoice>(route, route + shape.n * shape.top_k);
+}
+
+// Expects the route that belongs to the scores.
+void ExpectRoute(const RouterShape& shape, const float* scores, const RouteChoice* route) {
+  const reference::Route want = reference::RouteOf(shape, ToDouble(scores, shape.n * shape.experts));
+  for (int64_t i = 0; i < shape.n * shape.top_k; ++i) {
+    const std::string what = "choice " + std::to_string(i % shape.top_k) + " of token " + std::to_string(i / shape.top_k);
+    ASSERT_EQ(route[i].expert, want.choices[i].expert) << what;
+    ASSERT_EQ(route[i].place, want.choices[i].place) << what;
+    ASSERT_NEAR(route[i].weight, want.weights[i], 2e-6) << what;
+  }
+}
+
+struct RouterCase {
+  std::string name;
+  RouterShape shape;
+  RouterLosses losses;
+};
+
+class Router : public testing::TestWithParam<RouterCase> {
+ protected:
+  const RouterShape shape = GetParam().shape;
+  const RouterLosses losses = GetParam().losses;
+  const int64_t n = shape.n, h = shape.h, experts = shape.experts;
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  TestMemory memory;
+  float* scores = memory.Output(n * experts);
+  float* dscores = memory.Output(n * experts);
+  RouteChoice* route = NewRoute(shape, memory);
+
+  template <class T>
+  void ExpectForward(double tolerance) {
+    const T *x = memory.RandomAt<T>(0, n * h, 1, 2), *w = memory.RandomAt<T>(0, experts * h, 2);
+    OpsOf<T>(*backend).RouterForward(shape, x, w, scores, route);
+    ExpectClose(scores, reference::Linear(ToDouble(x, n * h), ToDouble(w, experts * h), {}, n, h, experts), tolerance,
+                "scores");
+    ExpectRoute(shape, scores, route);
+    memory.ExpectGuardsIntact();
+  }
+
+  template <class T>
+  void ExpectGradients(double tolerance) {
+    const T *x = memory.RandomAt<T>(0, n * h, 1, 2), *w = memory.RandomAt<T>(0, experts * h, 2);
+    const float* dweights = memory.Random(shape.rows(), 3);
+    T* dx = memory.RandomAt<T>(0, n * h, 4);
+    const Vector dx_before = ToDouble(dx, n * h);
+    float* dw = memory.Constant(experts * h, 0.5f);
+    LayerBackend<T>& ops = OpsOf<T>(*backend);
+    ops.RouterForward(shape, x, w, scores, route);
+    ops.RouterBackward(shape, losses, scores, route, dweights, w, dscores, dx);
+    ops.RouterWeight(shape, x, dscores, dw);
+
+    const std::vector<RouteChoice> choices = Choices(shape, route);
+    const auto loss = [&](const Vector& s) {
+      const Vector weights = reference::RouteWeights(shape, s, choices);
+      double sum = reference::RouterLoss(shape, losses, s, choices);
+      for (size_t i = 0; i < choices.size(); ++i) {
+        if (choices[i].place >= 0) sum += dweights[choices[i].place] * weights[i];
+      }
+      return sum;
+    };
+    // With many experts, finite differences of the whole loss would take long.
+    const Vector scores_d = ToDouble(scores, n * experts);
+    if (n * experts < 2000) ExpectClose(dscores, reference::Gradient(loss, scores_d), 1e-5, "dscores");
+    Vector want_dx = dx_before, want_dw(experts * h, 0.5);
+    for (int64_t i = 0; i < n * experts; ++i) {
+      const int64_t token = i / experts, e = i % experts;
+      for (int64_t j = 0; j < h; ++j) {
+        want_dx[token * h + j] += double{dscores[i]} * w[e * h + j];
+        want_dw[e * h + j] += double{dscores[i]} * x[token * h + j];
+      }
+    }
+    ExpectClose(dx, want_dx, tolerance, "dx");
+    ExpectClose(dw, want_dw, 4e-6, "dw");
+    memory.ExpectGuardsIntact();
+  }
+};
+
+TEST_P(Router, ForwardEqualsTheFormula) { ExpectForward<float>(4e-6); }
+TEST_P(Router, ForwardOfBfloat16EqualsTheFormula) { ExpectForward<Bfloat16>(4e-6); }
+TEST_P(Router, BackwardEqualsFiniteDifferences) { ExpectGradients<float>(4e-6); }
+TEST_P(Router, BackwardOfBfloat16IsRoundedOnce) { ExpectGradients<Bfloat16>(4e-6); }
+
+// The last three have more choices than a block of a device counts at once, more experts than it has threads, and rows that are
+// longer than the pieces in which rows are summed.
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Router,
+    testing::Values(RouterCase{"OneToken", {.n = 1, .h = 5, .experts = 4, .top_k = 2, .room = 1}, {}},
+                    RouterCase{"NoneDropped", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 13}, {}},
+                    RouterCase{"SomeDropped", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3}, {}},
+                    RouterCase{
+                        "NotNormalized", {.n = 13, .h = 8, .experts = 6, .top_k = 3, .room = 5, .normalized = false}, {}},
+                    RouterCase{"OneChoice", {.n = 11, .h = 6, .experts = 3, .top_k = 1, .room = 4, .normalized = false}, {}},
+                    RouterCase{"AllExperts", {.n = 9, .h = 6, .experts = 4, .top_k = 4, .room = 9}, {}},
+                    RouterCase{"AuxLoss", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3}, {.aux = 3, .scale = 0.5}},
+                    RouterCase{"ZLoss", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3}, {.z = 0.75, .scale = 2}},
+                    RouterCase{"AllLosses",
+                               {.n = 12, .h = 16, .experts = 8, .top_k = 2, .room = 2, .normalized = false},
+                               {.aux = 2, .z = 0.5, .scale = 0.25}},
+                    RouterCase{"ManyTokens", {.n = 1100, .h = 9, .experts = 6, .top_k = 2, .room = 400}, {.aux = 1}},
+                    RouterCase{"ManyExperts", {.n = 6, .h = 12, .experts = 300, .top_k = 5, .room = 2}, {.aux = 1, .z = 1}},
+                    RouterCase{"LongRows", {.n = 21, .h = 700, .experts = 70, .top_k = 2, .room = 4}, {.aux = 1, .z = 1}}),
+    [](const auto& info) { return info.param.name; });
+
+// The numbers are small integers, so that scores are exact and many of them are equal.
+TEST(RouterTies, TheLowerNumberWins) {
+  const RouterShape shape{.n = 40, .h = 3, .experts = 9, .top_k = 4, .room = 20};
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  TestMemory memory;
+  const auto integers = [&](int64_t count, uint64_t seed) {
+    std::vector<float> values = RandomFloats(count, seed, 1.9f);
+    for (float& value : values) value = std::round(value);
+    return memory.Copy(values);
+  };
+  float* scores = memory.Output(shape.n * shape.experts);
+  RouteChoice* route = NewRoute(shape, memory);
+  backend->RouterForward(shape, integers(shape.n * shape.h, 1), integers(shape.experts * shape.h, 2), scores, route);
+  ExpectRoute(shape, scores, route);
+
+  // All scores are 0, half of them with a minus sign.
+  std::vector<float> weights(shape.experts * shape.h, 0.0f);
+  for (size_t i = 0; i < weights.size(); i += 2) weights[i] = -0.0f;
+  backend->RouterForward(shape, memory.Constant(shape.n * shape.h, 1), memory.Copy(weights), scores, route);
+  for (int64_t i = 0; i < shape.n * shape.top_k; ++i) {
+    ASSERT_EQ(route[i].expert, i % shape.top_k);
+    ASSERT_EQ(route[i].weight, 0.25f);
+    ASSERT_EQ(route[i].place, i / shape.top_k < shape.room ? i % shape.top_k * shape.room + i / shape.top_k : -1);
+  }
+  memory.ExpectGuardsIntact();
+}
+
+// A step whose numbers are not finite can be skipped (train.onNonFinite), so its route must lead nowhere else.
+TEST(RouterNumbers, OfScoresThatAreNotFiniteStayInRange) {
+  const RouterShape shape{.n = 6, .h = 2, .experts = 5, .top_k = 3, .room = 6};
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  TestMemory memory;
+  std::vector<float> x = RandomFloats(shape.n * shape.h, 1);
+  x[0] = std::numeric_limits<float>::quiet_NaN();
+  x[3] = -std::numeric_limits<float>::quiet_NaN();
+  x[4] = std::numeric_limits<float>::infinity();
+  float *scores = memory.Output(shape.n * shape.experts), *dscores = memory.Output(shape.n * shape.experts);
+  RouteChoice* route = NewRoute(shape, memory);
+  const float* w = memory.Random(shape.experts * shape.h, 2);
+  backend->RouterForward(shape, memory.Copy(x), w, scores, route);
+  std::set<int32_t> places;
+  for (int64_t token = 0; token < shape.n; ++token) {
+    std::set<int32_t> chosen;
+    for (int64_t c = 0; c < shape.top_k; ++c) {
+      const RouteChoice& choice = route[token * shape.top_k + c];
+      EXPECT_TRUE(choice.expert >= 0 && choice.expert < shape.experts) << choice.expert;
+      EXPECT_TRUE(choice.place >= 0 && choice.place / shape.room == choice.expert) << choice.place;
+      EXPECT_TRUE(chosen.insert(choice.expert).second) << choice.expert;
+      EXPECT_TRUE(places.insert(choice.place).second) << choice.place;
+    }
+  }
+  backend->RouterBackward(shape, {.aux = 1, .z = 1}, scores, route, memory.Random(shape.rows(), 3), w, dscores,
+                          memory.Constant(shape.n * shape.h, 0));
+  EXPECT_TRUE(std::isnan(dscores[0]));  // the fault shows in the gradient
+  EXPECT_TRUE(std::isfinite(dscores[5 * shape.experts]));
+  memory.ExpectGuardsIntact();
+}
+
+// Exponentials of scores that are far apart must not overflow.
+TEST(RouterNumbers, OfLargeScoresAreFinite) {
+  const RouterShape shape{.n = 1, .h = 1, .experts = 3, .top_k = 2, .room = 1};
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  TestMemory memory;
+  float *scores = memory.Output(3), *dscores = memory.Output(3);
+  RouteChoice* route = NewRoute(shape, memory);
+  const float* w = memory.Copy({1000, -1000, 999});
+  backend->RouterForward(shape, memory.Constant(1, 1), w, scores, route);
+  EXPECT_EQ(route[0].expert, 0);
+  EXPECT_EQ(route[1].expert, 2);
+  EXPECT_NEAR(route[0].weight, 1 / (1 + std::exp(-1.0)), 1e-6);
+  backend->RouterBackward(shape, {.aux = 1, .z = 1e-3}, scores, route, memory.Constant(3, 1), w, dscores,
+                          memory.Constant(1, 0));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isfinite(dscores[i])) << i;
+}
+
+}  // namespace
+}  // namespace lynx::worker

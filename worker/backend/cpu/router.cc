@@ -1,0 +1,196 @@
+// The router of experts: the scores, the choice of experts, and the gradients of the scores. For a token with the scores s and
+// P = softmax(s), the weight of its choice c is w_c = P_c, or P_c divided by the sum over its choices. g is the gradient of the
+// weights; it is 0 for a dropped choice. a_e and z are the gradients of the two losses:
+//   a_e = scale aux E f_e / n,   z = 2 scale z_loss logsumexp(s) / n
+//   ds_e = P_e (a_e - sum_j a_j P_j + z), and for the choices also
+//     w_c (g_c - sum_j g_j w_j)   if the weights are normalized,
+//     P_e ([e is chosen] g_e - sum_j g_j P_j) for all e otherwise
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "common/check.h"
+#include "worker/backend/cpu/cpu_ops.h"
+#include "worker/backend/cpu/gemm.h"
+#include "worker/backend/cpu/simd.h"
+#include "worker/backend/score_key.h"
+
+namespace lynx::worker::cpu {
+namespace {
+
+// The columns of a row that are worked on at once.
+constexpr int64_t kColumns = 256;
+
+// Softmax of a token's scores: P_e = e^(s_e - max) / sum.
+struct SoftmaxOf {
+  float max, sum;
+};
+
+LYNX_SIMD SoftmaxOf Softmax(const float* scores, int64_t experts) {
+  float max = scores[0];
+#pragma omp simd reduction(max : max)
+  for (int64_t e = 0; e < experts; ++e) max = std::max(max, scores[e]);
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t e = 0; e < experts; ++e) sum += Exp(scores[e] - max);
+  return {max, sum};
+}
+
+// Chooses the experts of one token. Does not set the places.
+void Choose(const RouterShape& shape, const float* scores, RouteChoice* choices) {
+  const SoftmaxOf softmax = Softmax(scores, shape.experts);
+  ScoreKey last = kAboveAllKeys;
+  float chosen = 0;
+  for (int64_t c = 0; c < shape.top_k; ++c) {
+    ScoreKey best = 0;
+    for (int64_t e = 0; e < shape.experts; ++e) {
+      const ScoreKey key = ScoreKeyOf(scores[e], e);
+      if (key < last && key > best) best = key;
+    }
+    last = best;
+    choices[c].expert = ExpertOf(best);
+    choices[c].weight = Exp(scores[choices[c].expert] - softmax.max);
+    chosen += choices[c].weight;
+  }
+  const float sum = shape.normalized ? chosen : softmax.sum;
+  for (int64_t c = 0; c < shape.top_k; ++c) choices[c].weight /= sum;
+}
+
+using ByExpert = std::array<float, kMaxExperts>;
+
+// Returns a_e of every expert.
+ByExpert SlopesOfAux(const RouterShape& shape, const RouterLosses& losses, const RouteChoice* route) {
+  ByExpert slopes{};
+  if (losses.aux == 0) return slopes;
+  std::array<int64_t, kMaxExperts> counts{};
+  const int64_t choices = shape.n * shape.top_k;
+  for (int64_t i = 0; i < choices; ++i) ++counts[static_cast<size_t>(route[i].expert)];
+  const double factor = losses.scale * losses.aux * static_cast<double>(shape.experts) / static_cast<double>(shape.n);
+  for (size_t e = 0; e < static_cast<size_t>(shape.experts); ++e) {
+    slopes[e] = static_cast<float>(factor * static_cast<double>(counts[e]) / static_cast<double>(choices));
+  }
+  return slopes;
+}
+
+// Sets dscores to P_e (a_e + the terms that are the same for all experts). `z`: 2 scale z_loss / n. `of_choices`: the sum of g
+// P over the choices, or 0.
+LYNX_SIMD void Spread(const float* scores, int64_t experts, const SoftmaxOf& softmax, const float* slopes, float z,
+                      float of_choices, float* dscores) {
+  const float share = 1.0f / softmax.sum;
+  float mean_slope = 0;
+#pragma omp simd reduction(+ : mean_slope)
+  for (int64_t e = 0; e < experts; ++e) {
+    dscores[e] = Exp(scores[e] - softmax.max) * share;
+    mean_slope += slopes[e] * dscores[e];
+  }
+  const float same = z * (softmax.max + std::log(softmax.sum)) - mean_slope - of_choices;
+#pragma omp simd
+  for (int64_t e = 0; e < experts; ++e) dscores[e] *= slopes[e] + same;
+}
+
+// Computes the gradient of the scores of one token.
+void ScoreGradient(const RouterShape& shape, const ByExpert& slopes, float z, const float* scores, const RouteChoice* choices,
+                   const float* dweights, float* dscores) {
+  const auto gradient_of = [&](const RouteChoice& choice) { return choice.place < 0 ? 0.0f : dweights[choice.place]; };
+  float sum = 0;
+  for (int64_t c = 0; c < shape.top_k; ++c) sum += gradient_of(choices[c]) * choices[c].weight;
+  Spread(scores, shape.experts, Softmax(scores, shape.experts), slopes.data(), z, shape.normalized ? 0.0f : sum, dscores);
+  for (int64_t c = 0; c < shape.top_k; ++c) {
+    const float mean = shape.normalized ? sum : 0.0f;
+    dscores[choices[c].expert] += choices[c].weight * (gradient_of(choices[c]) - mean);
+  }
+}
+
+template <class T>
+LYNX_SIMD void AddScaled(const T* row, float factor, int64_t count, float* sum) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) sum[i] += factor * row[i];
+}
+
+// dx (n, h) += dscores (n, E) w (E, h)
+void AddInputGradient(const RouterShape& s, const float* dscores, const float* w, float* dx) {
+  Gemm(Transpose::kNo, Transpose::kNo, s.n, s.h, s.experts, 1.0f, {dscores, s.experts}, {w, s.h}, 1.0f, {dx, s.h});
+}
+
+void AddInputGradient(const RouterShape& s, const float* dscores, const Bfloat16* w, Bfloat16* dx) {
+  std::array<float, kColumns> sums;
+  for (int64_t first = 0; first < s.h; first += kColumns) {
+    const int64_t columns = std::min(kColumns, s.h - first);
+    for (int64_t token = 0; token < s.n; ++token) {
+      Bfloat16* const out = dx + token * s.h + first;
+      std::copy_n(out, columns, sums.begin());
+      for (int64_t e = 0; e < s.experts; ++e) {
+        AddScaled(w + e * s.h + first, dscores[token * s.experts + e], columns, sums.data());
+      }
+      std::copy_n(sums.begin(), columns, out);
+    }
+  }
+}
+
+// dw (E, h) += dscores^T x
+void AddWeightGradient(const RouterShape& s, const float* dscores, const float* x, float* dw) {
+  Gemm(Transpose::kYes, Transpose::kNo, s.experts, s.h, s.n, 1.0f, {dscores, s.experts}, {x, s.h}, 1.0f, {dw, s.h});
+}
+
+void AddWeightGradient(const RouterShape& s, const float* dscores, const Bfloat16* x, float* dw) {
+  for (int64_t first = 0; first < s.h; first += kColumns) {
+    const int64_t columns = std::min(kColumns, s.h - first);
+    for (int64_t token = 0; token < s.n; ++token) {
+      for (int64_t e = 0; e < s.experts; ++e) {
+        AddScaled(x + token * s.h + first, dscores[token * s.experts + e], columns, dw + e * s.h + first);
+      }
+    }
+  }
+}
+
+void CheckShape(const RouterShape& shape) {
+  LYNX_CHECK(shape.experts >= 1 && shape.experts <= kMaxExperts && shape.top_k >= 1 && shape.top_k <= shape.experts);
+  LYNX_CHECK(shape.room >= 0 && shape.rows() <= INT32_MAX);
+}
+
+}  // namespace
+
+template <class T>
+void CpuOps<T>::RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) {
+  CheckShape(shape);
+  this->LogitsForward(x, w, shape.n, shape.h, shape.experts, scores);
+  std::array<int32_t, kMaxExperts> filled{};
+  for (int64_t token = 0; token < shape.n; ++token) {
+    RouteChoice* const choices = route + token * shape.top_k;
+    Choose(shape, scores + token * shape.experts, choices);
+    for (int64_t c = 0; c < shape.top_k; ++c) {
+      int32_t& rows = filled[static_cast<size_t>(choices[c].expert)];
+      const bool fits = rows < shape.room;
+      choices[c].place = fits ? static_cast<int32_t>(choices[c].expert * shape.room) + rows++ : -1;
+    }
+  }
+}
+
+template <class T>
+void CpuOps<T>::RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores,
+                               const RouteChoice* route, const float* dweights, const T* w, float* dscores, T* dx) {
+  CheckShape(shape);
+  const ByExpert slopes = SlopesOfAux(shape, losses, route);
+  const auto z = static_cast<float>(2 * losses.scale * losses.z / static_cast<double>(shape.n));
+  for (int64_t token = 0; token < shape.n; ++token) {
+    const int64_t at = token * shape.experts;
+    ScoreGradient(shape, slopes, z, scores + at, route + token * shape.top_k, dweights, dscores + at);
+  }
+  AddInputGradient(shape, dscores, w, dx);
+}
+
+template <class T>
+void CpuOps<T>::RouterWeight(const RouterShape& shape, const T* x, const float* dscores, float* dw) {
+  AddWeightGradient(shape, dscores, x, dw);
+}
+
+#define LYNX_INSTANTIATE(T)                                                                                          \
+  template void CpuOps<T>::RouterForward(const RouterShape&, const T*, const T*, float*, RouteChoice*);              \
+  template void CpuOps<T>::RouterBackward(const RouterShape&, const RouterLosses&, const float*, const RouteChoice*, \
+                                          const float*, const T*, float*, T*);                                       \
+  template void CpuOps<T>::RouterWeight(const RouterShape&, const T*, const float*, float*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
+
+}  // namespace lynx::worker::cpu
