@@ -64,6 +64,22 @@ class CudaOps : public InterfaceOf<T> {
                              T* y) override;
   void BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key, T* dy) override;
   void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) override;
+  void RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) override;
+  void RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores, const RouteChoice* route,
+                      const float* dweights, const T* w, float* dscores, T* dx) override;
+  void RouterWeight(const RouterShape& shape, const T* x, const float* dscores, float* dw) override;
+  void TokensToRows(const RouterShape& shape, const RouteChoice* route, const T* x, T* rows, float* weights) override;
+  void RowsToTokens(const RouterShape& shape, const RouteChoice* route, const T* rows, T* x) override;
+  void ExpertForward(const ExpertShape& shape, const float* weights, const T* x, const T* w, int64_t in, int64_t out,
+                     T* y) override;
+  void ExpertBackward(const ExpertShape& shape, const float* weights, const T* dy, const T* w, int64_t in, int64_t out,
+                      T* dx) override;
+  void ExpertWeight(const ExpertShape& shape, const float* weights, const T* x, const T* dy, int64_t in, int64_t out,
+                    float* dw) override;
+  void ExpertSwigluForward(const ExpertShape& shape, const float* weights, const T* gated, const T* silu, int64_t f,
+                           T* y) override;
+  void ExpertSwigluBackward(const ExpertShape& shape, const float* weights, const T* gated, const T* silu, const T* dy,
+                            int64_t f, T* dgated, float* dweights) override;
   void LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
                     int64_t valid, double scale, const float* logits, T* dlogits) override;
 

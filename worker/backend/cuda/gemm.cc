@@ -17,9 +17,10 @@ absl::Status StatusOf(cublasStatus_t status, const std::string& what) {
   return absl::InternalError(absl::StrCat("cuBLASLt: ", what, ": ", cublasLtGetStatusString(status)));
 }
 
-// Returns the largest power of two, up to 256, that divides the address. 256 is enough for every algorithm.
-uint32_t AlignmentOf(const void* address) {
-  const auto at = reinterpret_cast<uintptr_t>(address);
+// Returns the largest power of two, up to 256, that divides the address of every matrix of a batch. 256 is enough for every
+// algorithm. `bytes`: the size of a matrix.
+uint32_t AlignmentOf(const void* address, int64_t batch, int64_t bytes) {
+  const auto at = reinterpret_cast<uintptr_t>(address) | (batch > 1 ? static_cast<uintptr_t>(bytes) : 0);
   return at % 256 == 0 ? 256 : static_cast<uint32_t>(at & (~at + 1));
 }
 
@@ -62,10 +63,16 @@ class Gemm::Product {
  private:
   Product() = default;
 
-  static absl::Status Layout(const Operand& operand, Element element, cublasLtMatrixLayout_t* layout) {
-    return StatusOf(cublasLtMatrixLayoutCreate(layout, TypeOf(element), static_cast<uint64_t>(operand.columns),
-                                               static_cast<uint64_t>(operand.rows), operand.columns),
-                    "a matrix's layout");
+  static absl::Status Layout(const Operand& operand, Element element, int64_t batch, cublasLtMatrixLayout_t* layout) {
+    LYNX_RETURN_IF_ERROR(StatusOf(cublasLtMatrixLayoutCreate(layout, TypeOf(element), static_cast<uint64_t>(operand.columns),
+                                                             static_cast<uint64_t>(operand.rows), operand.columns),
+                                  "a matrix's layout"));
+    if (batch == 1) return absl::OkStatus();
+    const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, auto value) {
+      return StatusOf(cublasLtMatrixLayoutSetAttribute(*layout, attribute, &value, sizeof(value)), "a batch's layout");
+    };
+    LYNX_RETURN_IF_ERROR(set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch)));
+    return set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, operand.rows * operand.columns);
   }
 
   template <class T>
@@ -79,9 +86,9 @@ class Gemm::Product {
       if (transpose == Transpose::kYes) std::swap(rows, columns);
       return Operand{rows, columns, transpose};
     };
-    LYNX_RETURN_IF_ERROR(Layout(operand(s.a, s.m, s.k), key.operands, &a_));
-    LYNX_RETURN_IF_ERROR(Layout(operand(s.b, s.k, s.n), key.operands, &b_));
-    LYNX_RETURN_IF_ERROR(Layout({s.m, s.n, Transpose::kNo}, key.result, &c_));
+    LYNX_RETURN_IF_ERROR(Layout(operand(s.a, s.m, s.k), key.operands, s.batch, &a_));
+    LYNX_RETURN_IF_ERROR(Layout(operand(s.b, s.k, s.n), key.operands, s.batch, &b_));
+    LYNX_RETURN_IF_ERROR(Layout({s.m, s.n, Transpose::kNo}, key.result, s.batch, &c_));
     LYNX_RETURN_IF_ERROR(StatusOf(cublasLtMatmulDescCreate(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product's description"));
     const auto operation = [](Transpose transpose) {
       return static_cast<int32_t>(transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -116,8 +123,8 @@ class Gemm::Product {
       algorithm_ = found.algo;
       return absl::OkStatus();
     }
-    return absl::UnimplementedError(absl::StrCat("cuBLASLt has no algorithm for a product (", key.shape.m, ", ", key.shape.k,
-                                                 ") x (", key.shape.k, ", ", key.shape.n,
+    return absl::UnimplementedError(absl::StrCat("cuBLASLt has no algorithm for ", key.shape.batch, " products (", key.shape.m,
+                                                 ", ", key.shape.k, ") x (", key.shape.k, ", ", key.shape.n,
                                                  "): ", cublasLtGetStatusString(status)));
   }
 
@@ -144,21 +151,24 @@ cudaDataType Gemm::TypeOf(Element element) { return element == Element::kFloat ?
 template <class T, class Result>
 void Gemm::Multiply(const ProductShape& shape, const T* a, const T* b, ProductInto into, const Result* bias, Result* c) {
   const bool adds = into == ProductInto::kAdd;
-  LYNX_CHECK(!adds || bias == nullptr);
+  LYNX_CHECK((!adds && shape.batch == 1) || bias == nullptr);
   LYNX_CHECK(TakesBias(bias));
+  const auto alignment = [&](const auto* matrix, int64_t rows, int64_t columns) {
+    return AlignmentOf(matrix, shape.batch, rows * columns * static_cast<int64_t>(sizeof(*matrix)));
+  };
   Run({.shape = shape,
        .operands = ElementOf(a),
        .result = ElementOf(c),
        .adds = adds,
        .has_bias = bias != nullptr,
-       .alignment_a = AlignmentOf(a),
-       .alignment_b = AlignmentOf(b),
-       .alignment_c = AlignmentOf(c)},
+       .alignment_a = alignment(a, shape.m, shape.k),
+       .alignment_b = alignment(b, shape.k, shape.n),
+       .alignment_c = alignment(c, shape.m, shape.n)},
       a, b, bias, c);
 }
 
 void Gemm::Run(const Key& key, const void* a, const void* b, const void* bias, void* c) {
-  if (!stream_.ok() || key.shape.m == 0 || key.shape.n == 0) return;
+  if (!stream_.ok() || key.shape.m == 0 || key.shape.n == 0 || key.shape.batch == 0) return;
   auto& product = products_[key];
   if (product == nullptr) {
     absl::StatusOr<std::unique_ptr<Product>> made = Product::Create(handle_, key);

@@ -21,10 +21,12 @@ enum class Transpose : uint8_t { kNo, kYes };
 enum class ProductInto : uint8_t { kOverwrite, kAdd };
 
 // The product is c (m, n) = op(a) (m, k) op(b) (k, n), or it is added to c. All matrices are contiguous. A transposed operand
-// is stored as (k, m) or (n, k).
+// is stored as (k, m) or (n, k). A batch is that many products of the same shape, each of matrices that follow those of the
+// product before it.
 struct ProductShape {
   Transpose a = Transpose::kNo, b = Transpose::kNo;
   int64_t m = 0, n = 0, k = 0;
+  int64_t batch = 1;
 
   auto operator<=>(const ProductShape&) const = default;
 };
@@ -40,7 +42,7 @@ class Gemm {
   // be told a smaller alignment.
   static bool TakesBias(const void* bias) { return reinterpret_cast<uintptr_t>(bias) % 16 == 0; }
   // `bias` (n) has the type of c and is added to each row; null: no bias. TakesBias must be true for it, and it must be null if
-  // the product is added to c. Errors are noted in the stream.
+  // the product is added to c or if the batch is above 1. Errors are noted in the stream.
   template <class T, class Result>
   void Multiply(const ProductShape& shape, const T* a, const T* b, ProductInto into, const Result* bias, Result* c);
 

@@ -1,6 +1,7 @@
 #include "cublasLt.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "common/bfloat16.h"
 #include "common/check.h"
@@ -15,6 +16,8 @@ struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType type;
   uint64_t rows, columns;
   int64_t stride;
+  int32_t batch = 1;
+  int64_t batch_stride = 0;  // in elements
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   uint32_t alignment[4];
@@ -52,7 +55,12 @@ bool Supported(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayou
   const bool shapes = Rows(a, desc.transpose_a) == d.rows && Columns(b, desc.transpose_b) == d.columns &&
                       Columns(a, desc.transpose_a) == Rows(b, desc.transpose_b) && c.rows == d.rows && c.columns == d.columns;
   const auto strided = [](const cublasLtMatrixLayoutOpaque_t& m) { return m.stride >= static_cast<int64_t>(m.rows); };
-  return types && shapes && strided(a) && strided(b) && strided(c) && strided(d);
+  // The matrices of a batch of results must not overlap.
+  const auto apart = [](const cublasLtMatrixLayoutOpaque_t& m) {
+    return m.batch == 1 || m.batch_stride >= m.stride * static_cast<int64_t>(m.columns);
+  };
+  const bool batches = a.batch == d.batch && b.batch == d.batch && c.batch == d.batch && (d.batch == 1 || desc.bias == nullptr);
+  return types && shapes && batches && strided(a) && strided(b) && strided(c) && strided(d) && apart(c) && apart(d);
 }
 
 struct Matrix {
@@ -79,6 +87,13 @@ void Multiply(const cublasLtMatmulDescOpaque_t& desc, float alpha, Matrix a, Mat
       Write(d, type, at, sum);
     }
   }
+}
+
+// Returns the address of one matrix of a batch.
+template <class Address>
+Address MatrixOf(Address batch, const cublasLtMatrixLayoutOpaque_t& layout, int32_t number) {
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<Address>>, const char, char>;
+  return static_cast<Byte*>(batch) + number * layout.batch_stride * (layout.type == CUDA_R_32F ? 4 : 2);
 }
 
 template <class T>
@@ -123,8 +138,16 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows, uint64_t columns,
                                           int64_t stride) {
-  *layout = new cublasLtMatrixLayoutOpaque_t{type, rows, columns, stride};
+  *layout = new cublasLtMatrixLayoutOpaque_t{.type = type, .rows = rows, .columns = columns, .stride = stride};
   return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, size_t bytes) {
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: Set(value, bytes, &layout->batch); return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: Set(value, bytes, &layout->batch_stride); return CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete layout;
@@ -173,8 +196,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   uint32_t alignment[4];
   std::memcpy(alignment, algo->data, sizeof(alignment));
   const void* const matrices[4] = {a, b, c, d};
+  const cublasLtMatrixLayout_t layouts[4] = {a_layout, b_layout, c_layout, d_layout};
   for (int i = 0; i < 4; ++i) {
-    if (reinterpret_cast<uintptr_t>(matrices[i]) % alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
+    for (int32_t number = 0; number < layouts[i]->batch; ++number) {
+      const void* const matrix = MatrixOf(matrices[i], *layouts[i], number);
+      if (reinterpret_cast<uintptr_t>(matrix) % alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
+    }
   }
   // The real kernels may read a bias in units of 16 bytes.
   if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && reinterpret_cast<uintptr_t>(desc->bias) % 16 != 0) {
@@ -184,7 +211,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   lynx::worker::cuda_on_host::Issue(
       stream, [=, desc = *desc, alpha = *static_cast<const float*>(alpha), a_layout = *a_layout, b_layout = *b_layout,
                beta = *static_cast<const float*>(beta), c_layout = *c_layout] {
-        Multiply(desc, alpha, {a, &a_layout}, {b, &b_layout}, beta, {c, &c_layout}, d);
+        for (int32_t number = 0; number < c_layout.batch; ++number) {
+          Multiply(desc, alpha, {MatrixOf(a, a_layout, number), &a_layout}, {MatrixOf(b, b_layout, number), &b_layout}, beta,
+                   {MatrixOf(c, c_layout, number), &c_layout}, MatrixOf(d, c_layout, number));
+        }
       });
   return CUBLAS_STATUS_SUCCESS;
 }

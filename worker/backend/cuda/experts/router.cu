@@ -1,0 +1,203 @@
+// The router of experts: the scores, the choice of experts, and the gradients of the scores (cpu/router.cc has the formulas). A
+// warp works on one token.
+//
+// The places of choices are numbers in the order of all choices. For this, a block counts the choices of each expert in a part
+// of the choices. Then a thread for each part and expert knows the number of the first one, and counts on.
+#include "common/check.h"
+#include "worker/backend/cuda/cuda_ops.h"
+#include "worker/backend/cuda/elementwise.cuh"
+#include "worker/backend/cuda/experts/scores_product.cuh"
+#include "worker/backend/score_key.h"
+
+namespace lynx::worker::cuda {
+namespace {
+
+constexpr int64_t kPart = 1024;  // choices of a part
+
+__device__ int64_t TokenOfWarp() { return GlobalThread() / kWarp; }
+__device__ int LaneOfWarp() { return static_cast<int>(threadIdx.x) % kWarp; }
+
+// Softmax of a token's scores: P_e = e^(s_e - max) / sum. All lanes of a warp compute it together.
+struct SoftmaxOf {
+  float max, sum;
+
+  __device__ static SoftmaxOf Scores(const float* scores, int64_t experts) {
+    float max = scores[0], sum = 0;
+    for (int64_t e = LaneOfWarp(); e < experts; e += kWarp) max = Max::Of(max, scores[e]);
+    max = ReduceLanes<Max, kWarp>(max);
+    for (int64_t e = LaneOfWarp(); e < experts; e += kWarp) sum += expf(scores[e] - max);
+    return {max, ReduceLanes<Sum, kWarp>(sum)};
+  }
+};
+
+// Chooses the experts of each token. Does not set the places.
+__global__ void __launch_bounds__(kBlock) Choose(RouterShape shape, const float* scores, RouteChoice* route) {
+  const int64_t token = TokenOfWarp();
+  if (token >= shape.n) return;
+  scores += token * shape.experts;
+  route += token * shape.top_k;
+  const SoftmaxOf softmax = SoftmaxOf::Scores(scores, shape.experts);
+  ScoreKey last = kAboveAllKeys;
+  float chosen = 0;
+  for (int64_t c = 0; c < shape.top_k; ++c) {
+    ScoreKey best = 0;
+    for (int64_t e = LaneOfWarp(); e < shape.experts; e += kWarp) {
+      const ScoreKey key = ScoreKeyOf(scores[e], e);
+      if (key < last && key > best) best = key;
+    }
+    last = ReduceLanes<Max, kWarp>(best);
+    const int32_t expert = ExpertOf(last);
+    const float weight = expf(scores[expert] - softmax.max);
+    chosen += weight;
+    if (LaneOfWarp() == 0) route[c] = {.expert = expert, .weight = weight};
+  }
+  const float sum = shape.normalized ? chosen : softmax.sum;
+  for (int64_t c = 0; c < shape.top_k && LaneOfWarp() == 0; ++c) route[c].weight /= sum;
+}
+
+// The experts of the choices of this block's part.
+struct ChosenOfPart {
+  int32_t* experts;  // in shared memory
+  int64_t first;     // the part's first choice
+  int count;
+
+  // All threads of a block must call it.
+  __device__ static ChosenOfPart Load(const RouteChoice* route, int64_t choices, int32_t* shared) {
+    const int64_t first = int64_t{blockIdx.x} * kPart;
+    const int count = static_cast<int>(choices - first < kPart ? choices - first : kPart);
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlock) shared[i] = route[first + i].expert;
+    __syncthreads();
+    return {shared, first, count};
+  }
+};
+
+// counts (parts, experts) = the number of choices of each expert in each part
+__global__ void __launch_bounds__(kBlock)
+    CountChoices(const RouteChoice* route, int64_t choices, int64_t experts, int32_t* counts) {
+  __shared__ int32_t shared[kPart];
+  const ChosenOfPart chosen = ChosenOfPart::Load(route, choices, shared);
+  for (int64_t e = threadIdx.x; e < experts; e += kBlock) {
+    int32_t sum = 0;
+    for (int i = 0; i < chosen.count; ++i) sum += chosen.experts[i] == e ? 1 : 0;
+    counts[blockIdx.x * experts + e] = sum;
+  }
+}
+
+__global__ void __launch_bounds__(kBlock)
+    SetPlaces(const int32_t* counts, int64_t choices, int64_t experts, int64_t room, RouteChoice* route) {
+  __shared__ int32_t shared[kPart];
+  const ChosenOfPart chosen = ChosenOfPart::Load(route, choices, shared);
+  for (int64_t e = threadIdx.x; e < experts; e += kBlock) {
+    int64_t row = 0;
+    for (unsigned part = 0; part < blockIdx.x; ++part) row += counts[part * experts + e];
+    for (int i = 0; i < chosen.count; ++i) {
+      if (chosen.experts[i] != e) continue;
+      route[chosen.first + i].place = row < room ? static_cast<int32_t>(e * room + row) : -1;
+      ++row;
+    }
+  }
+}
+
+// slopes (experts) = factor * the number of choices of each expert: the gradient of the auxiliary loss
+struct AuxSlopes {
+  const int32_t* counts;
+  int64_t parts, experts;
+  double factor;
+  float* slopes;
+
+  __device__ void operator()(int64_t e) const {
+    int64_t count = 0;
+    for (int64_t part = 0; part < parts; ++part) count += counts[part * experts + e];
+    slopes[e] = static_cast<float>(factor * static_cast<double>(count));
+  }
+};
+
+// `slopes`: null if there is no auxiliary loss. `z`: 2 scale z_loss / n.
+__global__ void __launch_bounds__(kBlock) ScoreGradient(RouterShape shape, const float* slopes, float z, const float* scores,
+                                                        const RouteChoice* route, const float* dweights, float* dscores) {
+  const int64_t token = TokenOfWarp();
+  if (token >= shape.n) return;
+  scores += token * shape.experts;
+  dscores += token * shape.experts;
+  route += token * shape.top_k;
+  const auto gradient_of = [&](const RouteChoice& choice) { return choice.place < 0 ? 0.0f : dweights[choice.place]; };
+  const auto slope_of = [&](int64_t e) { return slopes == nullptr ? 0.0f : slopes[e]; };
+  float of_choices = 0;
+  for (int64_t c = 0; c < shape.top_k; ++c) of_choices += gradient_of(route[c]) * route[c].weight;
+
+  const SoftmaxOf softmax = SoftmaxOf::Scores(scores, shape.experts);
+  const float share = 1.0f / softmax.sum;
+  float mean_slope = 0;
+  for (int64_t e = LaneOfWarp(); e < shape.experts; e += kWarp) {
+    dscores[e] = expf(scores[e] - softmax.max) * share;
+    mean_slope += slope_of(e) * dscores[e];
+  }
+  mean_slope = ReduceLanes<Sum, kWarp>(mean_slope);
+  const float same = z * (softmax.max + logf(softmax.sum)) - mean_slope - (shape.normalized ? 0.0f : of_choices);
+  for (int64_t e = LaneOfWarp(); e < shape.experts; e += kWarp) dscores[e] *= slope_of(e) + same;
+  const float mean = shape.normalized ? of_choices : 0.0f;
+  for (int64_t c = 0; c < shape.top_k; ++c) {
+    // The lane that has written this element changes it.
+    if (route[c].expert % kWarp != LaneOfWarp()) continue;
+    dscores[route[c].expert] += route[c].weight * (gradient_of(route[c]) - mean);
+  }
+}
+
+void CheckShape(const RouterShape& shape) {
+  LYNX_CHECK(shape.experts >= 1 && shape.experts <= kMaxExperts && shape.top_k >= 1 && shape.top_k <= shape.experts);
+  LYNX_CHECK(shape.room >= 0 && shape.rows() <= INT32_MAX);
+}
+
+}  // namespace
+
+template <class T>
+void CudaOps<T>::RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) {
+  CheckShape(shape);
+  constexpr char kName[] = "router";
+  const int64_t choices = shape.n * shape.top_k, parts = BlocksOf(choices, kPart);
+  LogitsForward(x, w, shape.n, shape.h, shape.experts, scores);
+  auto* const counts = this->stream_.template ScratchOf<int32_t>(parts * shape.experts);
+  this->stream_.Launch(kName, &Choose, dim3(BlocksOf(shape.n * kWarp, kBlock)), dim3(kBlock), shape, scores, route);
+  this->stream_.Launch(kName, &CountChoices, dim3(BlocksOf(choices, kPart)), dim3(kBlock), route, choices, shape.experts,
+                       counts);
+  this->stream_.Launch(kName, &SetPlaces, dim3(BlocksOf(choices, kPart)), dim3(kBlock), counts, choices, shape.experts,
+                       shape.room, route);
+}
+
+template <class T>
+void CudaOps<T>::RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores,
+                                const RouteChoice* route, const float* dweights, const T* w, float* dscores, T* dx) {
+  CheckShape(shape);
+  constexpr char kName[] = "router backward";
+  const int64_t choices = shape.n * shape.top_k, parts = BlocksOf(choices, kPart);
+  const auto n = static_cast<double>(shape.n);
+  float* slopes = nullptr;
+  if (losses.aux != 0) {
+    auto* const counts = this->stream_.template ScratchOf<int32_t>((parts + 1) * shape.experts);
+    slopes = reinterpret_cast<float*>(counts + parts * shape.experts);
+    const double factor = losses.scale * losses.aux * static_cast<double>(shape.experts) / n / static_cast<double>(choices);
+    this->stream_.Launch(kName, &CountChoices, dim3(BlocksOf(choices, kPart)), dim3(kBlock), route, choices, shape.experts,
+                         counts);
+    ForEach(this->stream_, kName, shape.experts, AuxSlopes{counts, parts, shape.experts, factor, slopes});
+  }
+  const auto z = static_cast<float>(2 * losses.scale * losses.z / n);
+  this->stream_.Launch(kName, &ScoreGradient, dim3(BlocksOf(shape.n * kWarp, kBlock)), dim3(kBlock), shape, slopes, z, scores,
+                       route, dweights, dscores);
+  AddScoresTimes(this->stream_, kName, shape.n, shape.h, shape.experts, dscores, w, dx);
+}
+
+template <class T>
+void CudaOps<T>::RouterWeight(const RouterShape& shape, const T* x, const float* dscores, float* dw) {
+  AddTransposedScoresTimes(this->stream_, "router's weight", shape.experts, shape.h, shape.n, dscores, x, dw);
+}
+
+#define LYNX_INSTANTIATE(T)                                                                                           \
+  template void CudaOps<T>::RouterForward(const RouterShape&, const T*, const T*, float*, RouteChoice*);              \
+  template void CudaOps<T>::RouterBackward(const RouterShape&, const RouterLosses&, const float*, const RouteChoice*, \
+                                           const float*, const T*, float*, T*);                                       \
+  template void CudaOps<T>::RouterWeight(const RouterShape&, const T*, const float*, float*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
+
+}  // namespace lynx::worker::cuda
