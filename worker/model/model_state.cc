@@ -26,12 +26,27 @@ enum class Split : uint8_t {
   kParts,           // a rank has a range of rows (or of a vector's elements) from each of several parts: qkv, gate and up
   kVocabularyRows,  // a rank has a shard of ceil(v / t) rows; the last shards have padding
   kColumns,         // a rank has a range of a matrix's columns, stored as a contiguous (rows, columns / t) matrix
+  kExperts,         // a rank has the rows of its experts
 };
 
 enum class InitialValue : uint8_t { kZero, kOne, kNormal, kNormalByDepth };
 
 // The size of a parameter along one axis, as a property of the model.
-enum class Extent : uint8_t { kOne, kHidden, kQkvRows, kHeadSize, kContext, kFc1Rows, kFfn, kSeq, kVocab };
+enum class Extent : uint8_t {
+  kOne,
+  kHidden,
+  kQkvRows,
+  kHeadSize,
+  kContext,
+  kFc1Rows,
+  kFfn,
+  kExperts,
+  kExpertFc1Rows,
+  kExpertFc2Rows,
+  kExpertFfn,
+  kSeq,
+  kVocab
+};
 
 struct ParameterInfo {
   Parameter parameter;
@@ -43,7 +58,7 @@ struct ParameterInfo {
 };
 
 using enum Extent;
-constexpr std::array<ParameterInfo, 19> kParameters = {{
+constexpr std::array<ParameterInfo, 22> kParameters = {{
     {Parameter::kEmbedTok, "tok", kVocab, kHidden, Split::kVocabularyRows, InitialValue::kNormal},
     {Parameter::kEmbedPos, "pos", kSeq, kHidden, Split::kWhole, InitialValue::kNormal},
     {Parameter::kLn1Weight, "ln1.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
@@ -63,6 +78,10 @@ constexpr std::array<ParameterInfo, 19> kParameters = {{
     {Parameter::kHeadLnWeight, "ln.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
     {Parameter::kHeadLnBias, "ln.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
     {Parameter::kHeadOutWeight, "out.weight", kVocab, kHidden, Split::kVocabularyRows, InitialValue::kNormal},
+    {Parameter::kRouterWeight, "router.weight", kExperts, kHidden, Split::kWhole, InitialValue::kNormal},
+    {Parameter::kExpertsFc1Weight, "experts.fc1.weight", kExpertFc1Rows, kHidden, Split::kExperts, InitialValue::kNormal},
+    {Parameter::kExpertsFc2Weight, "experts.fc2.weight", kExpertFc2Rows, kExpertFfn, Split::kExperts,
+     InitialValue::kNormalByDepth},
 }};
 constexpr std::string_view kTokenEmbeddingName = "embed.tok";
 constexpr int kParameterCount = static_cast<int>(kParameters.size());
@@ -90,6 +109,10 @@ std::vector<int64_t> PartsOf(Extent extent, const ModelSpec& model) {
       if (model.family == ModelFamily::kLlama) return {model.ffn, model.ffn};
       return {model.ffn};
     case kFfn: return {model.ffn};
+    case kExperts: return {model.moe.experts};
+    case kExpertFc1Rows: return {int64_t{2} * model.moe.experts * model.expert_ffn()};
+    case kExpertFc2Rows: return {int64_t{model.moe.experts} * model.hidden};
+    case kExpertFfn: return {model.expert_ffn()};
     case kSeq: return {model.seq};
     case kVocab: return {model.vocab};
   }
@@ -108,6 +131,11 @@ bool IsOf(const ModelSpec& model, Parameter parameter) {
     case Parameter::kQkvBias: return gpt || model.qkv_bias;
     case Parameter::kQNormWeight:
     case Parameter::kKNormWeight: return model.qk_norm;
+    case Parameter::kFc1Weight:
+    case Parameter::kFc2Weight: return !model.moe.any();
+    case Parameter::kRouterWeight:
+    case Parameter::kExpertsFc1Weight:
+    case Parameter::kExpertsFc2Weight: return model.moe.any();
     case Parameter::kEmbedPos:
     case Parameter::kLn1Bias:
     case Parameter::kProjBias:
@@ -129,8 +157,15 @@ Run RunOf(int64_t total, int64_t shard, int32_t r) {
   return {begin, std::min(total, begin + shard) - begin};
 }
 
+// A rank of a stage, as far as it decides which parameters the rank has.
+struct RankPlace {
+  int32_t tp = 1, tp_rank = 0;
+  int32_t ep = 1, expert_place = 0;  // the place in the expert group
+};
+
 // Sets the pieces and the count of the slot. `parts`: the lengths of the parts of the parameter's rows, or of a vector.
-void Divide(Split split, const std::vector<int64_t>& parts, int32_t tp, int32_t r, ParameterSlot& slot) {
+void Divide(Split split, const std::vector<int64_t>& parts, const RankPlace& place, ParameterSlot& slot) {
+  const int32_t tp = place.tp, r = place.tp_rank;
   const int64_t rows = slot.global_rows, columns = slot.global_columns;
   switch (split) {
     case Split::kWhole:
@@ -143,6 +178,10 @@ void Divide(Split split, const std::vector<int64_t>& parts, int32_t tp, int32_t 
       slot.count = rows * run.length;
       return;
     }
+    case Split::kExperts:
+      slot.pieces = {{rows / place.ep * place.expert_place, rows / place.ep, 0, columns, 0}};
+      slot.count = rows / place.ep * columns;
+      return;
     case Split::kVocabularyRows: {
       const int64_t shard = (rows + tp - 1) / tp;
       const Run run = RunOf(rows, shard, r);
@@ -174,7 +213,24 @@ std::string NameOf(const ParameterInfo& info, int32_t layer) {
   return absl::StrCat("layers.", layer, ".", suffix);
 }
 
-void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Parameter first, Parameter last,
+// Slots that follow each other, of one layer, without its experts or only its experts. The gradients of a section are reduced
+// together.
+bool SameSection(const ParameterSlot& a, const ParameterSlot& b) { return a.layer == b.layer && a.expert == b.expert; }
+
+// Returns the number of elements of a section, with its padding.
+int64_t PaddedSection(const StageContext& context, bool expert, int64_t elements) {
+  return expert ? ShareableExperts(context, elements) : Shareable(context, elements);
+}
+
+// Returns the offset after the section that ends with the last slot.
+int64_t EndOfSection(const StageContext& context, const std::vector<ParameterSlot>& slots) {
+  const ParameterSlot& last = slots.back();
+  int64_t begin = last.offset;
+  for (auto slot = slots.rbegin(); slot != slots.rend() && SameSection(*slot, last); ++slot) begin = slot->offset;
+  return begin + PaddedSection(context, last.expert, last.offset + last.count - begin);
+}
+
+void AppendLayer(const StageContext& context, const RankPlace& place, int32_t layer, Parameter first, Parameter last,
                  std::vector<ParameterSlot>& slots) {
   for (int i = static_cast<int>(first); i <= static_cast<int>(last); ++i) {
     const ParameterInfo& info = kParameters[static_cast<size_t>(i)];
@@ -193,10 +249,11 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
     slot.replicated = info.split == Split::kWhole;
     slot.by_heads = info.columns == kHeadSize;
     slot.copy = tied;
+    slot.expert = info.split == Split::kExperts;
     slot.offset = slots.empty() ? 0 : slots.back().offset + slots.back().count;
-    if (!slots.empty() && slots.back().layer != layer) slot.offset = Shareable(context, slot.offset);
+    if (!slots.empty() && !SameSection(slots.back(), slot)) slot.offset = EndOfSection(context, slots);
     slot.share_offset = slot.offset;
-    Divide(info.split, PartsOf(slot.vector ? info.columns : info.rows, context.model), context.layout.tp, tp_rank, slot);
+    Divide(info.split, PartsOf(slot.vector ? info.columns : info.rows, context.model), place, slot);
     slots.push_back(std::move(slot));
   }
 }
@@ -277,22 +334,34 @@ int32_t LayerPositions(const StageContext& context) {
 
 }  // namespace
 
-std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank) {
+StateIndex StateIndexOf(const StageContext& context, int32_t tp_rank, int32_t data_index) {
+  if (!context.model.moe.any()) return {.data = data_index};
+  // In a bidirectional pipeline, ranks of two stages hold the same weights; CheckEngineRuns refuses it for models with experts.
+  const int32_t number = data_index * context.layout.tp + tp_rank;
+  LYNX_CHECK(number < RanksOfStage(context.layout));
+  return {.data = data_index, .expert = number / context.layout.ep};
+}
+
+std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank, int32_t data_index) {
   const ModelSpec& model = context.model;
   const int32_t tp = context.layout.tp;
-  LYNX_CHECK(tp >= 1 && tp_rank >= 0 && tp_rank < tp);
-  LYNX_CHECK(model.heads % tp == 0 && (model.head_dim > 0 || model.hidden % model.heads == 0) && model.ffn % tp == 0);
+  LYNX_CHECK(tp >= 1 && tp_rank >= 0 && tp_rank < tp && data_index >= 0);
+  LYNX_CHECK(model.heads % tp == 0 && (model.head_dim > 0 || model.hidden % model.heads == 0));
   LYNX_CHECK(model.heads % model.key_heads() == 0 && model.key_heads() % tp == 0);
+  LYNX_CHECK(model.moe.any() ? model.moe.experts % context.layout.ep == 0 : model.ffn % tp == 0);
+  const RankPlace place{
+      .tp = tp, .tp_rank = tp_rank, .ep = context.layout.ep, .expert_place = (data_index * tp + tp_rank) % context.layout.ep};
   std::vector<ParameterSlot> slots;
   for (const StageSlice& slice : context.slices) {
     if (slice.has_embedding) {
-      AppendLayer(context, tp_rank, kEmbeddingLayer, Parameter::kEmbedTok, Parameter::kEmbedPos, slots);
+      AppendLayer(context, place, kEmbeddingLayer, Parameter::kEmbedTok, Parameter::kEmbedPos, slots);
     }
     for (int32_t layer = slice.first_layer; layer < slice.end_layer; ++layer) {
-      AppendLayer(context, tp_rank, layer, Parameter::kLn1Weight, Parameter::kFc2Bias, slots);
+      AppendLayer(context, place, layer, Parameter::kLn1Weight, Parameter::kFc2Bias, slots);
+      AppendLayer(context, place, layer, Parameter::kRouterWeight, Parameter::kExpertsFc2Weight, slots);
     }
     if (slice.has_head) {
-      AppendLayer(context, tp_rank, kHeadLayer, Parameter::kHeadLnWeight, Parameter::kHeadOutWeight, slots);
+      AppendLayer(context, place, kHeadLayer, Parameter::kHeadLnWeight, Parameter::kHeadOutWeight, slots);
     }
   }
   return slots;
@@ -329,23 +398,48 @@ ParameterSlot PartOf(const ParameterSlot& slot, int64_t begin, int64_t end) {
 
 }  // namespace
 
-std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots, int32_t index) {
-  const int64_t shares = OptimizerShares(context);
-  if (shares == 1) return slots;
+std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots,
+                                        const StateIndex& index) {
+  if (OptimizerShares(context) == 1 && ExpertShares(context) == 1) return slots;
   std::vector<ParameterSlot> updated;
+  int64_t share_begin = 0;  // of a section, in arrays that contain only shares
   for (size_t first = 0, next; first < slots.size(); first = next) {
-    for (next = first; next < slots.size() && slots[next].layer == slots[first].layer;) ++next;
-    const int64_t begin = slots[first].offset;
-    const int64_t share = Shareable(context, slots[next - 1].offset + slots[next - 1].count - begin) / shares;
+    for (next = first; next < slots.size() && SameSection(slots[next], slots[first]);) ++next;
+    const bool expert = slots[first].expert;
+    const int64_t shares = expert ? ExpertShares(context) : OptimizerShares(context), begin = slots[first].offset;
+    const int64_t share = PaddedSection(context, expert, slots[next - 1].offset + slots[next - 1].count - begin) / shares;
+    const int64_t share_at = begin + share * (shares == 1 ? 0 : expert ? index.expert : index.data);
     for (size_t i = first; i < next; ++i) {
-      ParameterSlot part = PartOf(slots[i], begin + share * index, begin + share * (index + 1));
+      ParameterSlot part = shares == 1 ? slots[i] : PartOf(slots[i], share_at, share_at + share);
       if (part.count == 0) continue;
-      part.share_offset = begin / shares + part.offset - (begin + share * index);
+      part.share_offset = share_begin + part.offset - share_at;
       updated.push_back(std::move(part));
     }
+    share_begin += share;
   }
   return updated;
 }
+
+namespace {
+
+// The number of elements of the arrays that contain everything, and of those that contain only shares.
+struct ArraySizes {
+  int64_t all = 0, shares = 0;
+};
+
+ArraySizes SizesOf(const StageContext& context, const std::vector<ParameterSlot>& slots) {
+  ArraySizes sizes;
+  for (size_t first = 0, next; first < slots.size(); first = next) {
+    for (next = first; next < slots.size() && SameSection(slots[next], slots[first]);) ++next;
+    const ParameterSlot& last = slots[next - 1];
+    const int64_t elements = PaddedSection(context, last.expert, last.offset + last.count - slots[first].offset);
+    sizes.all += elements;
+    sizes.shares += elements / (last.expert ? ExpertShares(context) : OptimizerShares(context));
+  }
+  return sizes;
+}
+
+}  // namespace
 
 void FillInitialWeights(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std::span<float> weights) {
   const InitialValue initial = InfoOf(slot.parameter).initial;
@@ -375,12 +469,12 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
   ModelState state;
   state.backend_ = &backend;
   state.context_ = context;
-  state.slots_ = ParameterSlotsOf(context, tp_rank);
-  state.updated_ = UpdatedSlots(context, state.slots_, data_index);
-  const int64_t used = state.slots_.empty() ? 0 : state.slots_.back().offset + state.slots_.back().count;
-  const int64_t elements = Shareable(context, used);
+  state.slots_ = ParameterSlotsOf(context, tp_rank, data_index);
+  state.updated_ = UpdatedSlots(context, state.slots_, StateIndexOf(context, tp_rank, data_index));
+  const ArraySizes sizes = SizesOf(context, state.slots_);
+  const int64_t elements = sizes.all;
   const Bytes bytes(elements * static_cast<int64_t>(sizeof(float)));
-  const Bytes share = bytes / OptimizerShares(context);
+  const Bytes share(sizes.shares * static_cast<int64_t>(sizeof(float)));
   const std::string of_rank = absl::StrCat(" of stage ", context.pipeline_rank, ", tensor-parallel rank ", tp_rank);
   const bool rounds = context.model.dtype == DataType::kBfloat16;
   LYNX_ASSIGN_OR_RETURN(state.weights_, backend.Allocate(rounds ? share : bytes, "weights" + of_rank));
@@ -466,16 +560,19 @@ Bytes ModelState::bytes() const {
 
 float* ModelState::Gradient(int32_t layer, Parameter parameter) { return gradients_.data() + Slot(layer, parameter).offset; }
 
-ModelState::Range ModelState::LayerRange(int32_t layer) const {
+ModelState::Range ModelState::RangeOf(int32_t layer, bool expert) const {
   Range range;
   for (const ParameterSlot& slot : slots_) {
-    if (slot.layer != layer) continue;
+    if (slot.layer != layer || slot.expert != expert) continue;
     if (range.count == 0) range.begin = slot.offset;
     range.count = slot.offset + slot.count - range.begin;
   }
   LYNX_CHECK(range.count > 0);
-  range.count = Shareable(context_, range.count);
+  range.count = PaddedSection(context_, expert, range.count);
   return range;
 }
+
+ModelState::Range ModelState::LayerRange(int32_t layer) const { return RangeOf(layer, /*expert=*/false); }
+ModelState::Range ModelState::ExpertRange(int32_t layer) const { return RangeOf(layer, /*expert=*/true); }
 
 }  // namespace lynx::worker

@@ -21,12 +21,22 @@
 // It is split by rows within each half. If a vocabulary shard has rows beyond v, these are padding: they are zero, no gradient
 // updates them, and checkpoints do not contain them.
 //
+// A model with E experts of width w has these parameters in place of fc1 and fc2. Tensor parallelism does not split them.
+// Member i of an expert group of ep ranks (planner/problem/layout.h) has the rows of the experts [i E/ep, (i+1) E/ep):
+//   layers.N.router.weight (E, h), whole on each rank
+//   layers.N.experts.fc1.weight (E 2w, h): for each expert the 2w rows of its fc1.weight
+//   layers.N.experts.fc2.weight (E h, w): for each expert the h rows of its fc2.weight
+// A layer's experts follow its other parameters, and are a range of their own (ExpertRange). The ranks that hold the same
+// experts are not those that hold the same other parameters, so both ranges are reduced, and with ZeRO-1 divided, apart from
+// each other (planner/program/state_sharing.h).
+//
 // With a tied embedding, embed.tok is also the output projection. A rank that needs both then has no head.out.weight. If two
 // ranks need them, head.out.weight is a copy of embed.tok. It begins with the same bits, and both ranks add up both gradients,
 // so it stays equal. The rank with embed.tok owns the weight and counts it in the gradient norm.
 //
 // Initial values depend only on seed, parameter name and global element index, so every layout starts from the same model. They
-// are normal(0, 0.02). Exceptions: proj and fc2 are normal(0, 0.02 / sqrt(2 L)) with L layers, norms are 1, biases are 0.
+// are normal(0, 0.02). Exceptions: proj and fc2, also of experts, are normal(0, 0.02 / sqrt(2 L)) with L layers, norms are 1,
+// biases are 0.
 //
 // The rank's compute thread owns it.
 #ifndef LYNX_WORKER_MODEL_MODEL_STATE_H_
@@ -65,6 +75,10 @@ enum class Parameter : uint8_t {
   kHeadLnWeight,
   kHeadLnBias,
   kHeadOutWeight,
+  // of transformer layers with experts
+  kRouterWeight,
+  kExpertsFc1Weight,
+  kExpertsFc2Weight,
 };
 
 // One rectangular piece of a global 2-D parameter that this rank holds: rows [row, row + rows) and columns [column, column +
@@ -92,15 +106,24 @@ struct ParameterSlot {
   // True if the parameter is replicated, but each rank computes only the gradient of its own heads. Then the ranks add up their
   // gradients once per step, with and without sequence parallelism.
   bool by_heads = false;
-  bool copy = false;  // true if this is the output projection, and a copy of the embedding on another rank
+  bool copy = false;    // true if this is the output projection, and a copy of the embedding on another rank
+  bool expert = false;  // true if the parameter is of experts; never replicated, even if tensor-parallel ranks have the same
 };
 
-// Returns the slots of one rank, in order. Pure.
-std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank);
-// Returns the parts of the slots that a rank updates. `index`: the rank's index among the ranks with the same weights. Without
-// ZeRO, each part is a whole slot. With ZeRO, the parts are the rank's share of each layer, as slots of their own without
-// padding. Pure.
-std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots, int32_t index);
+// A rank's index among the ranks that have the same weights, and among those that have the same experts.
+struct StateIndex {
+  int32_t data = 0, expert = 0;
+};
+// `data_index`: the index among the ranks with the same weights, apart from experts.
+StateIndex StateIndexOf(const StageContext& context, int32_t tp_rank, int32_t data_index);
+
+// Returns the slots of one rank, in order. `data_index`: as above; it matters only if ranks share experts. Pure.
+std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank, int32_t data_index = 0);
+// Returns the parts of the slots that a rank updates. Without ZeRO, each part is a whole slot. With ZeRO, the parts are the
+// rank's share of each layer's range, and of the range of its experts, as slots of their own without padding. A range that only
+// this rank has is not divided. Pure.
+std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots,
+                                        const StateIndex& index);
 
 // Writes the initial values of a slot into `weights` (slot.count). `weights` must be zero, because padding and biases are not
 // written. The values of a parameter with normal values come from the Philox stream with key Mix64(seed ^ FNV-1a-64(name)).
@@ -112,7 +135,7 @@ void FillInitialWeights(const ParameterSlot& slot, const ModelSpec& model, uint6
 class ModelState {
  public:
   // Allocates the arrays through the backend, and fills the weights that this rank updates with their initial values.
-  // `data_index`: the rank's index among the ranks with the same weights.
+  // `data_index`: the rank's index among the ranks with the same weights, apart from experts.
   static absl::StatusOr<ModelState> Create(const StageContext& context, int32_t tp_rank, int32_t data_index, uint64_t seed,
                                            Backend& backend);
 
@@ -120,7 +143,9 @@ class ModelState {
   // The slots that this rank updates. The rank has moments only for these, and it writes only these to checkpoints and reads
   // only these from them. Other ranks with the same weights have the rest.
   const std::vector<ParameterSlot>& updated() const { return updated_; }
+  // True if the rank updates only a share of its weights, apart from experts, or of its experts.
   bool shares_updates() const { return OptimizerShares(context_) > 1; }
+  bool shares_experts() const { return ExpertShares(context_) > 1; }
   // The fp32 weights; in a bfloat16 model only the weights that this rank updates. If anything other than the optimizer changes
   // them, Engine::GatherWeights must be called before the next step.
   std::span<float> weights() { return weights_; }
@@ -142,11 +167,13 @@ class ModelState {
   const ParameterSlot* shared_embedding() const;
   // Returns the slot of a parameter. The parameter must be on this rank.
   const ParameterSlot& Slot(int32_t layer, Parameter parameter) const;
-  // The contiguous range [begin, begin + count) of one layer in the flat arrays, including its padding.
+  // The contiguous range [begin, begin + count) of one layer in the flat arrays, without its experts, including its padding.
   struct Range {
     int64_t begin = 0, count = 0;
   };
   Range LayerRange(int32_t layer) const;
+  // The same for the experts of a layer. They must be on this rank.
+  Range ExpertRange(int32_t layer) const;
 
   // Rounds the fp32 weights that this rank updates, and stores them in the weights that ops read. Does nothing in an fp32
   // model.
@@ -160,6 +187,8 @@ class ModelState {
   Bytes bytes() const;
 
  private:
+  Range RangeOf(int32_t layer, bool expert) const;
+
   Backend* backend_ = nullptr;
   std::vector<ParameterSlot> slots_, updated_;
   std::vector<int32_t> index_;  // indexed by (layer position, parameter)
