@@ -1,7 +1,8 @@
 // Computes the input gradient of every op. `grad` is the gradient of x. It flows backward through the residual connections and
 // stays in one tensor. With sequence parallelism, a gradient may cover only the rank's share of the tokens (after a
 // reduce-scatter, or before an all-gather). It then lies in a tensor of all tokens, at the place of the share. The gradient of
-// the logits has the model's data type and overwrites the logits.
+// the logits has the model's data type and overwrites the logits. With experts, the gradients of ln2 and of the MLP's output
+// are tensors of the share only.
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
@@ -20,7 +21,8 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
     case Op::kPosition:
       return ops_.PositionBackward(t[kGrad], gradient(Parameter::kEmbedPos), share_n_, s_, h_, KeyOf(op, layer, input));
     case Op::kLn1:
-      return NormBackward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kGradLn1], /*accumulate=*/true, t[kGrad]);
+      return NormBackward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kGradLn1] + share_at_,
+                          /*accumulate=*/true, t[kGrad]);
     case Op::kQkv: return ops_.LinearBackward(t[kGradQkv], weight(Parameter::kQkvWeight), n_, h_, qkv_width_, t[kGradLn1]);
     case Op::kRope: return ops_.RopeBackward(attention_, rotary_, t[kGradQkv]);
     case Op::kQkNorm:
@@ -35,20 +37,40 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
                                 t.Wide(kWorkspace), t[kGradQkv]);
     case Op::kProj:
       return ops_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, context_width_, h_, t[kGradContext]);
-    case Op::kAdd1: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kProjBias, t[kGradProj]);
+    case Op::kAdd1: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kProjBias, t[kGradProj] + share_at_);
     case Op::kLn2:
-      return NormBackward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, t[kGradLn2], /*accumulate=*/true,
+      return NormBackward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, MlpShare(t[kGradLn2]), /*accumulate=*/true,
                           t[kGrad]);
-    case Op::kFc1: return ops_.LinearBackward(t[kGradFc1], weight(Parameter::kFc1Weight), n_, h_, fc1_width_, t[kGradLn2]);
+    case Op::kRouter:  // after permute, which writes the gradient of ln2 to which this op adds
+      return ops_.RouterBackward(router_, router_losses_, t.Wide(kScores), t.route(), t.Wide(sent_.grad_weights),
+                                 weight(Parameter::kRouterWeight), t.Wide(kGradScores), t[kGradLn2]);
+    case Op::kPermute: return ops_.RowsToTokens(router_, t.route(), t[sent_.grad_rows], t[kGradLn2]);
+    case Op::kFc1:
+      if (moe_) {
+        return ops_.ExpertBackward(experts_, t.Wide(kExpertWeights), t[kGradFc1], weight(Parameter::kExpertsFc1Weight), h_,
+                                   fc1_width_, t[kGradExpertRows]);
+      }
+      return ops_.LinearBackward(t[kGradFc1], weight(Parameter::kFc1Weight), n_, h_, fc1_width_, t[kGradLn2]);
     case Op::kGelu: return ops_.GeluBackward(t[kFc1], n_ * f_shard_, t[kGradFc1]);
-    case Op::kSilu: return ops_.SiluBackward(t[kFc1], n_, f_shard_, t[kGradFc1]);
-    case Op::kSwiglu: return ops_.SwigluBackward(t[kFc1], t[kSilu], t[kGradSwiglu], n_, f_shard_, t[kGradFc1]);
+    case Op::kSilu: return ops_.SiluBackward(t[kFc1], mlp_rows_, f_shard_, t[kGradFc1]);
+    case Op::kSwiglu:
+      if (moe_) {
+        return ops_.ExpertSwigluBackward(experts_, t.Wide(kExpertWeights), t[kFc1], t[kSilu], t[kGradSwiglu], f_shard_,
+                                         t[kGradFc1], t.Wide(kGradExpertWeights));
+      }
+      return ops_.SwigluBackward(t[kFc1], t[kSilu], t[kGradSwiglu], n_, f_shard_, t[kGradFc1]);
     case Op::kFc2:
+      if (moe_) {
+        return ops_.ExpertBackward(experts_, t.Wide(kExpertWeights), t[kGradExpertOut], weight(Parameter::kExpertsFc2Weight),
+                                   f_shard_, h_, t[kGradSwiglu]);
+      }
       return ops_.LinearBackward(t[kGradFc2], weight(Parameter::kFc2Weight), n_, f_shard_, h_,
                                  t[biases_ ? kGradFc1 : kGradSwiglu]);
-    case Op::kAdd2: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kFc2Bias, t[kGradFc2]);
+    case Op::kUnpermute:  // the rows' weights are not needed again
+      return ops_.TokensToRows(router_, t.route(), t[kGradFc2], t[sent_.grad_results], nullptr);
+    case Op::kAdd2: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kFc2Bias, MlpShare(t[kGradFc2]));
     case Op::kLnf:  // the gradient of x begins with this op
-      return NormBackward(layer, t[kX], Parameter::kHeadLnWeight, Parameter::kHeadLnBias, t[kGradLnf],
+      return NormBackward(layer, t[kX], Parameter::kHeadLnWeight, Parameter::kHeadLnBias, t[kGradLnf] + share_at_,
                           /*accumulate=*/false, t[kGrad]);
     case Op::kLogits: return ops_.LinearBackward(t[kLogits], weight(Parameter::kHeadOutWeight), n_, h_, v_shard_, t[kGradLnf]);
     case Op::kLoss:
@@ -61,8 +83,7 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
 
 template <class T>
 void TypedLayerOps<T>::BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const T* grad, Parameter bias,
-                                      T* out) {
-  T* const share = out + share_at_;
+                                      T* share) {
   ops_.BiasDropoutAddBackward(grad, s_, share_n_, h_, KeyOf(op, layer, input), share);
   // Without sequence parallelism the weight pass computes this gradient.
   if (sharded_ && biases_) ops_.BiasGradient(share, share_n_, h_, state_.Gradient(layer, bias));
@@ -73,9 +94,8 @@ void TypedLayerOps<T>::NormBackward(int32_t layer, const T* x, Parameter weight,
                                     T* dx) {
   const T* const gamma = WeightOf(layer, weight);
   float* const dgamma = state_.Gradient(layer, weight);
-  const T* const share = dy + share_at_;
-  if (!biases_) return ops_.RmsNormBackward(x, gamma, share, share_n_, h_, epsilon_, accumulate, dx, dgamma);
-  ops_.LayerNormBackward(x, gamma, share, share_n_, h_, epsilon_, accumulate, dx, dgamma, state_.Gradient(layer, bias));
+  if (!biases_) return ops_.RmsNormBackward(x, gamma, dy, share_n_, h_, epsilon_, accumulate, dx, dgamma);
+  ops_.LayerNormBackward(x, gamma, dy, share_n_, h_, epsilon_, accumulate, dx, dgamma, state_.Gradient(layer, bias));
 }
 
 template void TypedLayerOps<float>::Backward(Op, int32_t, const MicrobatchInput&, const TensorTable&);

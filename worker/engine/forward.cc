@@ -35,15 +35,30 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
       return ops_.BiasDropoutAddForward(t[kX], BiasOf(layer, Parameter::kProjBias), s_, share_n_, h_, KeyOf(op, layer, input),
                                         t[kX1]);
     case Op::kLn2: return NormForward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, t[kLn2]);
+    case Op::kRouter: return ops_.RouterForward(router_, t[kLn2], weight(Parameter::kRouterWeight), t.Wide(kScores), t.route());
+    case Op::kPermute: return ops_.TokensToRows(router_, t.route(), t[kLn2], t[sent_.rows], t.Wide(sent_.weights));
     case Op::kFc1:
+      if (moe_) {
+        return ops_.ExpertForward(experts_, t.Wide(kExpertWeights), t[kExpertRows], weight(Parameter::kExpertsFc1Weight), h_,
+                                  fc1_width_, t[kFc1]);
+      }
       return ops_.LinearForward(t[sharded_ ? kLn2Full : kLn2], weight(Parameter::kFc1Weight),
                                 BiasOf(layer, Parameter::kFc1Bias), n_, h_, fc1_width_, t[kFc1]);
     case Op::kGelu: return ops_.GeluForward(t[kFc1], n_ * f_shard_, t[kGelu]);
-    case Op::kSilu: return ops_.SiluForward(t[kFc1], n_, f_shard_, t[kSilu]);
-    case Op::kSwiglu: return ops_.SwigluForward(t[kFc1], t[kSilu], n_, f_shard_, t[kSwiglu]);
+    case Op::kSilu: return ops_.SiluForward(t[kFc1], mlp_rows_, f_shard_, t[kSilu]);
+    case Op::kSwiglu:
+      if (moe_) {
+        return ops_.ExpertSwigluForward(experts_, t.Wide(kExpertWeights), t[kFc1], t[kSilu], f_shard_, t[kSwiglu]);
+      }
+      return ops_.SwigluForward(t[kFc1], t[kSilu], n_, f_shard_, t[kSwiglu]);
     case Op::kFc2:
+      if (moe_) {
+        return ops_.ExpertForward(experts_, t.Wide(kExpertWeights), t[kSwiglu], weight(Parameter::kExpertsFc2Weight), f_shard_,
+                                  h_, t[kExpertOut]);
+      }
       return ops_.LinearForward(t[biases_ ? kGelu : kSwiglu], weight(Parameter::kFc2Weight), nullptr, n_, f_shard_, h_,
                                 sharded_ ? t[kFc2Sum] : t.next_x());
+    case Op::kUnpermute: return ops_.RowsToTokens(router_, t.route(), t[sent_.results], t.next_x());
     case Op::kAdd2:
       return ops_.BiasDropoutAddForward(t[kX1], BiasOf(layer, Parameter::kFc2Bias), s_, share_n_, h_, KeyOf(op, layer, input),
                                         t.next_x());

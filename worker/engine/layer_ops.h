@@ -88,10 +88,20 @@ class LayerOps {
   const int64_t first_token_;    // the first token of the share
   const int64_t share_at_;       // number of elements before the share in a tensor (n, h)
   const int64_t context_width_;  // a / t * d: the heads of this rank times the elements of a head
-  const int64_t f_shard_;        // f / t: this rank's part of the MLP's inner size
+  const int64_t mlp_rows_;       // number of rows of the MLP: all tokens, or the rows of the rank's experts
+  const int64_t f_shard_;        // f / t: this rank's part of the MLP's inner size; the inner size of an expert
   const int64_t qkv_width_;
   const int64_t fc1_width_;
   const AttentionShape attention_;
+  const bool moe_;  // true: the MLP has experts
+  const RouterShape router_;
+  const RouterLosses router_losses_;
+  const ExpertShape experts_;
+  // The rows that permute writes and unpermute reads: those of the rank's own experts if no other rank has experts.
+  struct RowTensors {
+    Tensor rows, weights, results, grad_rows, grad_weights, grad_results;
+  };
+  const RowTensors sent_;
   const int64_t v_shard_;  // number of vocabulary rows on this rank, including padding
   const int64_t v_valid_;  // number of these rows that exist in the vocabulary
   const int32_t v_first_;  // the first of these rows, as an index in the vocabulary
@@ -116,12 +126,13 @@ class TypedLayerOps final : public LayerOps {
 
     T* operator[](Tensor tensor) const { return static_cast<T*>(table.at[static_cast<size_t>(tensor)]); }
     float* Wide(Tensor tensor) const { return static_cast<float*>(table.at[static_cast<size_t>(tensor)]); }
+    RouteChoice* route() const { return static_cast<RouteChoice*>(table.at[static_cast<size_t>(Tensor::kRoute)]); }
     T* next_x() const { return static_cast<T*>(table.next_x); }
   };
 
   // Computes LayerNorm or, in a family without biases, RMSNorm, on the rank's share of the tokens.
   void NormForward(int32_t layer, const T* x, Parameter weight, Parameter bias, T* y);
-  // dy: the gradient of all tokens. `accumulate`: adds the input gradient to dx; otherwise overwrites dx with it.
+  // dy: the gradient of the share. `accumulate`: adds the input gradient to dx; otherwise overwrites dx with it.
   void NormBackward(int32_t layer, const T* x, Parameter weight, Parameter bias, const T* dy, bool accumulate, T* dx);
   const T* WeightOf(int32_t layer, Parameter weight) const { return state_.WeightOfOps<T>(layer, weight); }
   const T* QkvBiasOf(int32_t layer) const { return qkv_bias_ ? WeightOf(layer, Parameter::kQkvBias) : nullptr; }
@@ -129,8 +140,10 @@ class TypedLayerOps final : public LayerOps {
   // Returns null if the family has no biases.
   const T* BiasOf(int32_t layer, Parameter bias) const { return biases_ ? WeightOf(layer, bias) : nullptr; }
   float* BiasGradientOf(int32_t layer, Parameter bias) { return biases_ ? state_.Gradient(layer, bias) : nullptr; }
-  // Computes the backward pass of add1 and add2: writes the gradient of their input to the rank's share of `out`.
-  void BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const T* grad, Parameter bias, T* out);
+  // Computes the backward pass of add1 and add2: writes the gradient of their input to `share`.
+  void BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const T* grad, Parameter bias, T* share);
+  // Returns the rank's share of the gradient of ln2's or fc2's output. With experts, the tensor is only the share.
+  T* MlpShare(T* gradient) const { return moe_ ? gradient : gradient + share_at_; }
 
   LayerBackend<T>& ops_;
 };
