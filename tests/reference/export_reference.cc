@@ -37,6 +37,11 @@ void WriteSettings(const worker::TinyJob& job, const std::string& path) {
        << optimizer.lr << "\nbeta1 " << optimizer.beta1 << "\nbeta2 " << optimizer.beta2 << "\neps " << optimizer.eps
        << "\nweight_decay " << optimizer.weight_decay << "\nclip_norm " << optimizer.clip_norm << "\nwarmup_steps "
        << train.warmup_steps << "\nmin_lr " << train.min_lr << "\n";
+  const MoeSpec& moe = model.moe;
+  if (!moe.any()) return;
+  file << "experts " << moe.experts << "\ntop_k " << moe.top_k << "\nnormalized " << (moe.normalized ? 1 : 0) << "\ncapacity "
+       << moe.capacity << "\naux_loss " << moe.aux_loss << "\nz_loss " << moe.z_loss << "\nmicro_batch " << train.micro_batch
+       << "\n";
 }
 
 absl::Status WriteTokens(const worker::TinyJob& job, const worker::Dataset& dataset, const std::string& path) {

@@ -133,24 +133,65 @@ def activation(fc1, s):
     return F.silu(gate) * up
 
 
-def logits_of(inputs, w, s):
+def router_losses(scores, probs, chosen, s):
+    """The losses of a router, as means over the microbatches: the factor aux_loss times equation 4 of Fedus et al. 2022, and
+    z_loss times equation 5 of Zoph et al. 2022. Rows are tokens, in the order of samples."""
+    tokens, experts = s["micro_batch"] * s["seq"], s["experts"]
+    losses = []
+    for score, prob, choice in zip(scores.split(tokens), probs.split(tokens), chosen.split(tokens)):
+        share = torch.bincount(choice.flatten(), minlength=experts) / choice.numel()
+        balance = experts * (share * prob.mean(0)).sum()
+        losses.append(s["aux_loss"] * balance + s["z_loss"] * (score.logsumexp(-1) ** 2).mean())
+    return sum(losses) / len(losses)
+
+
+def mixture(x, w, prefix, s):
+    """The block of experts of Mixtral: the sum of the top_k best experts' outputs, by the softmax over all experts. Returns
+    also the losses of the router. No row is ever dropped, so the job must have room for all."""
+    assert s["capacity"] * s["top_k"] >= s["experts"], "rows could be dropped"
+    tokens = x.flatten(0, 1)
+    scores = tokens @ w[prefix + "router.weight"].T
+    probs = scores.softmax(-1)
+    weights, chosen = probs.topk(s["top_k"])
+    if s["normalized"]:
+        weights = weights / weights.sum(-1, keepdim=True)
+    fc1 = w[prefix + "experts.fc1.weight"].unflatten(0, (s["experts"], -1))  # (E, 2w, h)
+    fc2 = w[prefix + "experts.fc2.weight"].unflatten(0, (s["experts"], -1))  # (E, h, w)
+    out = torch.zeros_like(tokens)
+    for expert in range(s["experts"]):
+        token, choice = (chosen == expert).nonzero(as_tuple=True)
+        rows = activation(tokens[token] @ fc1[expert].T, s) @ fc2[expert].T
+        out = out.index_add(0, token, rows * weights[token, choice, None])
+    return out.reshape(x.shape), router_losses(scores, probs, chosen, s)
+
+
+def outputs_of(inputs, w, s):
+    """The logits, and the losses of all routers."""
     def norm(x, name):
         if s["family"] == "llama":
             return rms_norm(x, w[name + ".weight"], s)
         return F.layer_norm(x, (s["hidden"],), w[name + ".weight"], w[name + ".bias"], eps=s["norm_epsilon"])
 
-    x = w["embed.tok"][inputs]
+    x, of_routers = w["embed.tok"][inputs], 0
     if s["family"] == "gpt":
         x = x + w["embed.pos"]
     for layer in range(s["layers"]):
         prefix = f"layers.{layer}."
         x = x + attention(norm(x, prefix + "ln1"), w, prefix, s)
-        x = x + linear(activation(linear(norm(x, prefix + "ln2"), w, prefix + "fc1"), s), w, prefix + "fc2")
-    return F.linear(norm(x, "head.ln"), w["embed.tok" if s["tied"] else "head.out.weight"])
+        normed = norm(x, prefix + "ln2")
+        if "experts" in s:
+            out, losses = mixture(normed, w, prefix, s)
+            x, of_routers = x + out, of_routers + losses
+        else:
+            x = x + linear(activation(linear(normed, w, prefix + "fc1"), s), w, prefix + "fc2")
+    return F.linear(norm(x, "head.ln"), w["embed.tok" if s["tied"] else "head.out.weight"]), of_routers
 
 
-def loss_of(inputs, targets, w, s):
-    return F.cross_entropy(logits_of(inputs, w, s).reshape(-1, s["vocab"]), targets.reshape(-1))
+def losses_of(inputs, targets, w, s):
+    """The cross-entropy, which is reported, and the sum of all losses, which is minimized."""
+    logits, of_routers = outputs_of(inputs, w, s)
+    loss = F.cross_entropy(logits.reshape(-1, s["vocab"]), targets.reshape(-1))
+    return loss, loss + of_routers
 
 
 def learning_rate(step, s):
@@ -167,7 +208,7 @@ def main(directory, only_logits):
     if only_logits:
         print("# Made by tests/reference/model_reference.py --logits with PyTorch, in double precision: the logits at the last")
         print("# token of the first sample, from the initial weights of the reference job.")
-        for logit in logits_of(tokens[0, :1, 0], w, s)[0, -1]:
+        for logit in outputs_of(tokens[0, :1, 0], w, s)[0][0, -1]:
             print(f"{logit.item():.10f}")
         return
     optimizer = torch.optim.AdamW(
@@ -183,8 +224,8 @@ def main(directory, only_logits):
     print("# " + " ".join(f"{name}={value}" for name, value in s.items()))
     for step in range(s["steps"]):
         optimizer.zero_grad()
-        loss = loss_of(tokens[step, :, 0], tokens[step, :, 1], w, s)
-        loss.backward()
+        loss, all_losses = losses_of(tokens[step, :, 0], tokens[step, :, 1], w, s)
+        all_losses.backward()
         norm = torch.nn.utils.clip_grad_norm_(list(w.values()), s["clip_norm"])
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, s)
