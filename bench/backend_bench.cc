@@ -1,6 +1,7 @@
 // Rates of the CPU backend's ops with the shapes of one transformer layer: hidden 384, 6 heads, sequence 256, batch 4, and a
-// vocabulary of 8192 for embedding and loss. Ops that multiply matrices are reported in GFLOP/s, the others in GB/s read and
-// written. Causal attention counts only the visible half of its products.
+// vocabulary of 8192 for embedding and loss. The ops of experts: 8 experts, of which a token goes to 2, with room for all rows.
+// Ops that multiply matrices are reported in GFLOP/s, the others in GB/s read and written. Causal attention counts only the
+// visible half of its products, and experts only the rows that have a token.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -262,6 +263,113 @@ void SwigluBackward(benchmark::State& state) {
 }
 BENCHMARK_TEMPLATE(SwigluBackward, float)->Unit(benchmark::kMillisecond);
 BENCHMARK_TEMPLATE(SwigluBackward, Bfloat16)->Unit(benchmark::kMillisecond);
+
+// Experts whose scores are those of random tokens. The rooms are as large as if all tokens chose the same expert.
+constexpr worker::RouterShape kRouter{.n = kN, .h = kH, .experts = 8, .top_k = 2, .room = kN};
+constexpr worker::ExpertShape kExperts{.blocks = kRouter.experts, .room = kRouter.room, .experts = kRouter.experts};
+constexpr int64_t kChoices = kRouter.n * kRouter.top_k;
+
+template <class T>
+struct Routed {
+  T *x = Values<T>(kN * kH), *w = Values<T>(kRouter.experts * kH), *rows = Values<T>(kRouter.rows() * kH);
+  float *scores = Values(kN * kRouter.experts), *weights = Values(kRouter.rows());
+  worker::RouteChoice* route = reinterpret_cast<worker::RouteChoice*>(Values(kChoices * 3));
+
+  Routed() {
+    Ops<T>().RouterForward(kRouter, x, w, scores, route);
+    Ops<T>().TokensToRows(kRouter, route, x, rows, weights);
+  }
+};
+
+template <class T>
+void RouterForward(benchmark::State& state) {
+  const Routed<T> of;
+  for (auto _ : state) Ops<T>().RouterForward(kRouter, of.x, of.w, of.scores, of.route);
+  ReportFlops(state, 2.0 * kN * kH * kRouter.experts);
+}
+BENCHMARK_TEMPLATE(RouterForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(RouterForward, Bfloat16)->Unit(benchmark::kMillisecond);
+
+// Measures both gradients together: RouterBackward and RouterWeight.
+template <class T>
+void RouterBackward(benchmark::State& state) {
+  const Routed<T> of;
+  T* dx = Values<T>(kN * kH);
+  float *dscores = Values(kN * kRouter.experts), *dweights = Values(kRouter.rows()), *dw = Values(kRouter.experts * kH);
+  for (auto _ : state) {
+    Ops<T>().RouterBackward(kRouter, {.aux = 0.01, .z = 0.001}, of.scores, of.route, dweights, of.w, dscores, dx);
+    Ops<T>().RouterWeight(kRouter, of.x, dscores, dw);
+  }
+  ReportFlops(state, 4.0 * kN * kH * kRouter.experts);
+}
+BENCHMARK_TEMPLATE(RouterBackward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(RouterBackward, Bfloat16)->Unit(benchmark::kMillisecond);
+
+template <class T>
+void TokensToRows(benchmark::State& state) {
+  const Routed<T> of;
+  for (auto _ : state) Ops<T>().TokensToRows(kRouter, of.route, of.x, of.rows, of.weights);
+  ReportBytes<T>(state, 1, (kChoices + kRouter.rows()) * kH);
+}
+BENCHMARK_TEMPLATE(TokensToRows, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(TokensToRows, Bfloat16)->Unit(benchmark::kMillisecond);
+
+template <class T>
+void RowsToTokens(benchmark::State& state) {
+  const Routed<T> of;
+  for (auto _ : state) Ops<T>().RowsToTokens(kRouter, of.route, of.rows, of.x);
+  ReportBytes<T>(state, 1, (kChoices + kN) * kH);
+}
+BENCHMARK_TEMPLATE(RowsToTokens, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(RowsToTokens, Bfloat16)->Unit(benchmark::kMillisecond);
+
+template <class T>
+void ExpertForward(benchmark::State& state) {
+  const Routed<T> of;
+  T *w = Values<T>(kRouter.experts * 2 * kF * kH), *y = Values<T>(kRouter.rows() * 2 * kF);
+  for (auto _ : state) Ops<T>().ExpertForward(kExperts, of.weights, of.rows, w, kH, 2 * kF, y);
+  ReportFlops(state, 2.0 * kChoices * kH * 2 * kF);
+}
+BENCHMARK_TEMPLATE(ExpertForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(ExpertForward, Bfloat16)->Unit(benchmark::kMillisecond);
+
+template <class T>
+void ExpertBackward(benchmark::State& state) {
+  const Routed<T> of;
+  T *w = Values<T>(kRouter.experts * 2 * kF * kH), *dy = Values<T>(kRouter.rows() * 2 * kF);
+  for (auto _ : state) Ops<T>().ExpertBackward(kExperts, of.weights, dy, w, kH, 2 * kF, of.rows);
+  ReportFlops(state, 2.0 * kChoices * kH * 2 * kF);
+}
+BENCHMARK_TEMPLATE(ExpertBackward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(ExpertBackward, Bfloat16)->Unit(benchmark::kMillisecond);
+
+template <class T>
+void ExpertWeight(benchmark::State& state) {
+  const Routed<T> of;
+  T* dy = Values<T>(kRouter.rows() * 2 * kF);
+  float* dw = Values(kRouter.experts * 2 * kF * kH);
+  for (auto _ : state) Ops<T>().ExpertWeight(kExperts, of.weights, of.rows, dy, kH, 2 * kF, dw);
+  ReportFlops(state, 2.0 * kChoices * kH * 2 * kF);
+}
+BENCHMARK_TEMPLATE(ExpertWeight, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(ExpertWeight, Bfloat16)->Unit(benchmark::kMillisecond);
+
+// Measures both passes together.
+template <class T>
+void ExpertSwiglu(benchmark::State& state) {
+  const Routed<T> of;
+  const int64_t rows = kRouter.rows();
+  T *gated = Values<T>(rows * 2 * kF), *silu = Values<T>(rows * kF), *y = Values<T>(rows * kF);
+  T* dgated = Values<T>(rows * 2 * kF);
+  float* dweights = Values(rows);
+  for (auto _ : state) {
+    Ops<T>().ExpertSwigluForward(kExperts, of.weights, gated, silu, kF, y);
+    Ops<T>().ExpertSwigluBackward(kExperts, of.weights, gated, silu, y, kF, dgated, dweights);
+  }
+  ReportBytes<T>(state, 1, (3 + 5) * kChoices * kF + 3 * (rows - kChoices) * kF);
+}
+BENCHMARK_TEMPLATE(ExpertSwiglu, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(ExpertSwiglu, Bfloat16)->Unit(benchmark::kMillisecond);
 
 template <class T>
 void GeluForward(benchmark::State& state) {

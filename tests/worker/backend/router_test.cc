@@ -6,11 +6,14 @@
 #include <cstring>
 #include <limits>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "tests/worker/backend/reference.h"
 #include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/score_key.h"
 
 namespace lynx::worker {
 namespace {
@@ -126,6 +129,21 @@ INSTANTIATE_TEST_SUITE_P(
                     RouterCase{"ManyExperts", {.n = 6, .h = 12, .experts = 300, .top_k = 5, .room = 2}, {.aux = 1, .z = 1}},
                     RouterCase{"LongRows", {.n = 21, .h = 700, .experts = 70, .top_k = 2, .room = 4}, {.aux = 1, .z = 1}}),
     [](const auto& info) { return info.param.name; });
+
+TEST(ScoreKeys, AreInTheOrderOfScoresAndThenOfExperts) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::pair<float, int64_t>> descending = {
+      {kNan, 3}, {kInfinity, 7}, {2, 0},  {2, 4095}, {1e-30f, 5},     {0.0f, 1},       {-0.0f, 2},
+      {0.0f, 3}, {-1e-30f, 0},   {-1, 8}, {-2, 4},   {-kInfinity, 0}, {-kInfinity, 1}, {-kNan, 0}};
+  ScoreKey last = kAboveAllKeys;
+  for (const auto& [score, expert] : descending) {
+    const ScoreKey key = ScoreKeyOf(score, expert);
+    EXPECT_LT(key, last) << score << " " << expert;
+    EXPECT_GT(key, 0u);
+    EXPECT_EQ(ExpertOf(key), expert);
+    last = key;
+  }
+}
 
 // The numbers are small integers, so that scores are exact and many of them are equal.
 TEST(RouterTies, TheLowerNumberWins) {
