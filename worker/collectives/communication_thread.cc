@@ -25,7 +25,7 @@ constexpr int kRoundsPerTurn = 8;
 // The number of operations that a lane can hold before its queue grows.
 constexpr size_t kLaneQueue = 256;
 
-StreamPlan PlanOf(const Operation& operation, const LaneInfo& lane, StreamPlan used) {
+StreamPlan PlanOf(const Operation& operation, const LaneInfo& lane, int32_t step, StreamPlan used) {
   const int64_t element_bytes = ElementBytes(operation.data.type);
   switch (operation.kind) {
     case OperationKind::kAllReduce:
@@ -35,6 +35,8 @@ StreamPlan PlanOf(const Operation& operation, const LaneInfo& lane, StreamPlan u
       return PlanRingAllGather(lane.members, lane.index, operation.count, element_bytes, std::move(used));
     case OperationKind::kReduceScatter:
       return PlanRingReduceScatter(lane.members, lane.index, operation.count, element_bytes, std::move(used));
+    case OperationKind::kAllToAll:
+      return PlanAllToAllStep(lane.members, lane.index, step, operation.count, element_bytes, std::move(used));
     case OperationKind::kTransfer:
       return lane.direction == Direction::kSendOnly ? PlanSend(operation.count, element_bytes, std::move(used))
                                                     : PlanReceive(operation.count, element_bytes, std::move(used));
@@ -48,8 +50,8 @@ StreamPlan PlanOf(const Operation& operation, const LaneInfo& lane, StreamPlan u
 CommunicationThread::CommunicationThread(const CommunicationThreadOptions& options, std::vector<Link> links,
                                          TransferBoard* board)
     : options_(options), board_(board), idle_timeout_ns_(options.idle_timeout.value), links_(std::move(links)),
-      world_lane_(LaneTable(options.layout, options.rank).Ring(Group::kWorld)), staging_(kCommunicatorStaging.value),
-      awaited_(links_.size(), 1) {
+      world_lane_(LaneTable(options.layout, options.rank, options.experts).Ring(Group::kWorld)),
+      staging_(kCommunicatorStaging.value), awaited_(links_.size(), 1) {
   for (size_t i = 0; i < links_.size(); ++i) {
     if (links_[i].key.channel != Channel::kControl) continue;
     Peer peer;
@@ -59,13 +61,14 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
     peer.heard = MonotonicNow() + options.connect_timeout;
     peers_.push_back(peer);
   }
-  const LaneTable table(options.layout, options.rank);
+  const LaneTable table(options.layout, options.rank, options.experts);
   for (int32_t i = 0; i < table.size(); ++i) {
     Lane& lane = lanes_.emplace_back();
     lane.queue.reserve(kLaneQueue);
     lane.info = table.at(i);
     lane.out = FindLink(lane.info.out);
     lane.in = FindLink(lane.info.in);
+    for (const LinkKey& link : lane.info.by_distance) lane.by_distance.push_back(FindLink(link));
   }
   // Blocks all signals in the new thread, so that the kernel delivers them to the threads that the program has made for
   // signals.
@@ -133,9 +136,25 @@ void CommunicationThread::TakeOrders() {
 void CommunicationThread::StartNext(Lane& lane) {
   const Operation& operation = lane.queue.front();
   lane.number = lane.next_number++;
+  lane.step = 1;
+  if (operation.kind == OperationKind::kAllToAll && operation.count > 0) {
+    const int64_t slot_bytes = operation.count * ElementBytes(operation.data.type), at = lane.info.index * slot_bytes;
+    std::memcpy(static_cast<char*>(operation.data.data) + at, static_cast<const char*>(operation.source) + at,
+                static_cast<size_t>(slot_bytes));
+  }
+  StartStep(lane);
+}
+
+void CommunicationThread::StartStep(Lane& lane) {
+  const Operation& operation = lane.queue.front();
+  char* const data = static_cast<char*>(operation.data.data);
+  const char* const source = operation.source != nullptr ? static_cast<const char*>(operation.source) : data;
+  if (!lane.by_distance.empty()) {
+    lane.out = lane.by_distance[static_cast<size_t>(lane.step - 1)];
+    lane.in = lane.by_distance[static_cast<size_t>(lane.info.members - lane.step - 1)];
+  }
   lane.exchange.emplace(OperationHeader{operation.kind, lane.number, operation.count, operation.data.type},
-                        PlanOf(operation, lane.info, std::move(lane.used)), static_cast<char*>(operation.data.data),
-                        lane.info.direction);
+                        PlanOf(operation, lane.info, lane.step, std::move(lane.used)), source, data, lane.info.direction);
   lane.last_progress = MonotonicNow();
 }
 
@@ -153,7 +172,7 @@ void CommunicationThread::Progress(Lane& lane) {
       if (!Accept(lane, lane.in, received)) return;
     }
     if (lane.exchange->done()) {
-      FinishOperation(lane);
+      FinishStep(lane);
       continue;
     }
     if (sent.state == IoState::kBlocked && received.state == IoState::kBlocked) return;
@@ -170,11 +189,19 @@ bool CommunicationThread::Accept(Lane& lane, int32_t link, const IoResult& resul
   return false;
 }
 
-void CommunicationThread::FinishOperation(Lane& lane) {
-  const Operation operation = lane.queue.front();
-  const TransferTimes times{lane.exchange->started(), MonotonicNow()};
+void CommunicationThread::FinishStep(Lane& lane) {
+  if (lane.step == 1) lane.started = lane.exchange->started();
   lane.used = lane.exchange->TakePlan();
   lane.exchange.reset();
+  const bool last = lane.queue.front().kind != OperationKind::kAllToAll || lane.step == lane.info.members - 1;
+  if (last) return FinishOperation(lane);
+  ++lane.step;
+  StartStep(lane);
+}
+
+void CommunicationThread::FinishOperation(Lane& lane) {
+  const Operation operation = lane.queue.front();
+  const TransferTimes times{lane.started, MonotonicNow()};
   lane.queue.erase(lane.queue.begin());
   if (&lane == &lanes_[static_cast<size_t>(world_lane_)]) TakeLinkUses();
   board_->Complete(operation.ticket, times);
@@ -387,8 +414,10 @@ std::string CommunicationThread::LossText(const Peer& peer, int error) const {
 std::string CommunicationThread::DuringText(const Peer& peer) const {
   for (const Lane& lane : lanes_) {
     if (!lane.exchange.has_value()) continue;
-    const bool concerned =
-        (lane.out >= 0 && links_[lane.out].key.peer == peer.rank) || (lane.in >= 0 && links_[lane.in].key.peer == peer.rank);
+    const auto leads_to_peer = [&](int32_t link) { return link >= 0 && links_[link].key.peer == peer.rank; };
+    const bool all = lane.queue.front().kind == OperationKind::kAllToAll;  // then all members of the group are concerned
+    const bool concerned = leads_to_peer(lane.out) || leads_to_peer(lane.in) ||
+                           (all && std::any_of(lane.by_distance.begin(), lane.by_distance.end(), leads_to_peer));
     if (concerned) return absl::StrCat(" during ", OperationText(lane));
   }
   return "";

@@ -39,6 +39,7 @@ namespace lynx::worker {
 
 struct CommunicationThreadOptions {
   ParallelLayout layout;
+  bool experts = false;  // see ExpertGroups
   int32_t rank = 0;
   Nanos idle_timeout;   // 0 = there is no limit
   Nanos silence_limit;  // 0 = there is no limit
@@ -66,11 +67,15 @@ class CommunicationThread {
     LaneInfo info;
     int32_t out = -1;  // index into links_; -1: the lane has no link in this direction
     int32_t in = -1;
+    // Only the expert group: the links of LaneInfo::by_distance. During an all-to-all, `out` and `in` are those of its step.
+    std::vector<int32_t> by_distance;
+    int32_t step = 1;  // of the operation in progress; every operation except an all-to-all has one step
     int64_t next_number = 0;
     std::vector<Operation> queue;  // short; if `exchange` is set, the first operation is in progress
     std::optional<Exchange> exchange;
     StreamPlan used;     // the plan of the previous exchange; the next plan reuses its memory
     int64_t number = 0;  // the number of the operation in progress
+    Nanos started{0};    // when the first step of the operation had begun in all of its directions
     Nanos last_progress;
     bool stalled = false;  // a connection of the lane has ended; the peer's control connection will give the reason
   };
@@ -89,6 +94,8 @@ class CommunicationThread {
   void Run();
   void TakeOrders();
   void StartNext(Lane& lane);
+  void StartStep(Lane& lane);
+  void FinishStep(Lane& lane);
   void Progress(Lane& lane);
   // Handles the result of a send or a receive. Returns false if the lane cannot continue.
   bool Accept(Lane& lane, int32_t link, const IoResult& result);

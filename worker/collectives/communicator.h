@@ -37,8 +37,8 @@ struct TransferTicket {
 
 struct TransferTimes {
   // The moment when the first byte had moved in every direction that the transfer has on this rank: sending, receiving or both.
-  // A received byte shows that the neighbour has begun too. For transfers between devices: the moment when this rank's transfer
-  // could have begun.
+  // A received byte shows that the neighbour has begun too. In an all-to-all, the first pair of neighbours counts. For
+  // transfers between devices: the moment when this rank's transfer could have begun.
   Moment started;
   Moment completed;
 };
@@ -47,7 +47,8 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  // data (count) = sum over the group (kTensor, kData, kWorld). The caller must not touch the buffer until Wait returns.
+  // data (count) = sum over the group (kTensor, kData, kWorld, kExpert, kExpertData). The caller must not touch the buffer
+  // until Wait returns.
   virtual absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, Elements data, int64_t count) = 0;
   // data (members, count): the caller fills the slot of this rank; the slots of the other members are received. The slots have
   // the order of the group.
@@ -55,6 +56,11 @@ class Communicator {
   // data (members, count): the slot of this rank becomes the sum, over all members of the group, of their slots with this
   // rank's index. The content of the other slots is lost.
   virtual absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, Elements data, int64_t count) = 0;
+  // send (members, count), receive (members, count), in the order of the group: slot i of `send` goes to member i, and slot i
+  // of `receive` comes from member i. The own slot is copied. The two buffers have elements of one type and must not overlap.
+  // Only for kExpert.
+  virtual absl::StatusOr<TransferTicket> StartAllToAll(const Route& route, ConstElements send, Elements receive,
+                                                       int64_t count) = 0;
   // Sends to, or receives from, a neighbour stage (kNextStage, kPreviousStage). Returns InvalidArgument if no other rank has
   // such a stage.
   virtual absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, ConstElements data, int64_t count) = 0;
@@ -84,6 +90,7 @@ struct CommunicatorOptions {
   Generation generation;  // peers of another job or generation are refused
   std::string secret;     // the connection secret of the generation (peer_proof.h); a peer that does not know it is refused
   ParallelLayout layout;
+  bool experts = false;  // true if the model has experts; all ranks have the same value
   int32_t rank = 0;
   int listen_fd = -1;              // a bound, listening socket; the communicator takes ownership
   std::vector<PeerAddress> peers;  // by rank, including this one

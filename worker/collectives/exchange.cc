@@ -33,9 +33,9 @@ IoResult FromErrno() {
 
 }  // namespace
 
-Exchange::Exchange(const OperationHeader& header, StreamPlan plan, char* data, Direction direction)
-    : header_(header), plan_(std::move(plan)), data_(data), direction_(direction), header_out_(EncodeOperationHeader(header)),
-      out_(&plan_.outgoing), in_(&plan_.incoming) {}
+Exchange::Exchange(const OperationHeader& header, StreamPlan plan, const char* source, char* data, Direction direction)
+    : header_(header), plan_(std::move(plan)), source_(source), data_(data), direction_(direction),
+      header_out_(EncodeOperationHeader(header)), out_(&plan_.outgoing), in_(&plan_.incoming) {}
 
 bool Exchange::sent() const {
   return direction_ == Direction::kReceiveOnly || (header_sent_ == header_out_.size() && out_.finished());
@@ -76,7 +76,8 @@ IoResult Exchange::Send(int fd) {
   const size_t header_left = header_out_.size() - header_sent_;
   if (header_left > 0) pieces[count++] = {header_out_.data() + header_sent_, header_left};
   if (const int64_t payload = SendablePayload(); payload > 0) {
-    pieces[count++] = {data_ + out_.offset(), static_cast<size_t>(payload)};
+    // The cast is safe, because sendmsg() only reads these bytes.
+    pieces[count++] = {const_cast<char*>(source_ + out_.offset()), static_cast<size_t>(payload)};
   }
   msghdr message{};
   message.msg_iov = pieces;

@@ -2,8 +2,8 @@
 // for how far sending must wait for receiving. It sends and receives as many bytes as the non-blocking sockets allow. It adds
 // received bytes to the buffer, or overwrites the buffer with them.
 //
-// The communication thread owns an Exchange. The Exchange borrows the operation's buffer. The caller passes the sockets and the
-// staging memory.
+// The communication thread owns an Exchange. The Exchange borrows the operation's buffers. The caller passes the sockets and
+// the staging memory.
 #ifndef LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
 #define LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
 
@@ -36,7 +36,10 @@ enum class Direction : uint8_t { kBoth, kSendOnly, kReceiveOnly };
 class Exchange {
  public:
   // `data`: the operation's buffer. With kSendOnly the exchange only reads it.
-  Exchange(const OperationHeader& header, StreamPlan plan, char* data, Direction direction);
+  Exchange(const OperationHeader& header, StreamPlan plan, char* data, Direction direction)
+      : Exchange(header, std::move(plan), data, data, direction) {}
+  // `source`: the buffer with the bytes to send, which the exchange only reads. `data`: the buffer for the received bytes.
+  Exchange(const OperationHeader& header, StreamPlan plan, const char* source, char* data, Direction direction);
   Exchange(const Exchange&) = delete;  // because the cursors point into the plan
   Exchange& operator=(const Exchange&) = delete;
 
@@ -67,6 +70,7 @@ class Exchange {
 
   const OperationHeader header_;
   StreamPlan plan_;
+  const char* const source_;
   char* const data_;
   const Direction direction_;
   OperationHeaderBytes header_out_;

@@ -56,12 +56,23 @@ GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group) 
     case Group::kWorld:
       for (int32_t r = 0; r < layout.ranks(); ++r) add(r);
       return members;
+    case Group::kExpert:
+    case Group::kExpertData: {
+      LYNX_CHECK(!PipelineOf(layout).bidirectional() && RanksOfStage(layout) % layout.ep == 0);
+      const int32_t number = NumberInStage(layout, own), place = number % layout.ep;
+      const bool expert = group == Group::kExpert;
+      const int32_t first = expert ? number - place : place, step = expert ? 1 : layout.ep;
+      for (int32_t i = 0; i < (expert ? layout.ep : ExpertReplicas(layout)); ++i) {
+        add(RankInStage(layout, own.stage, first + i * step));
+      }
+      return members;
+    }
     case Group::kNone:
     case Group::kNextStage:
     case Group::kPreviousStage:
     case Group::kHost: break;
   }
-  LYNX_CHECK(!"MembersOf is for the tensor, data and world groups");
+  LYNX_CHECK(!"MembersOf is for groups of ranks, not for neighbours");
   return members;
 }
 
@@ -104,7 +115,7 @@ int32_t PartOf(const ParallelLayout& layout, int32_t rank, const Route& route) {
   return 0;
 }
 
-std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank) {
+std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank, bool experts) {
   std::set<LinkKey> links;
   const auto add_ring = [&](const GroupMembers& members, Channel channel, int32_t part) {
     const int32_t n = static_cast<int32_t>(members.ranks.size());
@@ -116,6 +127,12 @@ std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank) {
   add_ring(MembersOf(layout, rank, Group::kTensor), Channel::kTensor, 0);
   add_ring(MembersOf(layout, rank, Group::kWorld), Channel::kWorld, 0);
   add_ring(TiedMembersOf(layout, rank), Channel::kData, PartOf(layout, rank, {Group::kData, kTiedEmbedding}));
+  if (ExpertGroups(layout, experts)) {
+    for (const int32_t member : MembersOf(layout, rank, Group::kExpert).ranks) {
+      if (member != rank) links.insert({member, Channel::kExpert, 0});
+    }
+    add_ring(MembersOf(layout, rank, Group::kExpertData), Channel::kExpertData, 0);
+  }
   for (const int32_t stage : StagesOfRank(layout, rank)) {
     add_ring(MembersOf(layout, rank, Group::kData), Channel::kData, PartOf(layout, rank, {Group::kData, stage}));
     for (const Group neighbour : {Group::kNextStage, Group::kPreviousStage}) {
@@ -134,6 +151,7 @@ std::string RankText(const ParallelLayout& layout, int32_t rank) {
   const RankCoordinates at = CoordinatesOf(layout, rank);
   std::string text = absl::StrCat("rank ", rank, " (stage ", at.stage, ", tp ", at.tp);
   if (layout.dp > 1) absl::StrAppend(&text, ", dp ", at.dp);
+  if (layout.ep > 1) absl::StrAppend(&text, ", ep ", NumberInStage(layout, at) % layout.ep);
   return text + ")";
 }
 
@@ -144,6 +162,8 @@ const char* ChannelName(Channel channel) {
     case Channel::kData: return "data";
     case Channel::kWorld: return "world";
     case Channel::kStage: return "stage";
+    case Channel::kExpert: return "expert";
+    case Channel::kExpertData: return "expert data";
   }
   return "unknown";
 }
@@ -157,6 +177,8 @@ const char* GroupName(Group group) {
     case Group::kData: return "data group";
     case Group::kWorld: return "world group";
     case Group::kHost: return "host";
+    case Group::kExpert: return "expert group";
+    case Group::kExpertData: return "expert data group";
   }
   return "unknown group";
 }

@@ -27,7 +27,7 @@ inline constexpr int32_t kTiedEmbedding = -2;
 struct Route {
   Group group = Group::kNone;
   // The rank's own virtual stage. The route leads to a neighbour of this stage, or carries its gradients. kNoStage: the rank
-  // has only one stage. The tensor group and the world ignore the field.
+  // has only one stage. The tensor group, the groups for experts and the world ignore the field.
   int32_t stage = kNoStage;
 
   Route(Group g) : group(g) {}  // NOLINT: a group alone is a route on a rank with one virtual stage
@@ -41,7 +41,9 @@ struct GroupMembers {
   std::vector<int32_t> ranks;  // in the order of the group: by tensor, data or world index
   int32_t index = 0;           // the index of the given rank in `ranks`
 };
-// Returns the members of kTensor, kData or kWorld. The data group has all ranks that hold the same weights: see GradientRanks.
+// Returns the members of kTensor, kData, kWorld, kExpert or kExpertData (layout.h). The data group has all ranks that hold the
+// same weights: see GradientRanks. LYNX_CHECK fails for a group for experts in a bidirectional pipeline, in which no model with
+// experts is trained.
 GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group);
 // Returns the members of the route with stage kTiedEmbedding. Returns only the rank itself if no other rank has a copy.
 GroupMembers TiedMembersOf(const ParallelLayout& layout, int32_t rank);
@@ -52,7 +54,7 @@ int32_t NeighbourOf(const ParallelLayout& layout, int32_t rank, const Route& rou
 
 // Says what a connection carries. Every route has its own connections, so routes never delay each other. The control connection
 // carries no data: on it a peer says that it ends, and why.
-enum class Channel : uint8_t { kControl, kTensor, kData, kWorld, kStage };
+enum class Channel : uint8_t { kControl, kTensor, kData, kWorld, kStage, kExpert, kExpertData };
 
 // One TCP connection of a rank, used in both directions.
 struct LinkKey {
@@ -65,12 +67,18 @@ struct LinkKey {
 };
 // Returns LinkKey::part for a route. `route`: kNextStage, kPreviousStage or kData.
 int32_t PartOf(const ParallelLayout& layout, int32_t rank, const Route& route);
-// Returns the connections of the rank, sorted. Every peer with a data connection also has a control connection.
-std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank);
+// Returns the connections of the rank, sorted. Every peer with a data connection also has a control connection. The members of
+// an expert group are all connected to each other; the members of every other group form a ring. `experts`: see ExpertGroups.
+std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank, bool experts = false);
 
-std::string RankText(const ParallelLayout& layout, int32_t rank);  // "rank 3 (stage 1, tp 1)", with dp where dp > 1
-const char* ChannelName(Channel channel);                          // "tensor"
-const char* GroupName(Group group);                                // "tensor group", "next stage"
+// True if the ranks have groups for experts. This is so if the layout has expert parallelism, or if the model has experts: with
+// ep 1 the experts are complete on every rank of a stage, so all ranks of the stage sum their gradients.
+inline bool ExpertGroups(const ParallelLayout& layout, bool experts) { return experts || layout.ep > 1; }
+
+// "rank 3 (stage 1, tp 1)"; with dp where dp > 1, and with the place in the expert group where ep > 1.
+std::string RankText(const ParallelLayout& layout, int32_t rank);
+const char* ChannelName(Channel channel);  // "tensor"
+const char* GroupName(Group group);        // "tensor group", "next stage"
 
 }  // namespace lynx::worker
 

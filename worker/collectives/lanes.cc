@@ -8,8 +8,8 @@ namespace lynx::worker {
 namespace {
 
 // The numbers of a rank's lanes. First come the lanes of the tensor group, the world and the tied embedding. Then comes the
-// lane of the data group; in a bidirectional pipeline, each chunk of the rank has its own data lane. Last come four lanes for
-// each chunk: to and from the next stage, to and from the previous stage.
+// lane of the data group; in a bidirectional pipeline, each chunk of the rank has its own data lane. Then come four lanes for
+// each chunk: to and from the next stage, to and from the previous stage. Last come the lanes of the groups for experts.
 constexpr int32_t kTensorLane = 0;
 constexpr int32_t kWorldLane = 1;
 constexpr int32_t kTiedLane = 2;
@@ -17,7 +17,7 @@ constexpr int32_t kFirstDataLane = 3;
 
 }  // namespace
 
-LaneTable::LaneTable(const ParallelLayout& layout, int32_t rank) : layout_(layout), rank_(rank) {
+LaneTable::LaneTable(const ParallelLayout& layout, int32_t rank, bool experts) : layout_(layout), rank_(rank) {
   const auto group_name = [](Group group) { return absl::StrCat("of the ", GroupName(group)); };
   AddRing(MembersOf(layout, rank, Group::kTensor), Channel::kTensor, 0, group_name(Group::kTensor));
   AddRing(MembersOf(layout, rank, Group::kWorld), Channel::kWorld, 0, group_name(Group::kWorld));
@@ -35,6 +35,15 @@ LaneTable::LaneTable(const ParallelLayout& layout, int32_t rank) : layout_(layou
     AddNeighbour({Group::kNextStage, stage});
     AddNeighbour({Group::kPreviousStage, stage});
   }
+  if (!ExpertGroups(layout, experts)) return;
+  first_expert_lane_ = size();
+  const GroupMembers members = MembersOf(layout, rank, Group::kExpert);
+  AddRing(members, Channel::kExpert, 0, group_name(Group::kExpert));
+  for (int32_t k = 1; k < layout.ep; ++k) {
+    lanes_.back().by_distance.push_back(
+        {members.ranks[static_cast<size_t>((members.index + k) % layout.ep)], Channel::kExpert});
+  }
+  AddRing(MembersOf(layout, rank, Group::kExpertData), Channel::kExpertData, 0, group_name(Group::kExpertData));
 }
 
 void LaneTable::AddRing(const GroupMembers& members, Channel channel, int32_t part, const std::string& name) {
@@ -65,6 +74,10 @@ void LaneTable::AddNeighbour(const Route& route) {
 int32_t LaneTable::Ring(const Route& route) const {
   if (route.group == Group::kTensor) return kTensorLane;
   if (route.group == Group::kWorld) return kWorldLane;
+  if (route.group == Group::kExpert || route.group == Group::kExpertData) {
+    LYNX_CHECK(first_expert_lane_ >= 0);  // the communicator must be told of a model's experts
+    return first_expert_lane_ + (route.group == Group::kExpert ? 0 : 1);
+  }
   LYNX_CHECK(route.group == Group::kData);
   if (route.stage == kTiedEmbedding) return kTiedLane;
   const PipelineShape pipeline = PipelineOf(layout_);

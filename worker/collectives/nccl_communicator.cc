@@ -80,7 +80,7 @@ absl::Status EndAll(int device, const std::vector<ncclComm_t>& comms) {
 class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(const NcclOptions& options, Communicator& host, Backend& backend)
-      : options_(options), lanes_(options.layout, options.rank), host_(host), backend_(backend),
+      : options_(options), lanes_(options.layout, options.rank, options.experts), host_(host), backend_(backend),
         idle_timeout_ns_(options.idle_timeout.value), slots_(kFirstSlots) {}
   ~NcclCommunicator() override;
 
@@ -90,6 +90,8 @@ class NcclCommunicator : public Communicator {
   absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, Elements data, int64_t count) override;
   absl::StatusOr<TransferTicket> StartAllGather(const Route& route, Elements data, int64_t count) override;
   absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, Elements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartAllToAll(const Route& route, ConstElements send, Elements receive,
+                                               int64_t count) override;
   absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, ConstElements data, int64_t count) override;
   absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, Elements data, int64_t count) override;
   absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) override;
@@ -254,9 +256,11 @@ absl::Status NcclCommunicator::MakeLine(Line& line) {
 // each other here, and errors of the route appear here.
 absl::Status NcclCommunicator::WarmUp(Line& line) {
   LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
-                        backend_.Allocate(Bytes(line.members() * static_cast<int64_t>(sizeof(float))), "a first transfer"));
+                        backend_.Allocate(Bytes(2 * line.members() * static_cast<int64_t>(sizeof(float))), "a first transfer"));
   absl::StatusOr<TransferTicket> ticket;
-  if (line.is_ring()) {
+  if (line.route.group == Group::kExpert) {
+    ticket = StartAllToAll(line.route, memory.data(), memory.data() + line.members(), 1);
+  } else if (line.is_ring()) {
     ticket = StartAllReduce(line.route, memory.data(), line.members());
   } else if (line.index() == Line::kSender) {
     ticket = StartSend(line.route, memory.data(), 1);
@@ -370,6 +374,30 @@ absl::StatusOr<TransferTicket> NcclCommunicator::StartReduceScatter(const Route&
                  return ncclReduceScatter(data.data, (data + info.index * count).data, static_cast<size_t>(count),
                                           TypeOf(data.type), ncclSum, comm, stream);
                });
+}
+
+absl::StatusOr<TransferTicket> NcclCommunicator::StartAllToAll(const Route& route, ConstElements send, Elements receive,
+                                                               int64_t count) {
+  LYNX_CHECK(route.group == Group::kExpert && send.type == receive.type);
+  const LaneInfo& info = lanes_.at(lanes_.Ring(route));
+  const int64_t slot_bytes = count * ElementBytes(send.type);
+  const auto slot = [&](int32_t member) { return static_cast<const char*>(send.data) + member * slot_bytes; };
+  if (info.members == 1) backend_.Copy(send.data, Bytes(slot_bytes), receive.data);
+  return Issue(lanes_.Ring(route), (info.members - 1) * slot_bytes, [&](ncclComm_t comm, cudaStream_t stream) {
+    const auto elements = static_cast<size_t>(count);
+    const cudaError_t copied = cudaMemcpyAsync((receive + info.index * count).data, slot(info.index),
+                                               static_cast<size_t>(slot_bytes), cudaMemcpyDefault, stream);
+    if (copied != cudaSuccess) return ncclUnhandledCudaError;
+    ncclResult_t result = ncclGroupStart();
+    for (int32_t k = 1; k < info.members && result == ncclSuccess; ++k) {
+      const int32_t to = (info.index + k) % info.members, from = (info.index + info.members - k) % info.members;
+      result = ncclSend(slot(to), elements, TypeOf(send.type), to, comm, stream);
+      if (result != ncclSuccess) break;
+      result = ncclRecv((receive + from * count).data, elements, TypeOf(send.type), from, comm, stream);
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    return result == ncclSuccess ? ended : result;
+  });
 }
 
 // Returns -1 if no other rank has that stage. The host's communicator then returns the error.

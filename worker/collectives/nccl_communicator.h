@@ -2,11 +2,12 @@
 //
 // Each route (group.h) except the world's has its own NCCL communicator and its own device queue, so that routes do not delay
 // each other. (Over TCP, each route has its own connections.) These routes are the tensor group, the data group (or each of its
-// pieces), the tied embedding, and each direction over each boundary between virtual stages. The boundaries between the same
-// two ranks share one, if both ranks start their transfers in the same order (ShareLines). A call that starts a transfer
-// returns when the transfer is issued. The transfer runs after all work that was issued to the backend before. Work that is
-// issued to the backend after Wait runs after the transfer. Neither the start nor Wait waits for the device. Transfers of the
-// whole world are in host memory, so they go through the host's communicator. Barriers go through it too.
+// pieces), the groups for experts, the tied embedding, and each direction over each boundary between virtual stages. The
+// boundaries between the same two ranks share one, if both ranks start their transfers in the same order (ShareLines). A call
+// that starts a transfer returns when the transfer is issued. The transfer runs after all work that was issued to the backend
+// before. Work that is issued to the backend after Wait runs after the transfer. Neither the start nor Wait waits for the
+// device. Transfers of the whole world are in host memory, so they go through the host's communicator. Barriers go through it
+// too.
 //
 // The host's communicator is the one over TCP (ConnectTcp). It connects to the peers and notices if one is lost. The first
 // member of each route sends the route's ncclUniqueId to the others through it. The first error of the host's communicator ends
@@ -39,6 +40,7 @@ namespace lynx::worker {
 
 struct NcclOptions {
   ParallelLayout layout;
+  bool experts = false;  // as in CommunicatorOptions
   int32_t rank = 0;
   // The rank's program, which tells the order of its transfers. Null: routes of several virtual stages share nothing. It is
   // read only while the communicator is made.

@@ -119,6 +119,9 @@ Lines LinesOf(const ParallelLayout& layout, int32_t rank, const LaneTable& lanes
   Lines lines;
   AddLine(lanes, Group::kTensor, lanes.Ring(Group::kTensor), lines);
   AddLine(lanes, {Group::kData, kTiedEmbedding}, lanes.Ring({Group::kData, kTiedEmbedding}), lines);
+  if (lanes.has_experts()) {
+    for (const Group group : {Group::kExpert, Group::kExpertData}) AddLine(lanes, group, lanes.Ring(group), lines);
+  }
   for (const int32_t stage : StagesOfRank(layout, rank)) {
     AddLine(lanes, {Group::kData, stage}, lanes.Ring({Group::kData, stage}), lines);
     for (const Group group : {Group::kNextStage, Group::kPreviousStage}) {

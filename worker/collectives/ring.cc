@@ -71,6 +71,17 @@ StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int6
   return plan;
 }
 
+StreamPlan PlanAllToAllStep(int32_t members, int32_t index, int32_t step, int64_t count, int64_t element_bytes,
+                            StreamPlan used) {
+  LYNX_CHECK(index >= 0 && index < members && step >= 1 && step < members && count >= 0);
+  const int64_t slot_bytes = count * element_bytes;
+  StreamPlan plan = Emptied(std::move(used));
+  Append(plan.outgoing, {(index + step) % members * slot_bytes, slot_bytes, false});
+  Append(plan.incoming, {(index + members - step) % members * slot_bytes, slot_bytes, false});
+  plan.free_bytes = slot_bytes;
+  return plan;
+}
+
 StreamPlan PlanSend(int64_t count, int64_t element_bytes, StreamPlan used) {
   LYNX_CHECK(count >= 0);
   StreamPlan plan = Emptied(std::move(used));

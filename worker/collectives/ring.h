@@ -5,7 +5,9 @@
 // An all-reduce is a reduce-scatter and an all-gather (Patarasuk and Yuan 2009): each member sends 2(n-1) chunks of count/n
 // elements. Chunk c is summed in the order c, c+1, ... of the members. The finished sum is copied to all, so every member ends
 // with the same bits. An element's final value reaches a member only after that member has sent its own value, so the result
-// can overwrite the buffer. Pure; thread-safe.
+// can overwrite the buffer.
+//
+// An all-to-all is no ring: its members exchange their slots directly, in pairs, step by step. Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_RING_H_
 #define LYNX_WORKER_COLLECTIVES_RING_H_
 
@@ -15,7 +17,7 @@
 
 namespace lynx::worker {
 
-// A contiguous range of bytes of the operation's buffer.
+// A contiguous range of bytes of the operation's buffer; in an all-to-all, of the buffer to send or the buffer to receive.
 struct StreamPart {
   int64_t offset = 0;
   int64_t bytes = 0;
@@ -40,6 +42,11 @@ StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int6
 // Plans the transfer of a buffer of shape (members, count). Slot c is summed in the order c + 1, c + 2, ... of the members, and
 // member c gets the sum.
 StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used = {});
+// Plans step `step` of an all-to-all, 1 <= step < members. The two buffers have shape (members, count). The member sends the
+// slot of the member `step` places further from one buffer, and receives the slot of the member `step` places before into the
+// other.
+StreamPlan PlanAllToAllStep(int32_t members, int32_t index, int32_t step, int64_t count, int64_t element_bytes,
+                            StreamPlan used = {});
 StreamPlan PlanSend(int64_t count, int64_t element_bytes, StreamPlan used = {});
 StreamPlan PlanReceive(int64_t count, int64_t element_bytes, StreamPlan used = {});
 

@@ -1,9 +1,12 @@
 #include "worker/collectives/tcp_communicator.h"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/connection_secret.h"
 #include "common/status.h"
+#include "planner/problem/stage_context.h"
 #include "worker/collectives/group.h"
 #include "worker/collectives/wire.h"
 
@@ -18,6 +21,15 @@ absl::Status CheckOptions(const CommunicatorOptions& options) {
   if (layout.cp != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("layout ", LayoutText(layout), " has context parallelism, for which there are no groups yet"));
+  }
+  if (layout.ep < 1 || RanksOfStage(layout) % layout.ep != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("layout ", LayoutText(layout), " has expert groups of ", layout.ep,
+                                                   " ranks, which do not divide the ", RanksOfStage(layout),
+                                                   " ranks of a stage"));
+  }
+  if (ExpertGroups(layout, options.experts) && PipelineOf(layout).bidirectional()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layout ", LayoutText(layout), " has a bidirectional pipeline, in which there are no groups for experts"));
   }
   if (options.rank < 0 || options.rank >= layout.ranks()) {
     return absl::InvalidArgumentError(
@@ -51,12 +63,13 @@ std::vector<int32_t> RanksElsewhere(const CommunicatorOptions& options) {
 }  // namespace
 
 TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector<Link> links)
-    : layout_(options.layout), rank_(options.rank), lanes_(options.layout, options.rank) {
+    : layout_(options.layout), rank_(options.rank), lanes_(options.layout, options.rank, options.experts) {
   if (links.empty()) {
     board_.ReleaseBuffers();
     return;
   }
   thread_ = std::make_unique<CommunicationThread>(CommunicationThreadOptions{.layout = options.layout,
+                                                                             .experts = options.experts,
                                                                              .rank = options.rank,
                                                                              .idle_timeout = options.idle_timeout,
                                                                              .silence_limit = options.silence_limit,
@@ -83,6 +96,16 @@ absl::StatusOr<TransferTicket> TcpCommunicator::StartAllGather(const Route& rout
 
 absl::StatusOr<TransferTicket> TcpCommunicator::StartReduceScatter(const Route& route, Elements data, int64_t count) {
   return StartRing(route, OperationKind::kReduceScatter, data, count);
+}
+
+absl::StatusOr<TransferTicket> TcpCommunicator::StartAllToAll(const Route& route, ConstElements send, Elements receive,
+                                                              int64_t count) {
+  LYNX_CHECK(route.group == Group::kExpert && send.type == receive.type);
+  LYNX_CHECK(count >= 0 && ((send.data != nullptr && receive.data != nullptr) || count == 0));
+  const int32_t lane = lanes_.Ring(route);
+  if (lanes_.at(lane).members > 1) return board_.Post({0, lane, OperationKind::kAllToAll, receive, count, send.data});
+  if (count > 0) std::memcpy(receive.data, send.data, static_cast<size_t>(count * ElementBytes(send.type)));
+  return board_.PostCompleted();
 }
 
 absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(const Route& neighbour, Direction direction, Elements data,

@@ -23,6 +23,8 @@ class TcpCommunicator : public Communicator {
   absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, Elements data, int64_t count) override;
   absl::StatusOr<TransferTicket> StartAllGather(const Route& route, Elements data, int64_t count) override;
   absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, Elements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartAllToAll(const Route& route, ConstElements send, Elements receive,
+                                               int64_t count) override;
   absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, ConstElements data, int64_t count) override;
   absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, Elements data, int64_t count) override;
   absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) override;

@@ -67,7 +67,7 @@ class Rendezvous {
  public:
   Rendezvous(const CommunicatorOptions& options, UniqueFd listener)
       : options_(options), listener_(std::move(listener)), deadline_(MonotonicNow() + options.connect_timeout) {
-    for (const LinkKey& key : LinksOf(options.layout, options.rank)) {
+    for (const LinkKey& key : LinksOf(options.layout, options.rank, options.experts)) {
       if (key.peer < options.rank) {
         dials_.push_back(Dial{key});
       } else {
@@ -217,6 +217,7 @@ void Rendezvous::SendHello(Dial& dial) {
   hello.generation = options_.generation;
   hello.layout = options_.layout;
   hello.schedule_digest = DigestOfSchedule(options_.layout);
+  hello.experts = options_.experts;
   hello.from = options_.rank;
   hello.to = dial.key.peer;
   hello.channel = dial.key.channel;
@@ -388,8 +389,12 @@ std::string Rendezvous::Refusal(const Hello& hello) const {
   if (hello.schedule_digest != DigestOfSchedule(options_.layout)) {
     return "another custom schedule was offered than runs here";
   }
+  if (hello.experts != options_.experts) {
+    const auto model = [](bool experts) { return experts ? "a model with experts" : "a model without experts"; };
+    return absl::StrCat(model(hello.experts), " was offered, ", model(options_.experts), " runs here");
+  }
   const LinkKey key{hello.from, hello.channel, hello.part};
-  const std::vector<LinkKey> links = LinksOf(options_.layout, options_.rank);
+  const std::vector<LinkKey> links = LinksOf(options_.layout, options_.rank, options_.experts);
   const bool known = std::find(links.begin(), links.end(), key) != links.end();
   if (hello.to != options_.rank || hello.from <= options_.rank || !known) {
     return absl::StrCat("a ", ChannelName(hello.channel), " connection from rank ", hello.from, " to rank ", hello.to,

@@ -23,6 +23,7 @@ struct Operation {
   OperationKind kind = OperationKind::kAllReduce;
   Elements data;
   int64_t count = 0;
+  const void* source = nullptr;  // kAllToAll: the buffer to send; it has the type of `data`, which is the buffer to receive
 };
 
 // Says why communication ended. `here` is for the callers on this rank, `told` is for the peers.

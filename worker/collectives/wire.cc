@@ -14,6 +14,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is written with native integers");
 
+constexpr size_t kJobIdAt = 72;                  // the first byte of the job id in a Hello
 constexpr uint32_t kHelloMark = 0x4f4c584c;      // "LXLO"
 constexpr uint32_t kReplyMark = 0x5952584c;      // "LXRY"
 constexpr uint32_t kOperationMark = 0x504f584c;  // "LXOP"
@@ -66,8 +67,10 @@ std::string EncodeHello(const Hello& hello) {
   Put<uint64_t>(at + 52, hello.schedule_digest);
   Put<uint8_t>(at + 60, static_cast<uint8_t>(hello.layout.weave));
   Put<uint8_t>(at + 61, static_cast<uint8_t>(hello.layout.rank_order));
-  std::memcpy(at + 64, hello.job.value.data(), hello.job.value.size());
-  std::memcpy(at + 64 + kMaxJobIdBytes, hello.nonce.data(), hello.nonce.size());
+  Put<int32_t>(at + 64, hello.layout.ep);
+  Put<uint8_t>(at + 68, hello.experts ? 1 : 0);
+  std::memcpy(at + kJobIdAt, hello.job.value.data(), hello.job.value.size());
+  std::memcpy(at + kJobIdAt + kMaxJobIdBytes, hello.nonce.data(), hello.nonce.size());
   return bytes;
 }
 
@@ -103,7 +106,8 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   const uint8_t sequence_parallel = Get<uint8_t>(at + 51);
   const uint8_t weave = Get<uint8_t>(at + 60);
   const uint8_t order = Get<uint8_t>(at + 61);
-  if (channel > static_cast<uint8_t>(Channel::kStage) || schedule >= kScheduleKindCount ||
+  const uint8_t experts = Get<uint8_t>(at + 68);
+  if (channel > static_cast<uint8_t>(Channel::kExpertData) || experts > 1 || schedule >= kScheduleKindCount ||
       zero > static_cast<uint8_t>(ZeroStage::kWeights) || sequence_parallel > 1 || weave >= kEnumNames<WeaveMode>.size() ||
       order == static_cast<uint8_t>(RankOrder::kAuto) || order >= kEnumNames<RankOrder>.size()) {
     return std::nullopt;
@@ -115,8 +119,10 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   hello.schedule_digest = Get<uint64_t>(at + 52);
   hello.layout.weave = static_cast<WeaveMode>(weave);
   hello.layout.rank_order = static_cast<RankOrder>(order);
-  hello.job = JobId(std::string(at + 64, strnlen(at + 64, kMaxJobIdBytes)));
-  std::memcpy(hello.nonce.data(), at + 64 + kMaxJobIdBytes, hello.nonce.size());
+  hello.layout.ep = Get<int32_t>(at + 64);
+  hello.experts = experts == 1;
+  hello.job = JobId(std::string(at + kJobIdAt, strnlen(at + kJobIdAt, kMaxJobIdBytes)));
+  std::memcpy(hello.nonce.data(), at + kJobIdAt + kMaxJobIdBytes, hello.nonce.size());
   return hello;
 }
 
@@ -143,6 +149,7 @@ const char* OperationKindName(OperationKind kind) {
     case OperationKind::kReduceScatter: return "reduce-scatter";
     case OperationKind::kTransfer: return "transfer";
     case OperationKind::kBarrier: return "barrier";
+    case OperationKind::kAllToAll: return "all-to-all";
   }
   return "unknown operation";
 }
@@ -161,7 +168,7 @@ std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes&
   if (Get<uint32_t>(bytes.data()) != kOperationMark) return std::nullopt;
   const uint8_t kind = Get<uint8_t>(bytes.data() + 4);
   const uint8_t type = Get<uint8_t>(bytes.data() + 5);
-  if (kind < static_cast<uint8_t>(OperationKind::kAllReduce) || kind > static_cast<uint8_t>(OperationKind::kReduceScatter) ||
+  if (kind < static_cast<uint8_t>(OperationKind::kAllReduce) || kind > static_cast<uint8_t>(kLastOperationKind) ||
       type > static_cast<uint8_t>(DataType::kBfloat16)) {
     return std::nullopt;
   }

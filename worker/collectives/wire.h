@@ -30,7 +30,7 @@
 
 namespace lynx::worker {
 
-inline constexpr uint32_t kWireVersion = 7;
+inline constexpr uint32_t kWireVersion = 8;
 inline constexpr size_t kMaxJobIdBytes = 128;
 inline constexpr size_t kMaxWireTextBytes = 1024;
 
@@ -40,6 +40,7 @@ struct Hello {
   Generation generation;
   ParallelLayout layout;         // without the slots of a custom schedule
   uint64_t schedule_digest = 0;  // DigestOfSchedule
+  bool experts = false;          // CommunicatorOptions::experts
   int32_t from = 0;
   int32_t to = 0;
   Channel channel = Channel::kControl;
@@ -49,7 +50,7 @@ struct Hello {
 // Returns a digest of a custom schedule's text, or 0 for other schedules.
 uint64_t DigestOfSchedule(const ParallelLayout& layout);
 // The size of every Hello; the job id is padded with zeros.
-inline constexpr size_t kHelloBytes = 64 + kMaxJobIdBytes + sizeof(Nonce);
+inline constexpr size_t kHelloBytes = 72 + kMaxJobIdBytes + sizeof(Nonce);
 std::string EncodeHello(const Hello& hello);
 // Checks only the mark at the beginning, so `bytes` may be incomplete. Returns false if the bytes are not the beginning of a
 // Hello.
@@ -65,10 +66,12 @@ inline constexpr size_t kHelloReplyHeadBytes = 8;  // followed by the text
 // Returns the length of the text, or nullopt if `bytes` are not the first bytes of a reply.
 std::optional<size_t> DecodeHelloReplyHead(std::string_view bytes);
 
-enum class OperationKind : uint8_t { kAllReduce = 1, kAllGather = 2, kTransfer = 3, kBarrier = 4, kReduceScatter = 5 };
+enum class OperationKind : uint8_t { kAllReduce = 1, kAllGather, kTransfer, kBarrier, kReduceScatter, kAllToAll };
+inline constexpr auto kLastOperationKind = OperationKind::kAllToAll;
 const char* OperationKindName(OperationKind kind);  // "all-reduce"
 
-// Sent before the payload of every operation. By the header, a rank notices if its peer runs a different program.
+// Sent before the payload of every operation; in an all-to-all, before the slot of every member. By the header, a rank notices
+// if its peer runs a different program.
 struct OperationHeader {
   OperationKind kind = OperationKind::kAllReduce;
   int64_t number = 0;                  // counted from 0 on each lane (lanes.h)

@@ -25,6 +25,8 @@ class StagedCommunicator : public Communicator {
   absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, Elements data, int64_t count) override;
   absl::StatusOr<TransferTicket> StartAllGather(const Route& route, Elements data, int64_t count) override;
   absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, Elements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartAllToAll(const Route& route, ConstElements send, Elements receive,
+                                               int64_t count) override;
   absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, ConstElements data, int64_t count) override;
   absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, Elements data, int64_t count) override;
   absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) override;
@@ -39,16 +41,21 @@ class StagedCommunicator : public Communicator {
 
  private:
   using Staging = std::vector<char>;
-  // A transfer in progress: its staging memory, and the address to which its result must be copied (null: no copy is needed).
+  // A transfer in progress: its staging memory, the address to which its result must be copied (null: no copy is needed), and
+  // the byte of the staging memory at which the result begins.
   struct Pending {
     Staging staging;
     void* result = nullptr;
+    int64_t result_at = 0;
   };
 
   int64_t MembersIn(Group group) const;
-  // Returns staging memory of `bytes` bytes. If `from` is not null, fills it from the device's memory at `from`.
-  absl::StatusOr<Staging> Stage(const void* from, int64_t bytes);
-  absl::StatusOr<TransferTicket> Keep(absl::StatusOr<TransferTicket> ticket, Staging staging, void* result);
+  // Returns staging memory of `bytes` bytes. If `from` is not null, fills its first `filled` bytes from the device's memory at
+  // `from`.
+  absl::StatusOr<Staging> Stage(const void* from, int64_t filled, int64_t bytes);
+  absl::StatusOr<Staging> Stage(const void* from, int64_t bytes) { return Stage(from, bytes, bytes); }
+  absl::StatusOr<TransferTicket> Keep(absl::StatusOr<TransferTicket> ticket, Staging staging, void* result,
+                                      int64_t result_at = 0);
 
   const ParallelLayout layout_;
   const int32_t rank_;

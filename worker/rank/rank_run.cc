@@ -55,6 +55,7 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   options.secret = config.connection_secret;
   options.tell = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   options.layout = config.context.layout;
+  options.experts = config.context.model.moe.any();
   options.rank = config.rank;
   options.listen_fd = listen_fd;
   options.peers = config.peers;
@@ -292,7 +293,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& c
   LYNX_ASSIGN_OR_RETURN(const bool by_nccl,
                         AgreeOnNccl(NcclName(), MachineName(), {config.rank, layout.ranks(), between_hosts}));
   if (!by_nccl) return std::make_unique<StagedCommunicator>(layout, config.rank, between_hosts, backend);
-  const NcclOptions options{.layout = layout, .rank = config.rank, .program = &config.program, .idle_timeout = kIdleLimit};
+  const NcclOptions options{.layout = layout,
+                            .experts = config.context.model.moe.any(),
+                            .rank = config.rank,
+                            .program = &config.program,
+                            .idle_timeout = kIdleLimit};
   return MakeNcclCommunicator(options, between_hosts, backend);
 }
 

@@ -251,5 +251,66 @@ TEST(FailureTest, RanksThatAreAllStoppedAndContinuedGoOn) {
   munmap(shared, sizeof(Shared));
 }
 
+absl::Status AllToAllStatus(Communicator& communicator, int64_t members, int64_t count) {
+  std::vector<float> send(static_cast<size_t>(members * count), 1.0f), receive(send.size());
+  const absl::StatusOr<TransferTicket> ticket = communicator.StartAllToAll(Group::kExpert, send.data(), receive.data(), count);
+  if (!ticket.ok()) return ticket.status();
+  return communicator.Wait(*ticket).status();
+}
+
+// The victim has taken part in one all-to-all, and dies in the second. It is not the neighbour of every other member in the
+// step in which they wait, but all of them name it and the operation.
+TEST(FailureTest, AMemberThatIsKilledInAnAllToAllIsNamedByAll) {
+  constexpr int64_t kCount = 500'000;
+  std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.dp = 4, .ep = 4});
+  const RankProcess victim(options[3], [](Communicator& communicator) { AllToAllStatus(communicator, 4, 100).IgnoreError(); });
+  options.pop_back();
+  std::atomic<int> waiting{0};
+  RunRanks(options, [&](int32_t, Communicator& communicator) {
+    ASSERT_TRUE(AllToAllStatus(communicator, 4, 100).ok());
+    std::vector<float> send(4 * kCount, 1.0f), receive(4 * kCount);
+    const int64_t before = communicator.BytesSent();
+    const auto ticket = communicator.StartAllToAll(Group::kExpert, send.data(), receive.data(), kCount);
+    ASSERT_TRUE(ticket.ok());
+    while (communicator.BytesSent() == before) std::this_thread::yield();  // until the transfer is running
+    if (++waiting == 3) victim.Kill();
+    const absl::Status status = communicator.Wait(*ticket).status();
+    EXPECT_EQ(status, absl::UnavailableError("rank 3 (stage 0, tp 0, dp 3, ep 3) closed its connection during all-to-all 1 of "
+                                             "the expert group"));
+    ExpectSameEverywhere(communicator, status);
+  });
+}
+
+TEST(FailureTest, DifferentCountsOfAnAllToAllAreAClearErrorOnEveryRank) {
+  RunRanks(ParallelLayout{.dp = 3, .ep = 3}, [&](int32_t rank, Communicator& communicator) {
+    const absl::Status status = AllToAllStatus(communicator, 3, rank == 1 ? 1001 : 1000);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(Message(status), AllOf(HasSubstr("all-to-all 0 of the expert group with 100"), HasSubstr("with 1000 elements"),
+                                       HasSubstr("with 1001 elements"), HasSubstr("rank 1 (stage 0, tp 0, dp 1, ep 1)"),
+                                       HasSubstr("the ranks run different programs")));
+  });
+}
+
+TEST(FailureTest, AnotherOperationInsteadOfAnAllToAllIsAClearError) {
+  RunRanks(ParallelLayout{.dp = 3, .ep = 3}, [&](int32_t rank, Communicator& communicator) {
+    const absl::Status status =
+        rank == 0 ? AllReduceStatus(communicator, Group::kExpert, 100) : AllToAllStatus(communicator, 3, 100);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(Message(status), AllOf(HasSubstr("all-reduce 0"), HasSubstr("all-to-all 0")));
+  });
+}
+
+TEST(FailureTest, AMemberThatNeverStartsAnAllToAllRunsIntoTheIdleTimeout) {
+  std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.dp = 2, .ep = 2});
+  options[0].idle_timeout = Nanos(50'000'000);
+  RunRanks(options, [&](int32_t rank, Communicator& communicator) {
+    const absl::Status status = rank == 0 ? AllToAllStatus(communicator, 2, 100) : communicator.Barrier();
+    EXPECT_EQ(status.code(), rank == 0 ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(Message(status),
+                AllOf(HasSubstr("not a byte moved between rank 0"), HasSubstr("rank 1 (stage 0, tp 0, dp 1, ep 1)"),
+                      HasSubstr("all-to-all 0 of the expert group")));
+  });
+}
+
 }  // namespace
 }  // namespace lynx::worker

@@ -47,6 +47,34 @@ TEST(RingTest, EveryMemberPassesOnWhatItReceived) {
   }
 }
 
+// In every step, what a member sends is what the member that it sends to receives. All steps together move every slot once.
+TEST(RingTest, StepsOfAnAllToAllFit) {
+  for (int32_t members = 2; members <= 5; ++members) {
+    for (const int64_t count : {0, 1, 7}) {
+      for (int32_t index = 0; index < members; ++index) {
+        std::vector<bool> sent(static_cast<size_t>(members)), received(static_cast<size_t>(members));
+        for (int32_t step = 1; step < members; ++step) {
+          SCOPED_TRACE(testing::Message() << members << " members, index " << index << ", step " << step);
+          const int32_t to = (index + step) % members;
+          const StreamPlan plan = PlanAllToAllStep(members, index, step, count, 2);
+          const StreamPlan other = PlanAllToAllStep(members, to, step, count, 2);
+          ASSERT_EQ(plan.outgoing.size(), count == 0 ? 0u : 1u);
+          if (count == 0) continue;
+          EXPECT_EQ(plan.outgoing[0], (StreamPart{to * count * 2, count * 2, false}));
+          EXPECT_EQ(other.incoming[0], (StreamPart{index * count * 2, count * 2, false}));
+          EXPECT_EQ(plan.free_bytes, count * 2);  // nothing that is sent must be received before
+          sent[static_cast<size_t>(to)] = true;
+          received[static_cast<size_t>(plan.incoming[0].offset / (count * 2))] = true;
+        }
+        for (int32_t other = 0; other < members && count > 0; ++other) {
+          EXPECT_EQ(sent[static_cast<size_t>(other)], other != index);
+          EXPECT_EQ(received[static_cast<size_t>(other)], other != index);
+        }
+      }
+    }
+  }
+}
+
 TEST(RingTest, AUsedPlanLeavesNothingBehind) {
   StreamPlan used = PlanRingAllReduce(5, 1, 100, 4);
   used = PlanReceive(3, 2, std::move(used));

@@ -16,12 +16,14 @@ Hello SomeHello() {
   hello.layout = {.tp = 2,
                   .pp = 3,
                   .dp = 4,
+                  .ep = 70'000,
                   .virtual_stages = 5,
                   .sequence_parallel = true,
                   .zero = ZeroStage::kGradients,
                   .schedule = ScheduleKind::kInterleaved,
                   .weave = WeaveMode::kQuads,
                   .rank_order = RankOrder::kTpDpPp};
+  hello.experts = true;
   hello.from = 23;
   hello.to = 1;
   hello.channel = Channel::kStage;
@@ -38,6 +40,7 @@ TEST(WireTest, HelloComesBack) {
   EXPECT_EQ(hello->job, JobId("job-7"));
   EXPECT_EQ(hello->generation, Generation(12));
   EXPECT_EQ(hello->layout, SomeHello().layout);
+  EXPECT_TRUE(hello->experts);
   EXPECT_EQ(hello->from, 23);
   EXPECT_EQ(hello->to, 1);
   EXPECT_EQ(hello->channel, Channel::kStage);
@@ -56,7 +59,8 @@ TEST(WireTest, OtherMarksAndChannelsAreNotAHello) {
   EXPECT_TRUE(MayBeHello(bytes.substr(0, 2)));
   EXPECT_TRUE(MayBeHello(""));
   EXPECT_FALSE(MayBeHello("GET / HTTP/1.1"));
-  for (const size_t at : {48, 49, 50, 51, 60, 61}) {  // channel, schedule, ZeRO, sequence parallelism, weave, order of ranks
+  // channel, schedule, ZeRO, sequence parallelism, weave, order of ranks, experts
+  for (const size_t at : {48, 49, 50, 51, 60, 61, 68}) {
     std::string bad = bytes;
     bad[at] = 77;
     EXPECT_FALSE(DecodeHello(bad).has_value()) << at;
@@ -85,6 +89,7 @@ TEST(WireTest, RepliesComeBackAndAreBounded) {
 TEST(WireTest, OperationHeadersComeBack) {
   OperationHeader header{OperationKind::kAllGather, 17, int64_t{1} << 40};
   EXPECT_EQ(DecodeOperationHeader(EncodeOperationHeader(header)), header);
+  header.kind = OperationKind::kAllToAll;
   header.type = DataType::kBfloat16;
   EXPECT_EQ(DecodeOperationHeader(EncodeOperationHeader(header)), header);
   OperationHeaderBytes bytes = EncodeOperationHeader(header);

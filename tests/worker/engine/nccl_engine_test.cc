@@ -165,6 +165,11 @@ class StartsUntil : public Communicator {
     LYNX_RETURN_IF_ERROR(Count());
     return inner_->StartReduceScatter(route, data, count);
   }
+  absl::StatusOr<TransferTicket> StartAllToAll(const Route& route, ConstElements send, Elements receive,
+                                               int64_t count) override {
+    LYNX_RETURN_IF_ERROR(Count());
+    return inner_->StartAllToAll(route, send, receive, count);
+  }
   absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, ConstElements data, int64_t count) override {
     LYNX_RETURN_IF_ERROR(Count());
     return inner_->StartSend(neighbour, data, count);

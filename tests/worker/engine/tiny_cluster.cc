@@ -206,6 +206,7 @@ std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::
     options[rank].generation = Generation(1);
     options[rank].secret = secret;
     options[rank].layout = job.layout;
+    options[rank].experts = job.experts || job.model.moe.any();
     options[rank].rank = rank;
     options[rank].peers = peers;
     threads.emplace_back([&, rank] { statuses[rank] = RunRank(job, options[rank], body); });

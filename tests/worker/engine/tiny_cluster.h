@@ -55,6 +55,7 @@ struct TinyJob {
                   .seed = 7};
   std::vector<StageProgram> stages;  // set by Lower; a test may change them
   ParallelLayout layout;
+  bool experts = false;                        // connects the groups for experts, as for a model with experts
   int64_t link_bytes_per_second = 50'000'000;  // the link speed that Weave assumes, if the layout has a weave mode
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
   std::function<std::unique_ptr<Backend>()> make_backend;  // makes each rank's backend; null: the CPU's

@@ -32,13 +32,13 @@ Nanos MedianOfOthers(const std::map<int64_t, std::vector<Nanos>>& times, const P
 
 }  // namespace
 
-std::vector<CheckedPair> PairsOf(const ParallelLayout& layout) {
+std::vector<CheckedPair> PairsOf(const ParallelLayout& layout, bool experts) {
   std::vector<CheckedPair> pairs;
   // For each rank, the rounds in which the rank is in a pair.
   std::vector<std::set<int32_t>> rounds(static_cast<size_t>(layout.ranks()));
   for (int32_t low = 0; low < layout.ranks(); ++low) {
     std::set<int32_t> peers;
-    for (const LinkKey& link : LinksOf(layout, low)) {
+    for (const LinkKey& link : LinksOf(layout, low, experts)) {
       if (link.peer > low) peers.insert(link.peer);
     }
     for (const int32_t high : peers) {

@@ -18,8 +18,8 @@ struct CheckedPair {
   int32_t round = 0;
   bool operator==(const CheckedPair&) const = default;
 };
-// Returns the pairs, sorted by round, then by rank.
-std::vector<CheckedPair> PairsOf(const ParallelLayout& layout);
+// Returns the pairs, sorted by round, then by rank. `experts`: true if the model has experts (group.h).
+std::vector<CheckedPair> PairsOf(const ParallelLayout& layout, bool experts = false);
 
 struct PairTime {
   int64_t kind = 0;  // the kind of the link; only links of the same kind are compared

@@ -318,7 +318,7 @@ absl::StatusOr<NodeCheckReport> CheckNodes(const RankConfig& config, const NodeC
                                            Communicator& between_hosts) {
   const RealClock clock;
   const Nanos begin = clock.Monotonic();
-  const std::vector<CheckedPair> pairs = PairsOf(config.context.layout);
+  const std::vector<CheckedPair> pairs = PairsOf(config.context.layout, config.context.model.moe.any());
   const int32_t rounds = pairs.empty() ? 0 : pairs.back().round + 1;
   // The limit is the sum of the limits of all rounds, and twice the patience more, because in each round a peer may wait for a
   // silent rank.

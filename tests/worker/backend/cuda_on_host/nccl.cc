@@ -1,5 +1,6 @@
 #include "nccl.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -16,7 +17,17 @@ using namespace lynx::worker::cuda_on_host;
 
 namespace {
 
-enum class Kind : uint8_t { kAllReduce, kAllGather, kReduceScatter, kSend, kRecv };
+enum class Kind : uint8_t { kAllReduce, kAllGather, kReduceScatter, kSend, kRecv, kExchange };
+
+// A send or a receive of a kExchange.
+struct Part {
+  int peer = 0;
+  bool sends = false;  // false: it receives
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t count = 0;
+  bool operator==(const Part&) const = default;
+};
 
 struct Transfer {
   Kind kind;
@@ -25,6 +36,7 @@ struct Transfer {
   size_t count = 0;  // elements that a member sends; of a reduce-scatter: that it receives
   ncclDataType_t type = ncclFloat32;
   cudaStream_t stream = nullptr;
+  std::vector<Part> parts;  // the sends and receives that one member has put into a group; only a kExchange
 
   size_t element() const { return type == ncclFloat32 ? sizeof(float) : sizeof(lynx::Bfloat16); }
 };
@@ -75,6 +87,7 @@ struct NcclOnHostComm {
   int rank = 0;
   bool live = true, aborted = false, finalizing = false;
   bool in_call = false;              // a thread is in a call that starts a transfer
+  bool connected = false;            // a send or a receive has connected the members
   ncclResult_t error = ncclSuccess;  // an asynchronous error
   int64_t transfers = 0, done = 0;
   cudaStream_t stream = nullptr;  // the stream of all its transfers
@@ -83,7 +96,10 @@ struct NcclOnHostComm {
 
 namespace {
 
-thread_local int groups = 0;                            // the number of groups that this thread has begun
+thread_local int groups = 0;                         // the number of groups that this thread has begun
+thread_local std::vector<Transfer> group_transfers;  // of the communicator group_comm
+thread_local ncclComm_t group_comm = nullptr;
+thread_local bool group_failed = false;                 // a call in the group has failed, so the group starts nothing
 thread_local std::vector<ncclComm_t> aborted_in_group;  // they are freed when the group ends
 
 // Waits until `reached` is true. Returns false if the call must return an error.
@@ -94,7 +110,24 @@ bool WaitForMembers(const std::function<bool()>& reached) {
   return reached();
 }
 
-void CheckFits(const Transfer& own, const Transfer& other) {
+// The parts of a member's kExchange that go to, or come from, a peer, in the order of their calls.
+std::vector<Part> PartsWith(const Transfer& transfer, int peer, bool sends) {
+  std::vector<Part> parts;
+  for (const Part& part : transfer.parts) {
+    if (part.peer == peer && part.sends == sends) parts.push_back(part);
+  }
+  return parts;
+}
+
+void CheckFits(const Transfer& own, int rank, const Transfer& other, int peer) {
+  if (own.kind == Kind::kExchange && other.kind == Kind::kExchange) {
+    for (const bool sends : {true, false}) {
+      const std::vector<Part> here = PartsWith(own, peer, sends), there = PartsWith(other, rank, !sends);
+      LYNX_CHECK(here.size() == there.size() && own.type == other.type);
+      for (size_t i = 0; i < here.size(); ++i) LYNX_CHECK(here[i].count == there[i].count);
+    }
+    return;
+  }
   const bool pair =
       (own.kind == Kind::kSend && other.kind == Kind::kRecv) || (own.kind == Kind::kRecv && other.kind == Kind::kSend);
   const bool alike = own.kind == other.kind && own.kind != Kind::kSend && own.kind != Kind::kRecv;
@@ -104,6 +137,13 @@ void CheckFits(const Transfer& own, const Transfer& other) {
 std::vector<char> Sent(const Transfer& transfer, size_t members) {
   const size_t slots = transfer.kind == Kind::kReduceScatter ? members : 1;
   if (transfer.kind == Kind::kRecv) return {};
+  std::vector<char> sent;
+  for (const Part& part : transfer.parts) {
+    if (!part.sends) continue;
+    const auto* const begin = static_cast<const char*>(part.from);
+    sent.insert(sent.end(), begin, begin + part.count * transfer.element());
+  }
+  if (transfer.kind == Kind::kExchange) return sent;
   const auto* const begin = static_cast<const char*>(transfer.from);
   return std::vector<char>(begin, begin + slots * transfer.count * transfer.element());
 }
@@ -120,10 +160,27 @@ void Sum(const Meeting& meeting, size_t first, const Transfer& transfer) {
   }
 }
 
+// Copies what each peer has sent to this member.
+void ReceiveParts(const Meeting& meeting, int rank, const Transfer& transfer) {
+  for (size_t peer = 0; peer < meeting.members.size(); ++peer) {
+    const std::vector<Part> mine = PartsWith(transfer, static_cast<int>(peer), false);
+    size_t next = 0;
+    const char* at = meeting.members[peer].sent.data();
+    for (const Part& part : meeting.members[peer].transfer.parts) {
+      if (!part.sends) continue;
+      const size_t bytes = part.count * transfer.element();
+      if (part.peer == rank && bytes > 0) std::memcpy(mine[next].to, at, bytes);
+      if (part.peer == rank) ++next;
+      at += bytes;
+    }
+  }
+}
+
 void Receive(const Meeting& meeting, int rank, const Transfer& transfer) {
   const size_t bytes = transfer.count * transfer.element();
   switch (transfer.kind) {
     case Kind::kSend: return;
+    case Kind::kExchange: return ReceiveParts(meeting, rank, transfer);
     case Kind::kRecv: std::memcpy(transfer.to, meeting.members[static_cast<size_t>(1 - rank)].sent.data(), bytes); return;
     case Kind::kAllGather:
       for (size_t member = 0; member < meeting.members.size(); ++member) {
@@ -168,8 +225,9 @@ std::shared_ptr<Meeting> Put(ncclComm_t comm, const Transfer& transfer) {
   std::shared_ptr<Meeting>& place = comm->clique->meetings[comm->transfers++];
   if (place == nullptr) place = std::make_shared<Meeting>(comm->clique->members);
   const std::shared_ptr<Meeting> meeting = place;
-  for (const Meeting::Member& other : meeting->members) {
-    if (other.issued) CheckFits(transfer, other.transfer);
+  for (size_t peer = 0; peer < meeting->members.size(); ++peer) {
+    const Meeting::Member& other = meeting->members[peer];
+    if (other.issued) CheckFits(transfer, comm->rank, other.transfer, static_cast<int>(peer));
   }
   Meeting::Member& own = meeting->members[static_cast<size_t>(comm->rank)];
   own.issued = true;
@@ -185,9 +243,9 @@ std::shared_ptr<Meeting> Put(ncclComm_t comm, const Transfer& transfer) {
   return meeting;
 }
 
-// The first transfer of a pair connects its two ranks.
+// The first sends and receives connect the members.
 bool Connects(const NcclOnHostComm& comm, const Transfer& transfer) {
-  return comm.transfers == 0 && (transfer.kind == Kind::kSend || transfer.kind == Kind::kRecv);
+  return !comm.connected && (transfer.kind == Kind::kSend || transfer.kind == Kind::kRecv || transfer.kind == Kind::kExchange);
 }
 
 ncclResult_t Issue(ncclComm_t comm, const Transfer& transfer) {
@@ -203,10 +261,32 @@ ncclResult_t Issue(ncclComm_t comm, const Transfer& transfer) {
   comm->in_call = true;
   (void)WaitForMembers([&] { return comm->aborted || held_rank != comm->rank; });
   const std::shared_ptr<Meeting> meeting = Put(comm, transfer);
-  const auto both = [&] { return meeting->members[0].issued && meeting->members[1].issued; };
-  const bool connected = WaitForMembers([&] { return comm->aborted || comm->error != ncclSuccess || both(); });
+  const auto all = [&] {
+    return std::all_of(meeting->members.begin(), meeting->members.end(), [](const auto& member) { return member.issued; });
+  };
+  const bool connected = WaitForMembers([&] { return comm->aborted || comm->error != ncclSuccess || all(); });
   comm->in_call = false;
+  comm->connected = true;
   return connected && !comm->aborted ? comm->error : ncclSystemError;
+}
+
+// Adds a send or a receive to the thread's group, or issues it if there is no group.
+ncclResult_t IssuePart(ncclComm_t comm, const Part& part, ncclDataType_t type, cudaStream_t stream) {
+  if (groups == 0) {
+    LYNX_CHECK(part.peer == 1 - comm->rank);
+    return Issue(comm, {part.sends ? Kind::kSend : Kind::kRecv, part.from, part.to, part.count, type, stream});
+  }
+  if (Fails()) {
+    group_failed = true;
+    return ncclSystemError;
+  }
+  LYNX_CHECK(part.peer >= 0 && part.peer < comm->clique->members && part.peer != comm->rank);
+  LYNX_CHECK(group_comm == nullptr || group_comm == comm);
+  group_comm = comm;
+  if (group_transfers.empty()) group_transfers.push_back({.kind = Kind::kExchange, .type = type, .stream = stream});
+  LYNX_CHECK(group_transfers[0].type == type && group_transfers[0].stream == stream);
+  group_transfers[0].parts.push_back(part);
+  return ncclSuccess;
 }
 
 void End(ncclComm_t comm) {
@@ -336,8 +416,14 @@ ncclResult_t ncclGroupStart() {
   return ncclSuccess;
 }
 ncclResult_t ncclGroupEnd() {
-  const Locked locked;
   LYNX_CHECK(--groups == 0);
+  ncclComm_t const comm = std::exchange(group_comm, nullptr);
+  const std::vector<Transfer> started = std::exchange(group_transfers, {});
+  if (std::exchange(group_failed, false)) return ncclSystemError;
+  for (const Transfer& transfer : started) {
+    if (const ncclResult_t result = Issue(comm, transfer); result != ncclSuccess) return result;
+  }
+  const Locked locked;
   (void)WaitForMembers([] { return !aborts_held; });
   for (ncclComm_t comm : std::exchange(aborted_in_group, {})) Free(comm);
   return ncclSuccess;
@@ -356,10 +442,8 @@ ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDat
   return Issue(comm, {Kind::kReduceScatter, from, to, count, type, stream});
 }
 ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
-  LYNX_CHECK(peer == 1 - comm->rank);
-  return Issue(comm, {Kind::kSend, from, nullptr, count, type, stream});
+  return IssuePart(comm, {.peer = peer, .sends = true, .from = from, .count = count}, type, stream);
 }
 ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
-  LYNX_CHECK(peer == 1 - comm->rank);
-  return Issue(comm, {Kind::kRecv, nullptr, to, count, type, stream});
+  return IssuePart(comm, {.peer = peer, .to = to, .count = count}, type, stream);
 }

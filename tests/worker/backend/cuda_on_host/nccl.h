@@ -4,9 +4,10 @@
 // aborted.
 //
 // Calls block, and they are strict. The call that makes a communicator returns when all members have made it, and the first
-// transfer between the two ranks of a pair returns when both have started it. Only an abort by another thread ends these calls
-// earlier, or ReleaseCalls. A communicator that is aborted in a group is freed at the end of the group; no call of it may then
-// be under way. The members' calls must match. If a call is not allowed in the present state of a communicator, the test ends.
+// send or receive between the ranks of a communicator returns when all have started it. The sends and receives of a group are
+// one transfer of all members. Only an abort by another thread ends these calls earlier, or ReleaseCalls. A communicator that
+// is aborted in a group is freed at the end of the group; no call of it may then be under way. The members' calls must match.
+// If a call is not allowed in the present state of a communicator, the test ends.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_NCCL_H_
 #define LYNX_TESTS_CUDA_ON_HOST_NCCL_H_
 

@@ -61,6 +61,10 @@ class BadPair : public Communicator {
   absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, Elements data, int64_t count) override {
     return inner_->StartReduceScatter(route, data, count);
   }
+  absl::StatusOr<TransferTicket> StartAllToAll(const Route& route, ConstElements send, Elements receive,
+                                               int64_t count) override {
+    return inner_->StartAllToAll(route, send, receive, count);
+  }
   absl::StatusOr<TransferTicket> StartSend(const Route& route, ConstElements data, int64_t count) override {
     return inner_->StartSend(route, data, count);
   }

@@ -12,6 +12,7 @@ class NoTransfers : public Communicator {
   absl::StatusOr<TransferTicket> StartAllReduce(const Route&, Elements, int64_t) override { return None(); }
   absl::StatusOr<TransferTicket> StartAllGather(const Route&, Elements, int64_t) override { return None(); }
   absl::StatusOr<TransferTicket> StartReduceScatter(const Route&, Elements, int64_t) override { return None(); }
+  absl::StatusOr<TransferTicket> StartAllToAll(const Route&, ConstElements, Elements, int64_t) override { return None(); }
   absl::StatusOr<TransferTicket> StartSend(const Route&, ConstElements, int64_t) override { return None(); }
   absl::StatusOr<TransferTicket> StartRecv(const Route&, Elements, int64_t) override { return None(); }
   absl::StatusOr<TransferTimes> Wait(TransferTicket) override { return None(); }
