@@ -26,7 +26,8 @@ Placement NamedPlacement(RecomputeMode mode, Tensor tensor) {
   switch (mode) {
     case RecomputeMode::kNone: return Placement::kStore;
     case RecomputeMode::kFull: return Placement::kCritical;
-    case RecomputeMode::kFullKeepCollectives: return tensor == Tensor::kX1 ? Placement::kStore : Placement::kCritical;
+    case RecomputeMode::kFullKeepCollectives:
+      return tensor == Tensor::kX1 || tensor == Tensor::kExpertRows ? Placement::kStore : Placement::kCritical;
     case RecomputeMode::kSelective:
       return tensor == Tensor::kProbs || tensor == Tensor::kProbsDropped ? Placement::kCritical : Placement::kStore;
     case RecomputeMode::kBalanced: return IsBalanced(tensor) ? Placement::kCritical : Placement::kStore;

@@ -123,10 +123,31 @@ int32_t Or(const Row& row, const char* column, int32_t absent) {
   return static_cast<int32_t>(Maybe(row, column).value_or(absent));
 }
 
+// The experts of a model: what its config.json on Hugging Face says, for the rows do not.
+struct Mixture {
+  const char* model;  // how the column of its rows begins
+  int32_t experts, top_k, ffn, head_dim;
+  bool qk_norm;
+};
+constexpr Mixture kMixtures[] = {
+    {"Qwen3-30B-A3B", 128, 8, 768, 128, true},
+    {"Qwen3-235B-A22B", 128, 8, 1536, 128, true},
+    {"GPT-OSS-120B", 128, 4, 2880, 64, false},
+    {"Mixtral-8x22B", 8, 2, 16384, 0, false},
+};
+
+const Mixture* MixtureOf(const std::string& model) {
+  const auto* found =
+      std::find_if(std::begin(kMixtures), std::end(kMixtures), [&](const Mixture& m) { return absl::StartsWith(model, m.model); });
+  return found == std::end(kMixtures) ? nullptr : found;
+}
+
 bool IsLlama(const std::string& model) {
+  if (MixtureOf(model) != nullptr) return true;
+
   return absl::StartsWith(model, "LLAMA") || absl::StartsWith(model, "llama") || absl::StartsWith(model, "InternLM");
 }
-bool IsGpt(const std::string& model) { return absl::StartsWith(model, "GPT") || absl::StartsWith(model, "MPT"); }
+bool IsGpt(const std::string& model) { return MixtureOf(model) == nullptr && (absl::StartsWith(model, "GPT") || absl::StartsWith(model, "MPT")); }
 
 // Frameworks pad the vocabulary to a multiple of 128 for each tensor-parallel rank.
 int32_t Padded(int32_t vocab, int32_t tp) {
@@ -193,7 +214,8 @@ Obstacle ReadBatch(const Row& row, const Publication& publication, RunOfFramewor
 
 Obstacle ReadModel(const Row& row, const Publication& publication, RunOfFramework& run) {
   const std::string& name = row.at("model");
-  if (Or(row, "ep", 1) > 1 || absl::StrContains(name, "8x") || absl::StartsWith(name, "GPT-OSS")) return Obstacle::kExperts;
+  const Mixture* const mixture = MixtureOf(name);
+  if (mixture == nullptr && (Or(row, "ep", 1) > 1 || absl::StrContains(name, "8x"))) return Obstacle::kExperts;
   if (!IsLlama(name) && !IsGpt(name)) return Obstacle::kEncoder;
   if (absl::StrContains(name, "LoRA")) return Obstacle::kPolicy;
   for (const char* needed : {"layers", "hidden", "heads", "ffn", "seq", "vocab"}) {
@@ -214,10 +236,21 @@ Obstacle ReadModel(const Row& row, const Publication& publication, RunOfFramewor
            .tied_embeddings = !IsLlama(name)};
   const int32_t key_heads = Or(row, "kv_heads", model.heads);
   if (key_heads != model.heads) model.kv_heads = key_heads;
+  if (mixture != nullptr) {
+    model.moe = {.experts = mixture->experts, .top_k = mixture->top_k};
+    if (mixture->ffn != model.ffn) model.moe.ffn = mixture->ffn;
+    model.qk_norm = mixture->qk_norm;
+    if (mixture->head_dim * model.heads != model.hidden) model.head_dim = mixture->head_dim;
+    ParallelLayout& layout = run.request.layout;
+    layout.ep = Or(row, "ep", 1);
+    if (layout.ep > RanksOfStage(layout) || RanksOfStage(layout) % layout.ep != 0) return Obstacle::kIncomplete;
+    if (layout.zero > ZeroStage::kOptimizer) return Obstacle::kExperts;
+  }
   const std::string& precision = row.at("precision");
   if (precision.empty()) return Obstacle::kIncomplete;
   if (absl::StrContains(precision, "fp4")) return Obstacle::kFourBits;
   if (!absl::StrContains(precision, "fp8")) return Obstacle::kNone;
+  if (mixture != nullptr) return Obstacle::kExperts;
   const bool blocks = absl::StrContains(precision, "mx");
   model.matmul_type = blocks ? MatmulType::kMxfp8 : MatmulType::kFloat8;
   return Obstacle::kNone;
