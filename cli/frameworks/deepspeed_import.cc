@@ -257,6 +257,12 @@ class DeepSpeedReader {
     job_.train.micro_batch = static_cast<int32_t>(*micro);
     job_.parallel.dp = static_cast<int32_t>(replicas);
     if (replicas == 1) job_.parallel.zero = ZeroStage::kNone;
+    if (job_.model.moe.any() && Overridden("parallel.ep") == 0) {
+      job_.parallel.ep = 1;
+      run_.assumed.push_back(
+          "parallel.ep 1: the file does not say how many ranks share the experts (ep_size of deepspeed.moe.layer.MoE in the "
+          "script); --set parallel.ep=N does");
+    }
     if (const Json* group = Find("zero_optimization.mics_shard_size"); group != nullptr && *group != -1) {
       LYNX_ASSIGN_OR_RETURN(const std::optional<int64_t> size, Count("zero_optimization.mics_shard_size", 1));
       if (job_.parallel.zero == ZeroStage::kWeights) job_.parallel.zero_group = static_cast<int32_t>(size.value_or(0));

@@ -31,6 +31,8 @@ std::vector<RunSetting> Megatron(const StepRequest& r) {
   s.Number("--tensor-model-parallel-size", layout.tp, 1);
   s.Number("--pipeline-model-parallel-size", layout.pp, 1);
   s.Number("--context-parallel-size", layout.cp, 1);
+  s.Number("--expert-model-parallel-size", layout.ep, 1);
+  if (r.model.moe.any()) s.Number("--expert-tensor-parallel-size", 1);  // its default is tp
   s.Number("--num-virtual-stages-per-pipeline-rank", layout.virtual_stages, 1);
   s.Flag("--sequence-parallel", layout.sequence_parallel);
   s.Number("--micro-batch-size", r.micro_batch);
@@ -46,7 +48,9 @@ std::vector<RunSetting> Megatron(const StepRequest& r) {
   s.Flag("--overlap-param-gather", sharded && r.traits.hides_weight_gather);
   if (r.recompute == RecomputeMode::kSelective || r.recompute == RecomputeMode::kBalanced) {
     s.Text("--recompute-granularity", "selective");
-    if (r.recompute == RecomputeMode::kBalanced) s.Text("--recompute-modules", "layernorm mlp_act");
+    if (r.recompute == RecomputeMode::kBalanced) {
+      s.Text("--recompute-modules", r.model.moe.any() ? "layernorm moe_act" : "layernorm mlp_act");
+    }
   } else if (Recomputes(r)) {
     s.Text("--recompute-granularity", "full");
     s.Text("--recompute-method", "uniform");
@@ -75,6 +79,7 @@ std::vector<RunSetting> Deepspeed(const StepRequest& r) {
   if (layout.dp > 1) s.Text("zero_optimization.overlap_comm", r.traits.overlaps_data_reduction ? "true" : "false");
   s.Number("tensor_parallel.autotp_size", layout.tp, 1);
   s.Number("PipelineModule num_stages", layout.pp, 1);
+  s.Number("MoE ep_size", layout.ep, 1);
   s.Number("train_micro_batch_size_per_gpu", r.micro_batch);
   s.Number("gradient_accumulation_steps", r.microbatches);
   if (Recomputes(r) && layout.pp == 1) s.Number("activation_checkpointing.number_checkpoints", r.model.layers);
@@ -94,6 +99,7 @@ std::vector<RunSetting> Torchtitan(const StepRequest& r) {
   s.Number("parallelism.tensor_parallel_degree", layout.tp, 1);
   s.Number("parallelism.context_parallel_degree", layout.cp, 1);
   s.Number("parallelism.pipeline_parallel_degree", layout.pp, 1);
+  s.Number("parallelism.expert_parallel_degree", layout.ep, 1);
   if (layout.pp > 1) {
     s.Text("parallelism.pipeline_parallel_schedule", layout.virtual_stages > 1                       ? "Interleaved1F1B"
                                                      : layout.schedule == ScheduleKind::kGpipe       ? "GPipe"
@@ -118,6 +124,7 @@ std::vector<RunSetting> Lynx(const StepRequest& r) {
   s.Number("parallel.pp", layout.pp);
   s.Number("parallel.dp", layout.dp);
   s.Number("parallel.cp", layout.cp);
+  if (r.model.moe.any()) s.Number("parallel.ep", layout.ep);
   s.Number("parallel.virtualStages", layout.virtual_stages);
   s.Text("parallel.schedule", EnumName(layout.schedule));
   s.Text("parallel.sequenceParallel", layout.sequence_parallel ? "on" : "off");

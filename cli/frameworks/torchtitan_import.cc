@@ -43,7 +43,6 @@ struct MissingKey {
 constexpr char kEightBits[] = "8-bit products are counted as 16-bit ones; --set model.matmulType=float8 or mxfp8 plans them";
 constexpr MissingKey kMissing[] = {
     {"model.converters", kEightBits, ""},
-    {"parallelism.expert_parallel_degree", "mixtures of experts are not planned", "1"},
     {"parallelism.enable_async_tensor_parallel", "not counted: the plan exposes collectives of tensor parallelism", "false"},
     {"parallelism.enable_compiled_autograd", "the plan counts no time for launches", "false"},
     {"training.enable_cpu_offload", "the plan keeps states and weights on the device", "false"},
@@ -101,6 +100,7 @@ class TorchtitanReader {
     run_.traits = TraitsOf(Framework::kTorchtitan);
     LYNX_RETURN_IF_ERROR(Model());
     LYNX_RETURN_IF_ERROR(Degrees());
+    LYNX_RETURN_IF_ERROR(Experts());
     LYNX_RETURN_IF_ERROR(Schedule());
     LYNX_RETURN_IF_ERROR(Batches());
     LYNX_RETURN_IF_ERROR(Recomputation());
@@ -248,6 +248,40 @@ class TorchtitanReader {
     job_.resources.min_ranks = job_.resources.max_ranks = run_.devices;
     job_.resources.device = DeviceKind::kCuda;
     Sharding(replicas, std::max(shards, 1));
+    return absl::OkStatus();
+  }
+
+  // torchtitan takes the ranks that share experts from those of a stage. With one rank, and with the degree of tensor
+  // parallelism of experts, it shards each expert over tp; here more ranks have whole experts, which are as large.
+  absl::Status Experts() {
+    int32_t ep = 1, shards = 1;
+    LYNX_RETURN_IF_ERROR(Count("parallelism.expert_parallel_degree", 1, ep));
+    LYNX_RETURN_IF_ERROR(Count("parallelism.expert_tensor_parallel_degree", 1, shards));
+    const int32_t experts = job_.model.moe.experts;
+    ParallelSpec& parallel = job_.parallel;
+    if (experts == 0) {
+      if (ep > 1)
+        run_.not_taken.push_back(absl::StrCat("parallelism.expert_parallel_degree ", ep, ": the model has no experts"));
+      return absl::OkStatus();
+    }
+    if (ep == 1) shards = parallel.tp;
+    const int64_t ranks = int64_t{ep} * shards;
+    if (ranks > run_.devices || experts % ranks != 0) {
+      return Error(absl::StrCat("parallelism.expert_parallel_degree ", ep, ", with each expert on ", shards, " ranks: ", ranks,
+                                " ranks do not share ", experts,
+                                " whole experts evenly, as a plan wants; correct the degrees"));
+    }
+    if (shards > 1) {
+      run_.not_taken.push_back(absl::StrCat("experts sharded over ", shards,
+                                            " ranks by tensor parallelism: planned with whole experts on ", ranks,
+                                            " ranks (parallel.ep), which hold as many weights"));
+    }
+    if (parallel.zero_group != 0) {
+      run_.not_taken.push_back(
+          "parallelism.data_parallel_replicate_degree: models with experts are planned with states sharded over all replicas");
+      parallel.zero_group = 0;
+    }
+    parallel.ep = static_cast<int32_t>(ranks);
     return absl::OkStatus();
   }
 

@@ -114,6 +114,28 @@ TEST(ImportDeepspeed, NamesWhatIsAutoMissingAndUnknown) {
   EXPECT_THAT(Imported(RequestOf(With("\"bf16\"", "\"fp16\""))).not_taken, Contains(HasSubstr("fp16: planned as bfloat16")));
 }
 
+constexpr char kMixtral[] = R"({
+  "model_type": "mixtral", "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 5632, "max_position_embeddings": 4096,
+  "num_attention_heads": 16, "num_experts_per_tok": 2, "num_hidden_layers": 24, "num_key_value_heads": 8,
+  "num_local_experts": 8, "vocab_size": 32000})";
+
+// The script says which ranks share the experts.
+TEST(ImportDeepspeed, ExpertsAreOnEveryRankUnlessToldOtherwise) {
+  ImportRequest request = RequestOf(kConfig);
+  request.model = kMixtral;
+  const ImportedRun run = Imported(request);
+  EXPECT_EQ(run.job.model.moe, (MoeSpec{.experts = 8, .top_k = 2}));
+  EXPECT_EQ(run.job.parallel.ep, 1);
+  EXPECT_THAT(run.assumed, Contains(HasSubstr("parallel.ep 1: the file does not say how many ranks share the experts")));
+  request.overrides = {"parallel.ep=4"};
+  const ImportedRun told = Imported(request);
+  EXPECT_EQ(told.job.parallel.ep, 4);
+  EXPECT_THAT(told.assumed, testing::Not(Contains(HasSubstr("parallel.ep"))));
+  const StepRequest step{.model = told.job.model, .layout = PinnedLayout(told.job.parallel)};
+  EXPECT_THAT(SettingsOf(Framework::kDeepspeed, step), Contains(RunSetting{"MoE ep_size", "4"}));
+  EXPECT_EQ(Imported(RequestOf(kConfig)).job.parallel.ep, 0) << "a model without experts leaves it alone";
+}
+
 TEST(ImportDeepspeed, NamesKeysThatChangeMemory) {
   const auto missing = [](const std::string& from, const std::string& to) {
     return Imported(RequestOf(With(from, to))).not_taken;

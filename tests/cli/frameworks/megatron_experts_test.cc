@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "cli/frameworks/audit.h"
 #include "tests/cli/frameworks/megatron_runs.h"
 
 namespace lynx::cli {
@@ -12,6 +13,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // A small Llama on two replicas with 8 experts.
 std::string Experts(const std::string& arguments) {
@@ -84,6 +86,21 @@ TEST(ImportMegatronExperts, ShardedExpertsArePlannedWholeOnMoreRanks) {
   EXPECT_THAT(
       ErrorOf(absl::StrReplaceAll(Experts("--tensor-model-parallel-size 2 --sequence-parallel"), {{"experts 8", "experts 3"}})),
       HasSubstr("2 ranks do not share 3 of them evenly; give --expert-tensor-parallel-size 1"));
+}
+
+// What an audit would tell people to set.
+TEST(ImportMegatronExperts, SettingsHaveItsNames) {
+  const ImportedRun run = Imported(Experts("--expert-model-parallel-size 2"));
+  StepRequest step{.model = run.job.model, .layout = PinnedLayout(run.job.parallel), .recompute = RecomputeMode::kBalanced};
+  const std::vector<RunSetting> settings = SettingsOf(Framework::kMegatron, step);
+  EXPECT_THAT(settings, Contains(RunSetting{"--expert-model-parallel-size", "2"}));
+  EXPECT_THAT(settings, Contains(RunSetting{"--expert-tensor-parallel-size", "1"}));
+  EXPECT_THAT(settings, Contains(RunSetting{"--recompute-modules", "layernorm moe_act"}));
+  EXPECT_THAT(SettingsOf(Framework::kLynx, step), Contains(RunSetting{"parallel.ep", "2"}));
+  step.model.moe = {};
+  step.layout.ep = 1;
+  EXPECT_THAT(SettingsOf(Framework::kMegatron, step), Contains(RunSetting{"--recompute-modules", "layernorm mlp_act"}));
+  for (const RunSetting& setting : SettingsOf(Framework::kMegatron, step)) EXPECT_THAT(setting.name, Not(HasSubstr("expert")));
 }
 
 TEST(ImportMegatronExperts, RefusesExpertsThatAreNotPlanned) {

@@ -163,6 +163,34 @@ TEST_F(ImportTorchtitan, NamesWhatIsMissingAndUnknown) {
   EXPECT_EQ(groups.job.parallel.zero_group, 4);
 }
 
+constexpr char kMixtral[] = R"({
+  "model_type": "mixtral", "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 5632, "max_position_embeddings": 4096,
+  "num_attention_heads": 16, "num_experts_per_tok": 2, "num_hidden_layers": 24, "num_key_value_heads": 8,
+  "num_local_experts": 8, "vocab_size": 32000})";
+
+TEST_F(ImportTorchtitan, ReadsExperts) {
+  const std::string tp = "tensor_parallel_degree = 2";
+  const auto with = [&](const std::string& degrees) {
+    ImportRequest request = RequestOf(With(tp, tp + "\n" + degrees));
+    request.model = kMixtral;
+    request.model_file = "config.json";
+    return request;
+  };
+  const ImportedRun run = Imported(with("expert_parallel_degree = 4"));
+  EXPECT_EQ(run.job.model.moe, (MoeSpec{.experts = 8, .top_k = 2}));
+  EXPECT_EQ(run.job.parallel.ep, 4);
+  EXPECT_THAT(run.not_taken, IsEmpty());
+  const StepRequest step{.model = run.job.model, .layout = PinnedLayout(run.job.parallel)};
+  EXPECT_THAT(SettingsOf(Framework::kTorchtitan, step), Contains(RunSetting{"parallelism.expert_parallel_degree", "4"}));
+  // Without the degree, tensor parallelism shards experts.
+  EXPECT_EQ(Imported(with("")).job.parallel.ep, 2);
+  EXPECT_THAT(Imported(with("")).not_taken, Contains(HasSubstr("planned with whole experts on 2 ranks (parallel.ep)")));
+  EXPECT_EQ(Imported(with("expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 2")).job.parallel.ep, 8);
+  EXPECT_THAT(ErrorOf(with("expert_parallel_degree = 3")), HasSubstr("3 ranks do not share 8 whole experts evenly"));
+  EXPECT_THAT(Imported(RequestOf(With(tp, "expert_parallel_degree = 4"))).not_taken,
+              Contains(HasSubstr("parallelism.expert_parallel_degree 4: the model has no experts")));
+}
+
 TEST_F(ImportTorchtitan, SaysWhatIsWrong) {
   EXPECT_THAT(ErrorOf(RequestOf("[model\nname = 1")), HasSubstr("llama.toml:1: not valid TOML: "));
   EXPECT_THAT(ErrorOf(RequestOf(kConfig, 0)), HasSubstr("give --devices N"));
