@@ -10,6 +10,7 @@
 #include "planner/program/validate.h"
 #include "worker/engine/core_wait.h"
 #include "worker/engine/lr_schedule.h"
+#include "worker/model/counted_slots.h"
 
 namespace lynx::worker {
 namespace {
@@ -35,6 +36,24 @@ absl::Status CheckBatch(const EngineConfig& config) {
 // has computed the gradient from only a part of the tokens (with sequence parallelism) or from only a part of the heads.
 bool SumsOverTensorRanks(const LayerShape& shape, const ParameterSlot& slot) {
   return shape.tp > 1 && (shape.sequence_parallel ? slot.replicated : slot.by_heads);
+}
+
+// True for the starts and waits that gather updated weights.
+bool Gathers(ActionKind kind) {
+  return kind == ActionKind::kWeightGatherStart || kind == ActionKind::kWeightGatherWait ||
+         kind == ActionKind::kExpertGatherStart || kind == ActionKind::kExpertGatherWait;
+}
+
+// True if the elements of a tensor that a collective moves are fp32 in every model.
+bool IsWide(Tensor tensor) {
+  switch (tensor) {
+    case Tensor::kLossStats:
+    case Tensor::kRowWeights:
+    case Tensor::kExpertWeights:
+    case Tensor::kGradExpertWeights:
+    case Tensor::kGradRowWeights: return true;
+    default: return false;
+  }
 }
 
 Bytes ReplicatedBytes(const StageContext& context, const ModelState& state) {
@@ -69,16 +88,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                             std::move(host_pool), backend, communicator, state, dataset));
 }
 
-// Returns the gradients that this rank counts in the gradient norm. Several ranks may have the same gradient: the replicas
-// (unless each updates only a share), the tensor-parallel ranks (of replicated parameters), and the two ranks with a tied
-// embedding. So each gradient is counted on only one rank.
+// Returns the gradients that this rank counts in the gradient norm.
 std::vector<std::span<const float>> Engine::CountedGradients(const EngineConfig& config, ModelState& state) {
   std::vector<std::span<const float>> counted;
   const ParallelLayout& layout = config.context.layout;
-  if (!state.shares_updates() && MembersOf(layout, config.rank, Group::kData).index != 0) return counted;
-  const bool first = CoordinatesOf(layout, config.rank).tp == 0;
-  for (const ParameterSlot& slot : state.updated()) {
-    if ((slot.replicated && !first) || slot.copy) continue;
+  const int32_t tp_rank = CoordinatesOf(layout, config.rank).tp;
+  const StateIndex index = StateIndexOf(config.context, tp_rank, MembersOf(layout, config.rank, Group::kData).index);
+  for (const ParameterSlot& slot : CountedSlots(config.context, tp_rank, index, state.updated())) {
     counted.emplace_back(state.gradients().data() + slot.offset, static_cast<size_t>(slot.count));
   }
   return counted;
@@ -94,8 +110,8 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
                           sums.loss(), backend, state)),
       dataset_(dataset), batch_(std::move(batch)), world_sum_(config_.context.layout.ranks(), config_.rank),
       replicated_(replicated), starts_(StartsOfWaits(config_.program)), hiding_(HidingStarts(config_.program, starts_)),
-      tickets_(config_.program.size()), host_pool_(std::move(host_pool)), moments_(config_.program.size()),
-      trace_(config_.program.size()) {
+      tickets_(config_.program.size()), second_tickets_(config_.program.size()), host_pool_(std::move(host_pool)),
+      moments_(config_.program.size()), trace_(config_.program.size()) {
   Resolve(memory);
 }
 
@@ -131,11 +147,12 @@ void Engine::Resolve(const MemoryPlan& memory) {
       const bool above = key.tensor == Tensor::kX && key.layer != action.layer;
       (above ? resolved.tensors.next_x : resolved.tensors.at[static_cast<size_t>(key.tensor)]) = address(buffer);
       if (!resolved.ops.empty()) continue;
-      if (a > 0) resolved.source = resolved.transfer;
-      const bool wide = key.tensor == Tensor::kLossStats;
-      resolved.transfer = {address(buffer), wide ? DataType::kFloat32 : config_.context.model.dtype};
+      // The accesses of a collective are what it reads, and then what it writes; an all-to-all may have a second such pair.
+      Elements& transfer = a < 2 ? resolved.transfer : resolved.second_transfer;
+      if (a % 2 == 1) (a < 2 ? resolved.source : resolved.second_source) = transfer;
+      transfer = {address(buffer), IsWide(key.tensor) ? DataType::kFloat32 : config_.context.model.dtype};
     }
-    LYNX_CHECK(!resolved.ops.empty() || accesses.size() <= 2);
+    LYNX_CHECK(!resolved.ops.empty() || accesses.size() <= (InfoOf(action.kind).group == Group::kExpert ? 4 : 2));
     if (InfoOf(action.kind).phase == Phase::kStart) ResolveTransfer(action, resolved);
   }
   if (config_.dead_buffers == DeadBuffers::kLeave) return;
@@ -171,17 +188,14 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
     }
     case Group::kNextStage:
     case Group::kPreviousStage: resolved.count = shape.shard_tokens() * shape.hidden; return;
-    case Group::kData: {
-      const ModelState::Range range = state_.LayerRange(action.layer);
-      const bool gathers = action.kind == ActionKind::kWeightGatherStart;
-      const Elements weights =
-          state_.rounded_weights().empty() ? Elements(state_.weights().data()) : Elements(state_.rounded_weights().data());
-      resolved.transfer = (gathers ? weights : Elements(state_.gradients().data())) + range.begin;
-      // For an all-gather or a reduce-scatter, `count` is the number of elements in the share of one rank.
-      const bool shared = gathers || (action.kind == ActionKind::kDataReduceStart && SharesReduction(action.layer));
-      resolved.count = shared ? range.count / OptimizerShares(config_.context) : range.count;
+    case Group::kExpert:
+      // Each rank has the same room for its tokens, so all slots have the same size (LayerShape::expert_room).
+      LYNX_CHECK(shape.capacity_permille > 0);
+      resolved.second_count = shape.sent_rows() / shape.ep;
+      resolved.count = resolved.second_count * shape.hidden;
       return;
-    }
+    case Group::kData:
+    case Group::kExpertData: return ResolveStates(action, resolved);
     case Group::kWorld:  // WorldSum has the values that all ranks add up
       return;
     case Group::kNone:
@@ -190,12 +204,23 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
   LYNX_CHECK(!"a start without a group");
 }
 
+void Engine::ResolveStates(const Action& action, ResolvedAction& resolved) {
+  const bool experts = InfoOf(action.kind).group == Group::kExpertData;
+  const ModelState::Range range = experts ? state_.ExpertRange(action.layer) : state_.LayerRange(action.layer);
+  const int64_t shares = experts ? ExpertShares(config_.context) : OptimizerShares(config_.context);
+  const bool gathers = Gathers(action.kind);
+  const Elements weights =
+      state_.rounded_weights().empty() ? Elements(state_.weights().data()) : Elements(state_.rounded_weights().data());
+  resolved.transfer = (gathers ? weights : Elements(state_.gradients().data())) + range.begin;
+  // For an all-gather or a reduce-scatter, `count` is the number of elements in the share of one rank.
+  resolved.count = gathers || SharesReduction(action) ? range.count / shares : range.count;
+}
+
 // Does what a program does after the optimizer's update: rounds the weights, and gathers them from the other ranks.
 absl::Status Engine::GatherWeights() {
   state_.RoundWeights(backend_);
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
-    const ActionKind kind = config_.program[i].kind;
-    if (kind != ActionKind::kWeightGatherStart && kind != ActionKind::kWeightGatherWait) continue;
+    if (!Gathers(config_.program[i].kind)) continue;
     LYNX_RETURN_IF_ERROR(Annotate(RunAction(i), "weights before the first step"));
   }
   return absl::OkStatus();
@@ -330,20 +355,33 @@ absl::Status Engine::RunAction(int32_t index) {
   }
 }
 
-// True if each replica needs only the summed gradients of its own share. This is true for every layer except a layer with a
-// copy of the tied embedding. The two ranks that hold the embedding have different shares, so they add up the embedding's whole
-// gradient at the end of the step.
-bool Engine::SharesReduction(int32_t layer) const {
+// True if each rank with the same weights needs only the summed gradients of its own share. `action`: the start of a reduction.
+// This is true for every layer except a layer with a copy of the tied embedding. The two ranks that hold the embedding have
+// different shares, so they add up the embedding's whole gradient at the end of the step.
+bool Engine::SharesReduction(const Action& action) const {
+  if (InfoOf(action.kind).group == Group::kExpertData) return state_.shares_experts();
   const ParameterSlot* const tied = state_.shared_embedding();
-  return state_.shares_updates() && (tied == nullptr || tied->layer != layer);
+  return state_.shares_updates() && (tied == nullptr || tied->layer != action.layer);
 }
 
 absl::Status Engine::StartTransfer(int32_t index) {
-  LYNX_ASSIGN_OR_RETURN(tickets_[index], IssueTransfer(config_.program[index], resolved_[index]));
+  LYNX_ASSIGN_OR_RETURN(tickets_[index], IssueTransfer(index));
   return absl::OkStatus();
 }
 
-absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const ResolvedAction& resolved) {
+// Starts an all-to-all, which may be two transfers on one route.
+absl::StatusOr<TransferTicket> Engine::StartAllToAll(int32_t index, const Route& route) {
+  const ResolvedAction& r = resolved_[index];
+  LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, communicator_.StartAllToAll(route, r.source, r.transfer, r.count));
+  if (r.second_transfer.data == nullptr) return ticket;
+  LYNX_ASSIGN_OR_RETURN(second_tickets_[index],
+                        communicator_.StartAllToAll(route, r.second_source, r.second_transfer, r.second_count));
+  return ticket;
+}
+
+absl::StatusOr<TransferTicket> Engine::IssueTransfer(int32_t index) {
+  const Action& action = config_.program[index];
+  const ResolvedAction& resolved = resolved_[index];
   const ActionInfo& info = InfoOf(action.kind);
   const Route route(info.group, action.stage);
   switch (info.group) {
@@ -352,12 +390,12 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
     case Group::kPreviousStage:
       return info.flow == Flow::kOut ? communicator_.StartSend(route, resolved.transfer, resolved.count)
                                      : communicator_.StartRecv(route, resolved.transfer, resolved.count);
+    case Group::kExpert: return StartAllToAll(index, route);
     case Group::kData:
-      if (action.kind == ActionKind::kWeightGatherStart) {
-        return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
-      }
-      return SharesReduction(action.layer) ? communicator_.StartReduceScatter(route, resolved.transfer, resolved.count)
-                                           : communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
+    case Group::kExpertData:
+      if (Gathers(action.kind)) return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
+      return SharesReduction(action) ? communicator_.StartReduceScatter(route, resolved.transfer, resolved.count)
+                                     : communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
     case Group::kWorld:
       LYNX_RETURN_IF_ERROR(SumReplicated());
       LYNX_RETURN_IF_ERROR(SumSharedEmbedding());
@@ -379,9 +417,10 @@ absl::StatusOr<TransferTicket> Engine::StartCollective(Collective kind, const Ro
     case Collective::kReduceScatter:
       return communicator_.StartReduceScatter(route, resolved.source.data != nullptr ? resolved.source : resolved.transfer,
                                               resolved.count);
+    case Collective::kAllToAll:
     case Collective::kNone: break;
   }
-  LYNX_CHECK(!"not a collective");
+  LYNX_CHECK(!"not a collective of the tensor-parallel group");
   return absl::InternalError("");
 }
 
@@ -389,6 +428,10 @@ absl::Status Engine::Wait(int32_t index) {
   const int32_t start = resolved_[index].start;
   LYNX_ASSIGN_OR_RETURN(moments_[start].transfer, communicator_.Wait(tickets_[start]));
   const ResolvedAction& resolved = resolved_[start];
+  if (resolved.second_transfer.data != nullptr) {
+    LYNX_ASSIGN_OR_RETURN(const TransferTimes second, communicator_.Wait(second_tickets_[start]));
+    moments_[start].transfer.completed = second.completed;
+  }
   if (resolved.source.data != nullptr && InfoOf(config_.program[start].kind).collective == Collective::kReduceScatter) {
     Copy(ShareOf(resolved.source, resolved), resolved.count, resolved.transfer);
   }

@@ -120,7 +120,11 @@ class Engine {
     Elements transfer;    // result of a communication action; null for the sums over the world
     // The input of a gather or scatter, if it is not in `transfer`: the rank's share, or the sums of all shares.
     Elements source;
-    int64_t count = 0;                    // elements of the transfer; for a gather or scatter, elements of one share
+    int64_t count =
+        0;  // elements of the transfer; for a gather or scatter, elements of one share; for an all-to-all, of one slot
+    // The second pair of tensors of an all-to-all (CollectiveInfo::from_weights); null if there is none.
+    Elements second_transfer, second_source;
+    int64_t second_count = 0;
     int32_t start = -1;                   // for a wait: the index of its start
     std::vector<HostCopy> copies;         // for the start of an offload or reload
     std::vector<std::span<float>> dying;  // buffers that are dead after this action; empty with kLeave
@@ -145,15 +149,17 @@ class Engine {
   static absl::StatusOr<HostPool> MakeHostPool(const EngineConfig& config, const MemoryPlan& memory, Backend& backend);
   void Resolve(const MemoryPlan& memory);
   void ResolveTransfer(const Action& action, ResolvedAction& resolved);
+  void ResolveStates(const Action& action, ResolvedAction& resolved);
   void ResolveCopies(const MemoryPlan& memory, const std::vector<std::vector<int32_t>>& buffers);
 
   absl::Status BeginStep(int64_t step);
   absl::Status LookAtArena();
   absl::Status RunAction(int32_t index);
   absl::Status RunForward();
-  bool SharesReduction(int32_t layer) const;
+  bool SharesReduction(const Action& action) const;
   absl::Status StartTransfer(int32_t index);
-  absl::StatusOr<TransferTicket> IssueTransfer(const Action& action, const ResolvedAction& resolved);
+  absl::StatusOr<TransferTicket> StartAllToAll(int32_t index, const Route& route);
+  absl::StatusOr<TransferTicket> IssueTransfer(int32_t index);
   absl::StatusOr<TransferTicket> StartCollective(Collective kind, const Route& route, const ResolvedAction& resolved);
   absl::Status Wait(int32_t index);
   Elements ShareOf(const Elements& buffer, const ResolvedAction& resolved) const;
@@ -186,11 +192,12 @@ class Engine {
   StepBatch batch_;
   WorldSum world_sum_;
   const std::span<float> replicated_;  // device memory for gradients that tensor-parallel ranks add up; empty if there are none
-  std::vector<ResolvedAction> resolved_;  // by action
-  std::vector<std::string> names_;        // by action: what profilers of a device show; empty on the CPU
-  std::vector<int32_t> starts_;           // the result of StartsOfWaits
-  std::vector<int32_t> hiding_;           // the result of HidingStarts
-  std::vector<TransferTicket> tickets_;   // by action, for the starts of transfers
+  std::vector<ResolvedAction> resolved_;        // by action
+  std::vector<std::string> names_;              // by action: what profilers of a device show; empty on the CPU
+  std::vector<int32_t> starts_;                 // the result of StartsOfWaits
+  std::vector<int32_t> hiding_;                 // the result of HidingStarts
+  std::vector<TransferTicket> tickets_;         // by action, for the starts of transfers
+  std::vector<TransferTicket> second_tickets_;  // by action, for all-to-alls with a second pair of tensors
   const HostPool host_pool_;
   std::vector<HostCopies::Ticket> copy_tickets_;  // by action, for the starts of copies
   // Moments of an action: when it ended, which is also when the next action began. A start also has the times of its transfer.

@@ -11,10 +11,12 @@ namespace {
 // Returns the phase to which the time of a communication action is added. `group`: the group of the action.
 Nanos& WaitOf(StepPhases& phases, Group group) {
   switch (group) {
+    case Group::kExpert:
     case Group::kTensor: return phases.tensor_wait;
     case Group::kNextStage:
     case Group::kPreviousStage:
     case Group::kHost: return phases.stall;
+    case Group::kExpertData:
     case Group::kData: return phases.data_parallel_wait;
     case Group::kWorld: return phases.norm_wait;
     case Group::kNone: break;

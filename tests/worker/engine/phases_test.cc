@@ -37,6 +37,21 @@ TEST(Phases, PairsARepeatedTransferWithItsLatestStart) {
   EXPECT_EQ(StartsOfWaits(program), (std::vector<int32_t>{-1, 0, -1, 2}));
 }
 
+TEST(Phases, PairsTransfersOfExperts) {
+  const Program program =
+      ParseProgram("0AA+0:1.norm2 0AG+0:2.norm1 0AA-0:1.norm2 0DP+:1 0XP+:1 0XP-:1 0AG-0:2.norm1 0DP-:1").value();
+  EXPECT_EQ(StartsOfWaits(program), (std::vector<int32_t>{-1, -1, 0, -1, -1, 4, 1, 3}));
+}
+
+// The expert group ends segments, as the tensor-parallel group does. The ranks with the same experts are replicas.
+TEST(Phases, WaitsForExpertsCountWithThoseOfTheSameSort) {
+  const Case c = Make("0AA+0:1.norm2 0AA-0:1.norm2 0BAA+0:1.out 0BAA-0:1.out 0XP+:1 0XP-:1 0XG+:1 0XG-:1",
+                      {1, 20, 300, 4'000, 50'000, 600'000, 7'000'000, 80'000'000});
+  EXPECT_EQ(PhasesOf(c).tensor_wait, Nanos(4'321));
+  EXPECT_EQ(PhasesOf(c).data_parallel_wait, Nanos(87'650'000));
+  EXPECT_EQ(PhasesOf(c).stall, Nanos(0));
+}
+
 TEST(Phases, RecomputationThatEndsBeforeTheTransferIsHidden) {
   Case c = Make("0BAR+0:1.mlp 0R0:0.attn(ln1,qkv) 0BAR-0:1.mlp", {1, 50, 30});
   c.trace[0].transfer_end = c.trace[1].end + Nanos(29);
