@@ -64,11 +64,11 @@ constexpr int64_t kCounted = 4;
 
 class Allocation : public testing::TestWithParam<TinySetting> {};
 
-TEST_P(Allocation, NoStepAllocates) {
+void ExpectNoStepAllocates(const ModelSpec& model, const ParallelLayout& layout) {
   TinyJob job;
-  job.model = SpecOf(GetParam());
+  job.model = model;
   job.dead_buffers = DeadBuffers::kLeave;  // as in training
-  job.Lower(GetParam().layout, RecomputeMode::kFull);
+  job.Lower(layout, RecomputeMode::kFull);
   const auto statuses = OnRanks(job, [](TinyRank& rank) -> absl::Status {
     for (int64_t step = 0; step < kWarmUp + kCounted; ++step) {
       if (step == kWarmUp) {
@@ -84,6 +84,14 @@ TEST_P(Allocation, NoStepAllocates) {
   });
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(allocations.exchange(0), 0);
+}
+
+TEST_P(Allocation, NoStepAllocates) { ExpectNoStepAllocates(SpecOf(GetParam()), GetParam().layout); }
+
+TEST(ExpertAllocation, NoStepAllocates) {
+  ExpectNoStepAllocates(TinyMoe(), {.dp = 4, .ep = 4});
+  ExpectNoStepAllocates(TinyMoe(DataType::kBfloat16),
+                        {.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer});
 }
 
 INSTANTIATE_TEST_SUITE_P(, Allocation,

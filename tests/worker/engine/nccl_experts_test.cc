@@ -23,14 +23,15 @@ using testing::HasSubstr;
 
 std::unique_ptr<Backend> MakeCuda() { return std::move(MakeCudaBackend(0).value()); }
 
-// A job whose ranks have expert groups. Its model is not trained here; it only makes the ranks meet.
-TinyJob JobOf(const ParallelLayout& layout, bool by_nccl) {
-  TinyJob job;
+// A job of ranks with groups for experts. Its model has no experts, unless one is given.
+TinyJob JobOf(const ParallelLayout& layout, bool by_nccl, const ModelSpec& model = SpecOf(TinyModel::kGpt)) {
+  TinyJob job{.model = model};
   job.make_backend = MakeCuda;
   job.Lower(layout, RecomputeMode::kNone);
   if (!by_nccl) return job;
-  job.make_communicator = [layout](int32_t rank, Communicator& host, Backend& backend) {
-    return MakeNcclCommunicator({.layout = layout, .rank = rank, .connect_timeout = Nanos(20'000'000'000)}, host, backend);
+  job.make_communicator = [layout, experts = model.moe.any()](int32_t rank, Communicator& host, Backend& backend) {
+    return MakeNcclCommunicator({.layout = layout, .experts = experts, .rank = rank, .connect_timeout = Nanos(20'000'000'000)},
+                                host, backend);
   };
   return job;
 }
@@ -127,6 +128,23 @@ TEST_P(NcclExperts, ExchangeSlotsInEveryOrder) {
 
 INSTANTIATE_TEST_SUITE_P(, NcclExperts, testing::Bool(),
                          [](const auto& info) { return std::string(info.param ? "ByNccl" : "ThroughHosts"); });
+
+// If a mark between ops and all-to-alls were missing, one of the orders would give other bits.
+TEST(NcclExpertGroup, TrainsWithTheBitsOfTransfersThroughTheHosts) {
+  for (const auto& [layout, dtype] :
+       {std::pair(ParallelLayout{.dp = 2, .ep = 2}, DataType::kFloat32),
+        std::pair(ParallelLayout{.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer},
+                  DataType::kBfloat16)}) {
+    const TinyRun expected = Train(JobOf(layout, /*by_nccl=*/false, TinyMoe(dtype)), 2);
+    for (const Order order : {Order::kEager, Order::kLate, Order::kFirstLate, Order::kFirstEager}) {
+      SetOrder(order);
+      const TinyRun run = Train(JobOf(layout, /*by_nccl=*/true, TinyMoe(dtype)), 2);
+      EXPECT_EQ(run.losses(), expected.losses()) << LayoutText(layout) << ", " << OrderName(order);
+      EXPECT_TRUE(run.weights == expected.weights) << LayoutText(layout) << ", " << OrderName(order);
+    }
+    SetOrder(Order::kEager);
+  }
+}
 
 TEST(NcclExpertGroup, OfOneRankCopiesTheSlot) {
   TinyJob job = JobOf({.tp = 2}, true);

@@ -155,6 +155,14 @@ ModelSpec SpecOf(TinyModel model) {
   return spec;
 }
 
+ModelSpec TinyMoe(DataType dtype) {
+  ModelSpec spec = SpecOf(TinyModel::kLlama);
+  spec.dtype = dtype;
+  spec.kv_heads = 4;
+  spec.moe = {.experts = 8, .top_k = 2, .ffn = 12, .capacity = 4};
+  return spec;
+}
+
 ModelSpec SpecOf(const TinySetting& setting) {
   ModelSpec spec = SpecOf(setting.model);
   spec.dtype = setting.dtype;
@@ -245,7 +253,10 @@ TinyRun Train(const TinyJob& job, int64_t steps) {
       EXPECT_EQ(report.arena_peak, rank.engine->arena());
     }
     const std::lock_guard lock(mutex);
-    if (rank.coordinates.dp == 0 || rank.state->shares_updates()) CollectWeights(*rank.state, run.weights);
+    // Replicas have the same weights, but may have other experts.
+    if (rank.coordinates.dp == 0 || rank.state->shares_updates() || job.model.moe.any()) {
+      CollectWeights(*rank.state, run.weights);
+    }
     return absl::OkStatus();
   });
   for (int32_t rank = 0; rank < job.layout.ranks(); ++rank) {

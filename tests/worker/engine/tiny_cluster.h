@@ -43,6 +43,8 @@ enum class TinyModel : uint8_t {
 const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"
 inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kPhi3) + 1;
 ModelSpec SpecOf(TinyModel model);
+// A small Llama with experts. Nothing is dropped, and there are no losses of the router, so all layouts train the same model.
+ModelSpec TinyMoe(DataType dtype = DataType::kFloat32);
 
 struct TinyJob {
   ModelSpec model = SpecOf(TinyModel::kGpt);

@@ -1,0 +1,128 @@
+// Models with experts must train the same model in every layout: with expert groups inside a replica, over replicas, and of all
+// ranks of a stage. Policies must not change a bit.
+#include <gtest/gtest.h>
+
+#include "common/status.h"
+#include "tests/worker/engine/tiny_cluster.h"
+
+namespace lynx::worker {
+namespace {
+
+constexpr int64_t kSteps = 12;
+// The relative difference that is allowed. The layouts differ only in the order of sums. The choice of experts is a step
+// function of the scores, so a token near the border may go to another expert after some steps.
+constexpr double kTolerance = 1e-4;
+constexpr double kBfloat16Tolerance = 2e-2;
+
+TinyJob JobOf(const ModelSpec& model, const ParallelLayout& layout, RecomputeMode mode) {
+  TinyJob job{.model = model};
+  job.Lower(layout, mode);
+  return job;
+}
+
+std::vector<double> LossesOf(DataType dtype, const ParallelLayout& layout) {
+  return Train(JobOf(TinyMoe(dtype), layout, RecomputeMode::kSelective), kSteps).losses();
+}
+
+const std::vector<double>& SingleRank(DataType dtype) {
+  static const std::vector<double> in_float = LossesOf(DataType::kFloat32, {});
+  static const std::vector<double> in_bfloat16 = LossesOf(DataType::kBfloat16, {});
+  return dtype == DataType::kFloat32 ? in_float : in_bfloat16;
+}
+
+class ExpertLayouts : public testing::TestWithParam<TinySetting> {};
+
+TEST_P(ExpertLayouts, LossesAgreeWithASingleRank) {
+  const DataType dtype = GetParam().dtype;
+  const std::vector<double> losses = LossesOf(dtype, GetParam().layout), &expected = SingleRank(dtype);
+  const double tolerance = dtype == DataType::kFloat32 ? kTolerance : kBfloat16Tolerance;
+  ASSERT_EQ(losses.size(), expected.size());
+  for (size_t step = 0; step < losses.size(); ++step) {
+    EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << "step " << step;
+  }
+  EXPECT_LT(expected.back(), 0.97 * expected.front());  // the model must learn something
+}
+
+// The norm counts every gradient once, so it is that of a single rank too.
+TEST_P(ExpertLayouts, GradientNormsAgreeWithASingleRank) {
+  if (GetParam().dtype != DataType::kFloat32) return;
+  const auto norm = [](const ParallelLayout& layout) {
+    return Train(JobOf(TinyMoe(DataType::kFloat32), layout, RecomputeMode::kNone), 1).reports[0][0].gradient_norm;
+  };
+  const double expected = norm({});
+  EXPECT_NEAR(norm(GetParam().layout), expected, 1e-4 * expected);
+}
+
+TEST_P(ExpertLayouts, PoliciesChangeNoBit) {
+  const ModelSpec model = TinyMoe(GetParam().dtype);
+  const TinyRun expected = Train(JobOf(model, GetParam().layout, RecomputeMode::kNone), 2);
+  for (const RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kSelective}) {
+    const TinyRun run = Train(JobOf(model, GetParam().layout, mode), 2);
+    EXPECT_EQ(run.losses(), expected.losses()) << EnumName(mode);
+    EXPECT_TRUE(run.weights == expected.weights) << EnumName(mode);
+  }
+}
+
+std::vector<TinySetting> Settings() {
+  std::vector<TinySetting> settings;
+  for (const ParallelLayout& layout :
+       {ParallelLayout{.dp = 2, .ep = 2}, ParallelLayout{.dp = 2}, ParallelLayout{.dp = 4, .ep = 2},
+        ParallelLayout{.dp = 4, .ep = 4, .zero = ZeroStage::kOptimizer},
+        ParallelLayout{.dp = 4, .ep = 2, .zero = ZeroStage::kOptimizer}, ParallelLayout{.tp = 2, .sequence_parallel = true},
+        ParallelLayout{.tp = 2, .ep = 2, .sequence_parallel = true},
+        ParallelLayout{.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true},
+        ParallelLayout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true},
+        ParallelLayout{.tp = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer},
+        ParallelLayout{.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer},
+        ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .rank_order = RankOrder::kTpDpPp},
+        ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved},
+        ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .schedule = ScheduleKind::kZeroBubble}}) {
+    settings.push_back({TinyModel::kLlama, layout});
+    if (layout.ep > 1 && layout.pp == 1) settings.push_back({TinyModel::kLlama, layout, DataType::kBfloat16});
+  }
+  return settings;
+}
+
+INSTANTIATE_TEST_SUITE_P(, ExpertLayouts, testing::ValuesIn(Settings()), [](const auto& info) { return TestName(info.param); });
+
+// Ranks that hold the same experts must have the same weights after some steps.
+TEST(ExpertReplicas, HaveTheSameWeights) {
+  for (const ZeroStage zero : {ZeroStage::kNone, ZeroStage::kOptimizer}) {
+    const ParallelLayout layout{.dp = 4, .ep = 2, .zero = zero};
+    const TinyJob job = JobOf(TinyMoe(DataType::kFloat32), layout, RecomputeMode::kNone);
+    std::vector<std::vector<float>> experts(4);
+    const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
+      for (int64_t step = 0; step < 3; ++step) LYNX_RETURN_IF_ERROR(rank.engine->RunStep(step).status());
+      const ModelState::Range range = rank.state->ExpertRange(1);
+      const auto begin = rank.state->weights().begin() + range.begin;
+      experts[static_cast<size_t>(rank.rank)].assign(begin, begin + range.count);
+      return absl::OkStatus();
+    });
+    for (const absl::Status& status : statuses) ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(experts[0], experts[2]);
+    EXPECT_EQ(experts[1], experts[3]);
+    EXPECT_NE(experts[0], experts[1]);
+  }
+}
+
+// An evaluation runs the forward all-to-alls too.
+TEST(ExpertEvaluations, AgreeWithASingleRank) {
+  const auto loss = [](const ParallelLayout& layout) {
+    TinyJob job = JobOf(TinyMoe(DataType::kFloat32), layout, RecomputeMode::kNone);
+    job.train.eval_batches = 2;
+    double first = 0;
+    const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
+      LYNX_ASSIGN_OR_RETURN(const double own, rank.engine->Evaluate(*rank.dataset));
+      if (rank.rank == 0) first = own;
+      return absl::OkStatus();
+    });
+    for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+    return first;
+  };
+  const double expected = loss({});
+  EXPECT_GT(expected, 1);
+  EXPECT_NEAR(loss({.dp = 4, .ep = 4}), expected, kTolerance * expected);
+}
+
+}  // namespace
+}  // namespace lynx::worker
