@@ -244,7 +244,7 @@ class Space {
 // One shape is enough with and without sequence parallelism: the cost model derives the times of each from those of the other.
 LayerShape MeasuredShape(const JobSpec& spec, const ParallelLayout& layout, int32_t micro_batch) {
   LayerShape shape = ShapeOf(spec.model, layout, micro_batch);
-  if (spec.parallel.sequence_parallel == Choice::kAuto) shape.sequence_parallel = false;
+  if (spec.parallel.sequence_parallel == Choice::kAuto && !shape.moe()) shape.sequence_parallel = false;
   return shape;
 }
 

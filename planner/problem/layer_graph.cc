@@ -178,6 +178,9 @@ void AddHead(bool sp, Ops& ops) {
 }
 // clang-format on
 
+// Thousandths, rounded up. A number that is thousandths up to the rounding of doubles stays as it is.
+int32_t PermilleUp(double value) { return static_cast<int32_t>(std::ceil(1000 * value - 1e-6)); }
+
 size_t Index(LayerType type) { return static_cast<size_t>(type); }
 size_t Index(Segment segment) { return static_cast<size_t>(segment); }
 size_t Index(Pass pass) { return static_cast<size_t>(pass); }
@@ -211,8 +214,8 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
           .top_k = model.moe.top_k,
           .expert_ffn = model.moe.any() ? model.expert_ffn() : 0,
           .ep = model.moe.any() ? layout.ep : 1,
-          .capacity_permille = static_cast<int32_t>(std::ceil(1000 * model.moe.capacity)),
-          .skew_permille = static_cast<int32_t>(std::ceil(1000 * model.moe.skew))};
+          .capacity_permille = PermilleUp(model.moe.capacity),
+          .skew_permille = PermilleUp(model.moe.skew)};
 }
 
 const LayerGraph& LayerGraph::Of(const LayerShape& shape) {

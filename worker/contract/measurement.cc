@@ -121,7 +121,34 @@ Json ShapeJson(const LayerShape& shape) {
           {"head_dim", shape.head_dim},
           {"qkv_bias", shape.qkv_bias},
           {"qk_norm", shape.qk_norm},
-          {"rotary_dims", shape.rotary_dims}};
+          {"rotary_dims", shape.rotary_dims},
+          {"experts", shape.experts},
+          {"top_k", shape.top_k},
+          {"expert_ffn", shape.expert_ffn},
+          {"ep", shape.ep},
+          {"capacity_permille", shape.capacity_permille},
+          {"skew_permille", shape.skew_permille}};
+}
+
+// Reads how the layers' experts work, and on how many ranks they are.
+void ReadExperts(FieldReader& reader, LayerShape& shape) {
+  reader.Number("experts", shape.experts);
+  reader.Number("top_k", shape.top_k);
+  reader.Number("expert_ffn", shape.expert_ffn);
+  reader.Number("ep", shape.ep);
+  reader.Number("capacity_permille", shape.capacity_permille);
+  reader.Number("skew_permille", shape.skew_permille);
+  reader.Require(shape.experts >= 0, "experts", "0 or more");
+  reader.Require(shape.ep >= 1, "ep", "positive");
+  if (!shape.moe()) {
+    reader.Require(shape.ep == 1, "ep", "1 without experts");
+    return;
+  }
+  reader.Require(shape.top_k >= 1 && shape.top_k <= shape.experts, "top_k", "from 1 to experts");
+  reader.Require(shape.expert_ffn >= 1, "expert_ffn", "positive");
+  reader.Require(shape.ep < 1 || shape.experts % shape.ep == 0, "experts", "a multiple of ep");
+  reader.Require(shape.capacity_permille >= 1, "capacity_permille", "positive: the engine gives each expert a room");
+  reader.Require(shape.tp == 1 || shape.sequence_parallel, "sequence_parallel", "true for experts with tp above 1");
 }
 
 absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) {
@@ -145,6 +172,7 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Truth("qkv_bias", shape.qkv_bias);
   reader.Truth("qk_norm", shape.qk_norm);
   reader.Number("rotary_dims", shape.rotary_dims);
+  ReadExperts(reader, shape);
   const auto positive = [&](const char* name, int32_t value) { reader.Require(value > 0, name, "positive"); };
   positive("micro_batch", shape.micro_batch);
   positive("seq", shape.seq);
@@ -169,7 +197,7 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Require(shape.heads % shape.tp == 0, "heads", "a multiple of tp");
   reader.Require(shape.heads % shape.key_heads() == 0, "kv_heads", "a divisor of heads");
   reader.Require(shape.key_heads() % shape.tp == 0, "kv_heads", "a multiple of tp");
-  reader.Require(shape.ffn % shape.tp == 0, "ffn", "a multiple of tp");
+  reader.Require(shape.moe() || shape.ffn % shape.tp == 0, "ffn", "a multiple of tp");
   reader.Require(!shape.sequence_parallel || shape.seq % shape.tp == 0, "seq", "a multiple of tp");
   LYNX_RETURN_IF_ERROR(reader.status());
   return shape;

@@ -52,6 +52,17 @@ TEST(Experts, ACapacityGivesEachExpertOfEachRankARoom) {
   EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).expert_room(), 32);  // a token goes to an expert once
 }
 
+// A capacity that is thousandths up to the rounding of doubles does not become a thousandth larger.
+TEST(Experts, CapacitiesAreThousandthsRoundedUp) {
+  ModelSpec model = Model();
+  for (int permille = 1; permille <= 4000; ++permille) {
+    model.moe.capacity = permille / 1000.0;
+    ASSERT_EQ(Shape(model, {}).capacity_permille, permille);
+  }
+  model.moe.capacity = 1.2345;
+  EXPECT_EQ(Shape(model, {}).capacity_permille, 1235);
+}
+
 TEST(Experts, BytesAndProductsFollowTheRows) {
   const LayerShape shape = Shape(Model(), {.dp = 2, .ep = 2});  // 64 rows
   EXPECT_EQ(TensorBytes(Tensor::kExpertRows, shape), Bytes(64 * 8 * 2));

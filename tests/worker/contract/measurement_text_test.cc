@@ -48,6 +48,33 @@ TEST(MeasureText, RequestRoundTrips) {
   EXPECT_EQ(ParseMeasureRequest(MeasureRequestText(valid)).value(), valid);
 }
 
+LayerShape ShapeWithExperts() {
+  LayerShape shape = Shape();
+  shape.family = ModelFamily::kLlama;
+  shape.dropout = false;
+  shape.sequence_parallel = true;
+  shape.experts = 8, shape.top_k = 2, shape.expert_ffn = 24, shape.ep = 4;
+  shape.capacity_permille = 1250, shape.skew_permille = 1100;
+  return shape;
+}
+
+TEST(MeasureText, ExpertsRoundTripAndTheirErrorsNameTheField) {
+  const MeasureRequest valid{.shapes = {ShapeWithExperts()}};
+  EXPECT_EQ(ParseMeasureRequest(MeasureRequestText(valid)).value(), valid);
+  const auto error = [](const auto& change) {
+    MeasureRequest request{.shapes = {ShapeWithExperts()}};
+    change(request.shapes[0]);
+    return std::string(ParseMeasureRequest(MeasureRequestText(request)).status().message());
+  };
+  EXPECT_THAT(error([](LayerShape& s) { s.top_k = 9; }), HasSubstr("top_k' must be from 1 to experts"));
+  EXPECT_THAT(error([](LayerShape& s) { s.expert_ffn = 0; }), HasSubstr("expert_ffn' must be positive"));
+  EXPECT_THAT(error([](LayerShape& s) { s.ep = 3; }), HasSubstr("experts' must be a multiple of ep"));
+  EXPECT_THAT(error([](LayerShape& s) { s.ep = 0; }), HasSubstr("ep' must be positive"));
+  EXPECT_THAT(error([](LayerShape& s) { s.capacity_permille = 0; }), HasSubstr("capacity_permille' must be positive"));
+  EXPECT_THAT(error([](LayerShape& s) { s.sequence_parallel = false; }), HasSubstr("sequence_parallel' must be true"));
+  EXPECT_THAT(error([](LayerShape& s) { s.experts = 0; }), HasSubstr("ep' must be 1 without experts"));
+}
+
 TEST(MeasureText, ResultRoundTrips) { EXPECT_EQ(ParseMeasureResult(MeasureResultText(Result())).value(), Result()); }
 
 TEST(MeasureText, LinkRoundTrips) {

@@ -66,7 +66,14 @@ StageContext ContextOf(const LayerShape& shape, int32_t layers) {
                    .qkv_bias = shape.qkv_bias,
                    .qk_norm = shape.qk_norm,
                    .rotary = {.dims = shape.rotary_dims}};
-  context.layout = {.tp = shape.tp, .sequence_parallel = shape.sequence_parallel};
+  if (shape.moe()) {
+    context.model.moe = {.experts = shape.experts,
+                         .top_k = shape.top_k,
+                         .ffn = shape.expert_ffn,
+                         .capacity = shape.capacity_permille / 1000.0,
+                         .skew = shape.skew_permille / 1000.0};
+  }
+  context.layout = {.tp = shape.tp, .dp = shape.ep, .ep = shape.ep, .sequence_parallel = shape.sequence_parallel};
   context.micro_batch = shape.micro_batch;
   context.slices = {SliceOf(context.layout, 0, kLayer, kLayer + layers)};
   return context;
@@ -159,8 +166,22 @@ class ShapeBench {
       }
       LYNX_ASSIGN_OR_RETURN(tensors_.at[i], AllocateNoise(tensor, bytes));
     }
+    if (shape_.ep > 1) LYNX_RETURN_IF_ERROR(FillRooms());
     LYNX_ASSIGN_OR_RETURN(tensors_.next_x, AllocateNoise(Tensor::kX, TensorBytes(Tensor::kX, shape_)));
     return absl::OkStatus();
+  }
+
+  // The rows that other ranks would send: every room has its even share of rows, and the rest of it is empty.
+  absl::Status FillRooms() {
+    const int64_t room = shape_.expert_room(), blocks = shape_.experts;
+    const int64_t filled = std::min(room, (shape_.filled_rows() + blocks - 1) / blocks);
+    std::vector<float> weights(static_cast<size_t>(blocks * room), -1);
+    for (int64_t block = 0; block < blocks; ++block) {
+      std::fill_n(weights.begin() + block * room, filled, 1 / static_cast<float>(shape_.top_k));
+    }
+    backend_.Copy(weights.data(), Bytes(static_cast<int64_t>(weights.size() * sizeof(float))),
+                  tensors_.at[static_cast<size_t>(Tensor::kExpertWeights)]);
+    return backend_.Finish();
   }
 
   // An op of one layer, as in a pass over the model.

@@ -93,6 +93,10 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
   request.shapes.push_back(shape);
   shape.attention = AttentionKernel::kUnfused;
   request.shapes.push_back(shape);
+  shape.experts = 4, shape.top_k = 2, shape.expert_ffn = 24, shape.capacity_permille = 1250;
+  request.shapes.push_back(shape);
+  shape.ep = 2;
+  request.shapes.push_back(shape);
   const Output output = RunLynxRank(folder, {"--measure", folder.Write("request", MeasureRequestText(request))});
   ASSERT_EQ(output.exit_code, 0) << output.err;
   const absl::StatusOr<MeasureResult> result = ParseMeasureResult(output.out);
