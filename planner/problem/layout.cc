@@ -89,7 +89,11 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
   }
   if (model.matmul_type != MatmulType::kModel) return refuse("model.matmulType", EnumName(model.matmul_type), "model");
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
-  if (model.moe.any()) return refuse("model.moe.experts", absl::StrCat(model.moe.experts).c_str(), "models without experts");
+  if (model.moe.any()) {
+    if (model.moe.capacity == 0) return refuse("model.moe.capacity", "0 (no limit)", "a limit");
+    if (layout.tp > 1 && !layout.sequence_parallel) return refuse("parallel.sequenceParallel", "off", "on, if tp is above 1");
+    if (layout.schedule == ScheduleKind::kChimera) return refuse("parallel.schedule", "chimera", "other schedules");
+  }
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
   if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", EnumName(layout.zero), "none or optimizer");
   if (layout.zero_group != 0) {
