@@ -97,6 +97,28 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   }
 }
 
+// Checks what the groups for experts rely on. The layout must be valid.
+void CheckExperts(JsonReader& fields, const StageContext& context) {
+  const MoeSpec& moe = context.model.moe;
+  const ParallelLayout& layout = context.layout;
+  if (!moe.any()) {
+    if (moe.experts < 0) fields.Fail("context.model.moe.experts", absl::StrCat("is ", moe.experts, "; 0 for none"));
+    if (layout.ep != 1) fields.Fail("context.layout.ep", absl::StrCat("is ", layout.ep, "; a model without experts has 1"));
+    return;
+  }
+  if (moe.top_k < 1 || moe.top_k > moe.experts) {
+    fields.Fail("context.model.moe.top_k", absl::StrCat("is ", moe.top_k, "; a token has 1 to ", moe.experts, " experts"));
+  }
+  if (moe.experts % layout.ep != 0) {
+    fields.Fail("context.layout.ep",
+                absl::StrCat("is ", layout.ep, "; it must divide the ", moe.experts, " experts of the model"));
+  }
+  if (context.pipeline().bidirectional()) {
+    fields.Fail("context.layout.schedule",
+                absl::StrCat("is '", EnumName(layout.schedule), "'; the pipeline of a model with experts has one direction"));
+  }
+}
+
 // Checks the slices. The layout must be valid.
 void CheckSlices(JsonReader& fields, const StageContext& context) {
   const PipelineShape pipeline = context.pipeline();
@@ -137,6 +159,7 @@ absl::StatusOr<RankConfig> ParseRankConfig(const std::string& text) {
     const absl::Status custom = SetCustomSchedule(texts.schedule, config.context.layout);
     if (!custom.ok()) reader.Fail("schedule_text", std::string(custom.message()));
   }
+  if (reader.ok()) CheckExperts(reader, config.context);
   if (reader.ok()) CheckSlices(reader, config.context);
   if (reader.ok()) {
     for (StageSlice& slice : config.context.slices) {

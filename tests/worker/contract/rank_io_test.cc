@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -192,6 +193,25 @@ TEST(RankConfigTest, LayoutsThatMakeNoSenseAreRejected) {
   config = SomeConfig();
   config.peers.pop_back();
   ExpectRejected(RankConfigText(config), "peers");
+}
+
+TEST(RankConfigTest, ExpertsMustFitTheLayout) {
+  const auto expect_rejected = [](const std::function<void(StageContext&)>& change, const char* field, const char* why) {
+    RankConfig config = SomeConfig();
+    config.context.layout.ep = 2;
+    change(config.context);
+    ExpectRejected(RankConfigText(config), field);
+    EXPECT_THAT(Message(ParseRankConfig(RankConfigText(config)).status()), HasSubstr(why));
+  };
+  expect_rejected([](StageContext& c) { c.model.moe = {}; }, "context.layout.ep", "is 2; a model without experts has 1");
+  expect_rejected([](StageContext& c) { c.model.moe.experts = 9; }, "context.layout.ep",
+                  "is 2; it must divide the 9 experts of the model");
+  expect_rejected([](StageContext& c) { c.model.moe.top_k = 9; }, "context.model.moe.top_k", "a token has 1 to 8 experts");
+  expect_rejected([](StageContext& c) { c.layout.schedule = ScheduleKind::kChimera; }, "context.layout.schedule",
+                  "is 'chimera'; the pipeline of a model with experts has one direction");
+  RankConfig config = SomeConfig();
+  config.context.model.moe = {.experts = -1};
+  ExpectRejected(RankConfigText(config), "context.model.moe.experts");
 }
 
 TEST(RankConfigTest, MissingAndUnknownFieldsAreNamed) {
