@@ -6,7 +6,8 @@
 // Every rank with data-parallel index 0 writes two files. `shard-SSSS-TTTT.safetensors` (SSSS: stage, TTTT: tensor-parallel
 // rank) holds the rank's weights and both AdamW moments (see shard.h). `shard-SSSS-TTTT.safetensors.sha256` records the size
 // and the digest of the shard. If ZeRO divides the optimizer's states among the replicas, every rank writes the part that it
-// updates, as `shard-SSSS-TTTT-DDDD.safetensors` (DDDD: data-parallel index).
+// updates, as `shard-SSSS-TTTT-DDDD.safetensors` (DDDD: data-parallel index). The same is true if an expert group has ranks of
+// several replicas; without ZeRO, each replica then also writes the parameters that all replicas have.
 //
 // Both files go into the folder `DIRECTORY/.step-00000100.JOB.gG/` (G: the generation) and are fsynced. Then the rank reads its
 // shard back and compares its SHA-256. When all ranks have reported that their shards are durable and verified, rank 0 writes

@@ -359,7 +359,11 @@ void CompareSamples(const CheckpointIdentity& checkpoint, const CheckpointIdenti
 
 }  // namespace
 
-bool ReplicasWriteShards(const ParallelLayout& layout) { return layout.zero != ZeroStage::kNone && GradientRanks(layout) > 1; }
+bool ReplicasWriteShards(const ParallelLayout& layout) {
+  const bool divided = layout.zero != ZeroStage::kNone && GradientRanks(layout) > 1;
+  // The ranks of a replica's stage hold all experts if there are at least as many of them as ranks in an expert group.
+  return divided || layout.ep > layout.tp;
+}
 
 std::string ShardFile(const ParallelLayout& layout, int32_t stage, int32_t tp_rank, int32_t replica) {
   const std::string part = ReplicasWriteShards(layout) ? absl::StrFormat("-%04d", replica) : "";

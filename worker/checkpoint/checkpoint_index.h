@@ -22,11 +22,13 @@ struct CheckpointIndex {
 enum class IndexKind : uint8_t { kCheckpoint, kOneShard };
 
 // Returns the name of a shard file, such as "shard-0001-0000.safetensors": the stage, then the tensor-parallel rank. If ZeRO
-// divides the states among replicas, each replica has a file, such as "shard-0001-0000-0002.safetensors".
+// divides the states among replicas, or expert groups have ranks of several replicas, each replica has a file, such as
+// "shard-0001-0000-0002.safetensors".
 std::string ShardFile(const ParallelLayout& layout, int32_t stage, int32_t tp_rank, int32_t replica);
 // Returns the names of all files of a checkpoint, in the order of its index.
 std::vector<std::string> ShardFiles(const ParallelLayout& layout);
-// True if every replica writes shards. If false, only the replica with data-parallel index 0 writes them.
+// True if every replica writes shards, because the states are not complete on one replica. If false, only the replica with
+// data-parallel index 0 writes them.
 bool ReplicasWriteShards(const ParallelLayout& layout);
 
 std::string EncodeIndex(const CheckpointIndex& index);

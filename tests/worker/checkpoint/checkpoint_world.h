@@ -1,4 +1,5 @@
-// The ranks of a small model with their states, for the tests of checkpoints.
+// The ranks of a small model with their states, for the tests of checkpoints. A world has one replica, or all replicas if each
+// of them writes shards without ZeRO.
 #ifndef LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
 #define LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
 
@@ -13,6 +14,7 @@
 #include "planner/stages/partition.h"
 #include "worker/backend/backend.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/checkpoint_index.h"
 
 namespace lynx::worker {
 
@@ -31,6 +33,7 @@ inline ModelSpec WorldModel() {
 struct WorldRank {
   StageContext context;
   int32_t tp_rank = 0;
+  int32_t replica = 0;
   ModelState state;
 };
 
@@ -39,10 +42,12 @@ class CheckpointWorld {
   explicit CheckpointWorld(const ParallelLayout& layout, const ModelSpec& model = WorldModel()) {
     for (const StageContext& context :
          PipelineContexts(model, layout, 1, 1, EvenPartition(PipelineOf(layout).pieces(), model.layers))) {
-      for (int32_t tp_rank = 0; tp_rank < layout.tp; ++tp_rank) {
-        absl::StatusOr<ModelState> state = ModelState::Create(context, tp_rank, 0, 7, *backend_);
+      const int32_t replicas = ReplicasWriteShards(layout) ? layout.dp : 1;
+      for (int32_t i = 0; i < layout.tp * replicas; ++i) {
+        const int32_t tp_rank = i / replicas, replica = i % replicas;
+        absl::StatusOr<ModelState> state = ModelState::Create(context, tp_rank, replica, 7, *backend_);
         EXPECT_TRUE(state.ok()) << state.status();
-        ranks_.push_back({context, tp_rank, *std::move(state)});
+        ranks_.push_back({context, tp_rank, replica, *std::move(state)});
       }
     }
     identity_.job = JobId("job-1");
@@ -90,7 +95,7 @@ class CheckpointWorld {
 
   absl::Status Write(const std::string& directory, const CheckpointIdentity& identity, FileSystem& files = PosixFileSystem()) {
     for (WorldRank& rank : ranks_) {
-      const auto record = WriteShard(directory, identity, rank.context, rank.tp_rank, 0, rank.state, files);
+      const auto record = WriteShard(directory, identity, rank.context, rank.tp_rank, rank.replica, rank.state, files);
       if (!record.ok()) return record.status();
     }
     return absl::OkStatus();

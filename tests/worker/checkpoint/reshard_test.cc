@@ -80,6 +80,32 @@ TEST_P(Reshard, LoadsTheSameBitsInEveryLayout) {
 
 INSTANTIATE_TEST_SUITE_P(, Reshard, testing::ValuesIn(kModels), [](const auto& info) { return std::string(info.param.name); });
 
+// Every rank must get its experts, whichever rank wrote them. If an expert group has ranks of several replicas, the shards of
+// the first replica do not have all experts.
+TEST(ReshardExperts, LoadTheSameBitsInEveryLayout) {
+  ModelSpec model = SpecOf(kModels[2]);
+  model.moe = {.experts = 8, .top_k = 2, .ffn = 6, .capacity = 1};
+  const std::vector<ParallelLayout> layouts = {{},
+                                               {.dp = 4},
+                                               {.dp = 4, .ep = 4},
+                                               {.dp = 4, .ep = 2},
+                                               {.tp = 2, .pp = 2, .sequence_parallel = true},
+                                               {.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true},
+                                               {.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true}};
+  for (const ParallelLayout& writer : layouts) {
+    const TestFolder folder;
+    CheckpointWorld written(writer, model);
+    EXPECT_EQ(ReplicasWriteShards(writer), writer.ep > writer.tp);
+    ASSERT_EQ(written.WriteAndPublish(folder.path(), written.Identity(10), 1), absl::OkStatus());
+    for (const ParallelLayout& reader : layouts) {
+      SCOPED_TRACE(LayoutText(writer) + " -> " + LayoutText(reader));
+      CheckpointWorld read(reader, model);
+      ASSERT_EQ(read.Load(folder.path(), 10), absl::OkStatus());
+      ASSERT_TRUE(read.Holds(10));
+    }
+  }
+}
+
 ModelSpec LargerModel() {
   ModelSpec model = WorldModel();
   model.layers = 8;

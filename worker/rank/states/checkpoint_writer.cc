@@ -8,6 +8,7 @@
 
 #include "common/meminfo.h"
 #include "common/status.h"
+#include "worker/checkpoint/checkpoint_index.h"
 #include "worker/checkpoint/shard.h"
 #include "worker/rank/states/resume.h"
 
@@ -112,7 +113,7 @@ absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Conclude(const Check
 }
 
 void CheckpointWriter::StartOwnShard(const CheckpointIdentity& identity) {
-  if (coordinates_.dp != 0 && !state_.shares_updates()) return;
+  if (coordinates_.dp != 0 && !ReplicasWriteShards(config_.context.layout)) return;
   shard_.Start(ShardHeader(identity, config_.context, coordinates_.tp, state_.updated(), /*weights_only=*/false),
                ContentOf(state_), [this, identity](const SafetensorsHeader& header, const TensorContent& content) {
                  return WriteShard(config_.checkpoint_directory, identity, config_.context, coordinates_.tp, coordinates_.dp,
