@@ -361,8 +361,8 @@ void CompareSamples(const CheckpointIdentity& checkpoint, const CheckpointIdenti
 
 bool ReplicasWriteShards(const ParallelLayout& layout) {
   const bool divided = layout.zero != ZeroStage::kNone && GradientRanks(layout) > 1;
-  // The ranks of a replica's stage hold all experts if there are at least as many of them as ranks in an expert group.
-  return divided || layout.ep > layout.tp;
+  // If expert groups lie inside replicas, each replica has all experts, and its ranks have those of their tensor numbers.
+  return divided || layout.tp % layout.ep != 0;
 }
 
 std::string ShardFile(const ParallelLayout& layout, int32_t stage, int32_t tp_rank, int32_t replica) {

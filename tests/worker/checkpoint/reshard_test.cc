@@ -95,7 +95,7 @@ TEST(ReshardExperts, LoadTheSameBitsInEveryLayout) {
   for (const ParallelLayout& writer : layouts) {
     const TestFolder folder;
     CheckpointWorld written(writer, model);
-    EXPECT_EQ(ReplicasWriteShards(writer), writer.ep > writer.tp);
+    EXPECT_EQ(ReplicasWriteShards(writer), writer.tp % writer.ep != 0);
     ASSERT_EQ(written.WriteAndPublish(folder.path(), written.Identity(10), 1), absl::OkStatus());
     for (const ParallelLayout& reader : layouts) {
       SCOPED_TRACE(LayoutText(writer) + " -> " + LayoutText(reader));

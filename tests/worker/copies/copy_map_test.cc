@@ -73,6 +73,23 @@ TEST(CopyMapTest, SharesOfReplicasAreSent) {
   for (const ShardKeepers& shard : shards) EXPECT_TRUE(shard.sent);
 }
 
+// A second keeper that writes a shard itself must have the same states, experts included.
+TEST(CopyMapTest, KeepersThatBothWriteHaveTheSameExperts) {
+  for (const auto& [tp, dp] : {std::pair(1, 4), {2, 2}, {2, 3}, {3, 2}, {4, 3}}) {
+    for (int32_t ep = 1; ep <= tp * dp; ++ep) {
+      if (tp * dp % ep != 0) continue;
+      const ParallelLayout layout{.tp = tp, .dp = dp, .ep = ep};
+      for (const int32_t each : {1, tp}) {
+        for (const ShardKeepers& shard : KeepersOf(layout, Nodes(layout.ranks(), each))) {
+          if (shard.sent || shard.second < 0) continue;
+          const auto place = [&](int32_t rank) { return NumberInStage(layout, CoordinatesOf(layout, rank)) % ep; };
+          EXPECT_EQ(place(shard.first), place(shard.second)) << LayoutText(layout);
+        }
+      }
+    }
+  }
+}
+
 TEST(CopyMapTest, ReplicasOfOneNodeSendOneCopy) {
   // All replicas of a stage are on one node.
   const ParallelLayout layout{1, 2, 2};

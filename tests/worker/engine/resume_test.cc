@@ -11,6 +11,7 @@
 #include "planner/problem/layout_schedule.h"
 #include "tests/worker/engine/tiny_cluster.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/checkpoint_index.h"
 
 namespace lynx::worker {
 namespace {
@@ -41,7 +42,7 @@ void TrainAndWrite(const TinyJob& job, int64_t end, const std::string& directory
   const CheckpointIdentity identity = IdentityOf(job, end);
   for (const absl::Status& status : OnRanks(job, [&](TinyRank& rank) -> absl::Status {
          LYNX_RETURN_IF_ERROR(TrainSteps(rank, 0, end, losses));
-         if (rank.coordinates.dp == 0 || rank.state->shares_updates()) {
+         if (rank.coordinates.dp == 0 || ReplicasWriteShards(job.layout)) {
            LYNX_RETURN_IF_ERROR(
                WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state).status());
          }
@@ -86,16 +87,35 @@ class Resume : public testing::TestWithParam<TinySetting> {};
 
 // Compares two runs. The first one trains steps 0..9. The second one trains steps 0..4, writes a checkpoint, and trains steps
 // 5..9 on new ranks.
-TEST_P(Resume, ContinuesWithTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam())};
-  job.Lower(GetParam().layout, RecomputeMode::kFull);
+void ExpectTheSameBits(const ModelSpec& model, const ParallelLayout& layout, const std::string& name) {
+  TinyJob job{.model = model};
+  job.Lower(layout, RecomputeMode::kFull);
   const TinyRun whole = Train(job, 10);
-  const std::string directory = DirectoryOf(TestName(GetParam()));
+  const std::string directory = DirectoryOf(name);
   std::vector<double> losses;
   TrainAndWrite(job, 5, directory, losses);
   const Continued continued = LoadAndTrain(job, 5, 10, directory, losses);
   EXPECT_EQ(losses, whole.losses());
   EXPECT_TRUE(continued.trained == whole.weights);
+}
+
+TEST_P(Resume, ContinuesWithTheSameBits) { ExpectTheSameBits(SpecOf(GetParam()), GetParam().layout, TestName(GetParam())); }
+
+// Expert groups inside a replica and over replicas; with and without ZeRO; also such that replicas with the same tensor number
+// have other experts.
+TEST(ResumeExperts, ContinuesWithTheSameBits) {
+  using enum ZeroStage;
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
+    for (const ParallelLayout& layout :
+         {ParallelLayout{.dp = 4, .ep = 4}, ParallelLayout{.dp = 4, .ep = 2},
+          ParallelLayout{.dp = 4, .ep = 2, .zero = kOptimizer},
+          ParallelLayout{.tp = 2, .sequence_parallel = true, .zero = kOptimizer},
+          ParallelLayout{.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true},
+          ParallelLayout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true, .zero = kOptimizer}}) {
+      SCOPED_TRACE(LayoutText(layout));
+      ExpectTheSameBits(TinyMoe(dtype), layout, absl::StrCat("experts-", TestName(layout), EnumName(dtype)));
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
