@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -58,6 +59,13 @@ Bytes BytesOf(TensorSet tensors, const LayerShape& shape) {
     if (Contains(tensors, static_cast<Tensor>(i))) sum += TensorBytes(static_cast<Tensor>(i), shape);
   }
   return sum;
+}
+
+// If a token's experts are spread evenly and independently over `nodes` nodes: the number of other nodes that have one of them,
+// as a share of the experts that are on other nodes.
+double RowsForOtherNodes(int32_t nodes, int32_t top_k) {
+  const double here = 1.0 / nodes;
+  return (nodes - 1) * (1 - std::pow(1 - here, top_k)) / (top_k * (1 - here));
 }
 
 using TimesOfOps = std::array<OpTimes, kOpCount>;
@@ -131,7 +139,7 @@ void TakeFrom(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps
 }  // namespace
 
 CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
-                     int32_t ranks_per_node)
+                     int32_t ranks_per_node, bool rows_once_per_node)
     : profile_(profile), layout_(layout), shape_(ShapeOf(model, layout, micro_batch)),
       graph_(LayerGraph::Of(shape_)), places_{.ranks = layout.ranks(),
                                               .ranks_per_node = ranks_per_node,
@@ -142,6 +150,9 @@ CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, con
   const ShapeTimes* nearest = measured == nullptr ? FindNearest(profile.measured, shape_) : measured;
   profile_.measured.clear();
   ChooseLinks();
+  if (rows_once_per_node && expert_path_.nodes > 1) {
+    sent_between_nodes_ = RowsForOtherNodes(expert_path_.nodes, shape_.top_k);
+  }
   if (measured != nullptr) {
     times_ = measured->ops;
   } else {
@@ -277,15 +288,20 @@ GroupPath CostModel::PathOf(const std::vector<std::vector<int32_t>>& groups) con
 
 void CostModel::ChooseLinksOfExperts() {
   if (!shape_.moe()) return;
-  const int32_t ep = layout_.ep, replicas = ExpertReplicas(layout_);
+  const int32_t ep = layout_.ep, replicas = ExpertReplicas(layout_), node = places_.ranks_per_node;
   std::vector<std::vector<int32_t>> experts, holders;
-  for (int32_t stage = 0; stage < layout_.pp; ++stage) {
+  // If the ranks of a stage are neighbours and fill whole nodes, and expert groups fill nodes or nodes fill expert groups, then
+  // all groups of a kind lie on nodes in the same way, and one of them is enough.
+  const bool neighbours = layout_.pp == 1 || layout_.rank_order == RankOrder::kTpDpPp;
+  const bool alike = neighbours && RanksOfStage(layout_) % node == 0 && (ep % node == 0 || node % ep == 0) &&
+                     profile_.inner_links.empty() && places_.pod_nodes == 0;
+  for (int32_t stage = 0; stage < (alike ? 1 : layout_.pp); ++stage) {
     const auto rank = [&](int32_t replica, int32_t place) { return RankInStage(layout_, stage, replica * ep + place); };
-    for (int32_t replica = 0; replica < replicas; ++replica) {
+    for (int32_t replica = 0; replica < (alike ? 1 : replicas); ++replica) {
       std::vector<int32_t>& members = experts.emplace_back();
       for (int32_t place = 0; place < ep; ++place) members.push_back(rank(replica, place));
     }
-    for (int32_t place = 0; place < ep; ++place) {
+    for (int32_t place = 0; place < (alike ? 1 : ep); ++place) {
       std::vector<int32_t>& members = holders.emplace_back();
       for (int32_t replica = 0; replica < replicas; ++replica) members.push_back(rank(replica, place));
     }
@@ -389,7 +405,8 @@ Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
   if (kind == Collective::kNone || shape_.MembersOf(kind) == 1) return Nanos(0);
   const Bytes bytes = CollectiveBytes(type, segment, pass, shape_);
   if (kind == Collective::kAllToAll) {
-    return AllToAllTime(bytes, layout_.ep, expert_path_, profile_.gemm_tiles.units == 0);
+    const Bytes sent(static_cast<int64_t>(static_cast<double>(bytes.value) * sent_between_nodes_));
+    return AllToAllTime(sent, layout_.ep, expert_path_, profile_.gemm_tiles.units == 0);
   }
   // In a ring, a reduce-scatter takes as long as an all-gather. An all-reduce is a reduce-scatter and then an all-gather.
   return kind == Collective::kAllReduce ? AllReduceTime(bytes, layout_.tp, tensor_path_)

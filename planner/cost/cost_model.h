@@ -33,9 +33,10 @@ namespace lynx {
 class CostModel {
  public:
   // `ranks_per_node` is the number of consecutive ranks that share a node (at least 1). A group inside one node uses the link
-  // inside the node, or the inner link that joins the whole group.
+  // inside the node, or the inner link that joins the whole group. `rows_once_per_node`: a token's row crosses the network once
+  // for each node on which it has experts, and not once for each of its experts (DeepEP). Only on GPUs.
   CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
-            int32_t ranks_per_node);
+            int32_t ranks_per_node, bool rows_once_per_node = false);
 
   Nanos OpTime(Op op, Pass pass) const;
   Nanos OpSetTime(OpSet ops) const;  // sum of the times of the ops' forward passes
@@ -142,7 +143,8 @@ class CostModel {
   GroupPath tensor_path_, context_path_, data_path_;  // of the slowest group of each kind
   GroupPath shard_path_, across_path_;                // the first is data_path_ if states are sharded over all replicas
   GroupPath expert_path_, expert_data_path_;          // of the slowest expert group and expert data group
-  LinkCost world_link_;                               // over which the host sums over all ranks, by a ring also on GPUs
+  double sent_between_nodes_ = 1;         // share of the rows for other nodes that crosses the network; see rows_once_per_node
+  LinkCost world_link_;                   // over which the host sums over all ranks, by a ring also on GPUs
   std::vector<LinkCost> boundary_links_;  // [i] joins stages i and i + 1; the last one joins the last and the first stage
 };
 

@@ -65,8 +65,16 @@ constexpr FrameworkTraits kInternevo{.checkpoints_functions = true,
                                      .float_logits_copies = 2,
                                      .half_logits_copies = 1};
 
+// NeMo and Megatron-Bridge run Megatron Core; their recipes of mixtures send rows with DeepEP or HybridEP
+// (moe_flex_dispatcher_backend in src/megatron/bridge/training/flex_dispatcher_backend.py).
+constexpr FrameworkTraits NemoTraits() {
+  FrameworkTraits traits = kMegatronCore;
+  traits.rows_once_per_node = true;
+  return traits;
+}
+
 constexpr std::array<FrameworkTraits, kFrameworkCount> kTraits = {
-    kLynxTraits, kMegatronCore, kMegatronDeepspeed, kDeepspeed, kTorchtitan, kFsdp, kNanotron, kMegatronCore, kInternevo};
+    kLynxTraits, kMegatronCore, kMegatronDeepspeed, kDeepspeed, kTorchtitan, kFsdp, kNanotron, NemoTraits(), kInternevo};
 
 // What a framework can run. Schedules beside 1F1B; `least_zero` and `most_zero`: what it can shard without a pipeline, and with
 // one.

@@ -52,6 +52,8 @@ struct FrameworkTraits {
   // ZeRO-1: the weights are not gathered in one collective, but broadcast from one replica after another. Each broadcast costs
   // at least this time. 0: one gather.
   int32_t broadcast_nanos_per_replica = 0;
+  // Rows of experts cross the network once for each node on which a token has experts.
+  bool rows_once_per_node = false;
   RankOrder rank_order = RankOrder::kTpPpDp;
   // What the host spends on one op of one pass, with all that the framework does around it: a pass of a layer takes at least
   // this time for each of its ops. 0: the host is never behind (its launches are captured in a graph, or cheap).

@@ -38,8 +38,8 @@ OpSet PolicyOps(const LayerGraph& graph, RecomputeMode mode) {
   return ops;
 }
 
-// Returns the time of the collectives that are repeated if `ops` are recomputed: the one after proj, and those that gather what
-// the ops read.
+// Returns the time of the collectives that are repeated if `ops` are recomputed: those after proj and permute, and those
+// that gather what the ops read.
 Nanos RepeatedCollectives(const CostModel& costs, const LayerGraph& graph, OpSet ops) {
   Nanos sum;
   for (const Tensor gathered : {Tensor::kLn1Full, Tensor::kLn2Full}) {
@@ -48,6 +48,7 @@ Nanos RepeatedCollectives(const CostModel& costs, const LayerGraph& graph, OpSet
     });
     if (read) sum += costs.GatherTime(LayerType::kTransformer, gathered);
   }
+  if (Contains(ops, Op::kPermute)) sum += costs.WindowTime(LayerType::kTransformer, Segment::kNorm2, Pass::kForward);
   if (Contains(ops, Op::kProj)) sum += costs.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward);
   return sum;
 }
@@ -89,7 +90,7 @@ class Estimator {
         graph_(LayerGraph::Of(shape_)), schedule_(ScheduleOf(request.layout, request.microbatches)), pipeline_(schedule_.shape),
         pieces_(request, shape_, pipeline_),
         costs_(WithKernels(profile, request.traits), request.model, Numbered(request.layout, request.traits.rank_order),
-               request.micro_batch, request.ranks_per_node) {}
+               request.micro_batch, request.ranks_per_node, request.traits.rows_once_per_node) {}
 
   absl::StatusOr<StepEstimate> Run();
 

@@ -137,8 +137,8 @@ constexpr Mixture kMixtures[] = {
 };
 
 const Mixture* MixtureOf(const std::string& model) {
-  const auto* found =
-      std::find_if(std::begin(kMixtures), std::end(kMixtures), [&](const Mixture& m) { return absl::StartsWith(model, m.model); });
+  const auto* found = std::find_if(std::begin(kMixtures), std::end(kMixtures),
+                                   [&](const Mixture& m) { return absl::StartsWith(model, m.model); });
   return found == std::end(kMixtures) ? nullptr : found;
 }
 
@@ -147,7 +147,9 @@ bool IsLlama(const std::string& model) {
 
   return absl::StartsWith(model, "LLAMA") || absl::StartsWith(model, "llama") || absl::StartsWith(model, "InternLM");
 }
-bool IsGpt(const std::string& model) { return MixtureOf(model) == nullptr && (absl::StartsWith(model, "GPT") || absl::StartsWith(model, "MPT")); }
+bool IsGpt(const std::string& model) {
+  return MixtureOf(model) == nullptr && (absl::StartsWith(model, "GPT") || absl::StartsWith(model, "MPT"));
+}
 
 // Frameworks pad the vocabulary to a multiple of 128 for each tensor-parallel rank.
 int32_t Padded(int32_t vocab, int32_t tp) {
@@ -365,6 +367,13 @@ Obstacle ReadIntegration(const Row& row, RunOfFramework& run) {
   return run.cluster.empty() ? Obstacle::kDevice : Obstacle::kNone;
 }
 
+// Mixtures of experts are a source of their own, and so are those of GPT-OSS: its layers have features that are planned as if
+// they were not there (docs/models.md).
+std::string SourceOf(const Publication& publication, const std::string& model) {
+  if (MixtureOf(model) == nullptr || absl::StrContains(publication.name, "mixtures")) return publication.name;
+  return absl::StrCat(publication.name, absl::StartsWith(model, "GPT-OSS") ? ", GPT-OSS" : ", mixtures");
+}
+
 // Every second run of a source that is described. `described` counts them by source.
 void MarkFitted(RunOfFramework& run, std::map<std::string, int32_t>& described) {
   if (run.described) run.fitted = described[run.source]++ % 2 == 0;
@@ -377,7 +386,8 @@ std::vector<RunOfFramework> RunsOfTable(const Table& table) {
   std::map<std::string, int32_t> described;
   for (const Row& row : table) {
     const Publication& publication = PublicationOf(row);
-    RunOfFramework run{.row = row.at("row"), .source = publication.name, .framework = publication.traits_of};
+    RunOfFramework run{
+        .row = row.at("row"), .source = SourceOf(publication, row.at("model")), .framework = publication.traits_of};
     run.model = absl::StrCat(row.at("model"), ", ", row.at("num_gpus"), " ", row.at("gpu"), ", batch ", row.at("global_batch"),
                              ", seq ", row.at("seq"), ", ", row.at("precision"));
     run.obstacle = Read(row, publication, run);

@@ -12,7 +12,8 @@
 
 namespace lynx::validation {
 
-// Why the planner cannot predict a run. kIncomplete: the publication leaves out the shape, the layout or a batch.
+// Why the planner cannot predict a run. kExperts: a mixture of experts that cannot be described, or with 8-bit products.
+// kIncomplete: the publication leaves out the shape, the layout or a batch.
 enum class Obstacle : uint8_t { kNone, kIncomplete, kExperts, kFourBits, kDevice, kEncoder, kPolicy, kSchedule, kFramework };
 inline constexpr int kObstacleCount = 9;
 
@@ -21,7 +22,7 @@ inline constexpr int kObstacleCount = 9;
 namespace lynx {
 
 template <>
-inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "incomplete", "mixture of experts", "4 bits",
+inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "incomplete", "unplanned mixture", "4 bits",
                                                                    "no cluster file", "another model or task",
                                                                    "recomputation by op", "schedule", "another framework");
 

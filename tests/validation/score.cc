@@ -73,6 +73,13 @@ std::string ObstaclesText(const SourceScore& score) {
   return text;
 }
 
+// Runs of mixtures take 64 of the 72 devices of a rack, so that no expert group leaves its rack.
+int32_t RanksPerNode(const StepRequest& request, int32_t devices) {
+  constexpr int32_t kRack = 72, kUsed = 64;
+  const bool whole = request.layout.ranks() % kUsed == 0;
+  return request.model.moe.any() && devices == kRack && whole ? kUsed : devices;
+}
+
 }  // namespace
 
 Errors ErrorsOf(std::vector<double> errors) {
@@ -124,7 +131,7 @@ Prediction Scoreboard::Predict(const RunOfFramework& run) {
       continue;
     }
     const HardwareProfile& profile = ProfileFor(run);
-    request.ranks_per_node = devices_of_[run.cluster];
+    request.ranks_per_node = RanksPerNode(request, devices_of_[run.cluster]);
     const absl::StatusOr<StepEstimate> estimate = EstimateStep(request, profile);
     if (!estimate.ok()) continue;
     prediction.device_memory_bytes = memory_of_[run.cluster];

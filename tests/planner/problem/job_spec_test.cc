@@ -314,7 +314,9 @@ TEST(JobSpecTest, AcceptsExperts) {
     Experts(change)(spec);
     Normalize(spec);
     EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
-    EXPECT_EQ(CheckEngineRuns(spec.model, PinnedLayout(spec.parallel)).code(), absl::StatusCode::kFailedPrecondition);
+    // The engine gives each expert a room of a size that is known when the plan is made.
+    const bool runs = spec.model.moe.capacity > 0;
+    EXPECT_EQ(CheckEngineRuns(spec.model, PinnedLayout(spec.parallel)).ok(), runs);
   }
 }
 
