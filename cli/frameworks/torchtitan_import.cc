@@ -276,11 +276,6 @@ class TorchtitanReader {
                                             " ranks by tensor parallelism: planned with whole experts on ", ranks,
                                             " ranks (parallel.ep), which hold as many weights"));
     }
-    if (parallel.zero_group != 0) {
-      run_.not_taken.push_back(
-          "parallelism.data_parallel_replicate_degree: models with experts are planned with states sharded over all replicas");
-      parallel.zero_group = 0;
-    }
     parallel.ep = static_cast<int32_t>(ranks);
     return absl::OkStatus();
   }

@@ -53,6 +53,7 @@ inline void RandomExperts(std::mt19937_64& random, JobSpec& spec) {
                     .z_loss = static_cast<double>(Pick(random, 0, 2)) / 1000};
   spec.model.matmul_type = MatmulType::kModel;
   if (parallel.sequence_parallel == Choice::kOff) parallel.sequence_parallel = Choice::kAuto;
+  if (parallel.zero > ZeroStage::kOptimizer) parallel.zero = ZeroStage::kOptimizer;
   parallel.zero_group = 0;
 }
 

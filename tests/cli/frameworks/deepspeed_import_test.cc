@@ -121,7 +121,7 @@ constexpr char kMixtral[] = R"({
 
 // The script says which ranks share the experts.
 TEST(ImportDeepspeed, ExpertsAreOnEveryRankUnlessToldOtherwise) {
-  ImportRequest request = RequestOf(kConfig);
+  ImportRequest request = RequestOf(With("\"stage\": 2", "\"stage\": 1"));
   request.model = kMixtral;
   const ImportedRun run = Imported(request);
   EXPECT_EQ(run.job.model.moe, (MoeSpec{.experts = 8, .top_k = 2}));
@@ -133,6 +133,9 @@ TEST(ImportDeepspeed, ExpertsAreOnEveryRankUnlessToldOtherwise) {
   EXPECT_THAT(told.assumed, testing::Not(Contains(HasSubstr("parallel.ep"))));
   const StepRequest step{.model = told.job.model, .layout = PinnedLayout(told.job.parallel)};
   EXPECT_THAT(SettingsOf(Framework::kDeepspeed, step), Contains(RunSetting{"MoE ep_size", "4"}));
+  request.text = kConfig;
+  EXPECT_THAT(ErrorOf(request),
+              HasSubstr("parallel.zero is gradients: must be none, optimizer or auto for a model with experts"));
   EXPECT_EQ(Imported(RequestOf(kConfig)).job.parallel.ep, 0) << "a model without experts leaves it alone";
 }
 

@@ -171,7 +171,9 @@ constexpr char kMixtral[] = R"({
 TEST_F(ImportTorchtitan, ReadsExperts) {
   const std::string tp = "tensor_parallel_degree = 2";
   const auto with = [&](const std::string& degrees) {
-    ImportRequest request = RequestOf(With(tp, tp + "\n" + degrees));
+    ImportRequest request = RequestOf(absl::StrReplaceAll(kConfig, {{tp, absl::StrCat(tp, "\n", degrees)},
+                                                                    {"replicate_degree = 1", "replicate_degree = 8"},
+                                                                    {"shard_degree = -1", "shard_degree = 1"}}));
     request.model = kMixtral;
     request.model_file = "config.json";
     return request;
@@ -187,6 +189,11 @@ TEST_F(ImportTorchtitan, ReadsExperts) {
   EXPECT_THAT(Imported(with("")).not_taken, Contains(HasSubstr("planned with whole experts on 2 ranks (parallel.ep)")));
   EXPECT_EQ(Imported(with("expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 2")).job.parallel.ep, 8);
   EXPECT_THAT(ErrorOf(with("expert_parallel_degree = 3")), HasSubstr("3 ranks do not share 8 whole experts evenly"));
+  ImportRequest sharded = with("expert_parallel_degree = 4");
+  sharded.text = absl::StrReplaceAll(
+      sharded.text, {{"shard_degree = 1", "shard_degree = -1"}, {"replicate_degree = 8", "replicate_degree = 1"}});
+  EXPECT_THAT(ErrorOf(sharded),
+              HasSubstr("parallel.zero is weights: must be none, optimizer or auto for a model with experts"));
   EXPECT_THAT(Imported(RequestOf(With(tp, "expert_parallel_degree = 4"))).not_taken,
               Contains(HasSubstr("parallelism.expert_parallel_degree 4: the model has no experts")));
 }

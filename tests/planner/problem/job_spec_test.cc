@@ -279,6 +279,8 @@ TEST(JobSpecTest, NamesWhatIsWrongWithExperts) {
        "parallel.sequenceParallel is off: must be on or auto for a model with experts with parallel.tp above 1"},
       {Experts([](JobSpec& s) { s.parallel.schedule = ScheduleKind::kChimera; }),
        "parallel.schedule is chimera: does not train models with experts"},
+      {Experts([](JobSpec& s) { s.parallel.zero = ZeroStage::kGradients; }),
+       "parallel.zero is gradients: must be none, optimizer or auto for a model with experts"},
       {Experts([](JobSpec& s) { s.parallel = {.dp = 8, .zero = ZeroStage::kOptimizer, .zero_group = 4}; }),
        "parallel.zeroGroup is 4: must be left out for a model with experts"},
       {Experts([](JobSpec& s) { s.parallel.ep = 3; }), "model.moe.experts is 8: must be a multiple of parallel.ep, which is 3"},
@@ -314,10 +316,19 @@ TEST(JobSpecTest, AcceptsExperts) {
     Experts(change)(spec);
     Normalize(spec);
     EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
-    // The engine gives each expert a room of a size that is known when the plan is made.
-    const bool runs = spec.model.moe.capacity > 0;
-    EXPECT_EQ(CheckEngineRuns(spec.model, PinnedLayout(spec.parallel)).ok(), runs);
   }
+}
+
+TEST(JobSpecTest, TheEngineTrainsExpertsWithACapacity) {
+  JobSpec spec = GoodSpec();
+  Experts([](JobSpec&) {})(spec);
+  const auto refusal = [&](const ParallelLayout& layout) { return std::string(CheckEngineRuns(spec.model, layout).message()); };
+  EXPECT_EQ(refusal({}).find("model.moe.capacity 0 (no limit) can be planned"), 0u) << refusal({});
+  spec.model.moe.capacity = 1.25;
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true}), "");
+  EXPECT_EQ(refusal({.tp = 2}).find("parallel.sequenceParallel off can be planned"), 0u);
+  EXPECT_EQ(refusal({.pp = 2, .schedule = ScheduleKind::kChimera}).find("parallel.schedule chimera can be planned"), 0u);
 }
 
 TEST(JobSpecTest, AnExpertAsWideAsTheModelSaysNothing) {
