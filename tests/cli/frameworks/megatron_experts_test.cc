@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/frameworks/audit.h"
+#include "planner/report/export.h"
 #include "tests/cli/frameworks/megatron_runs.h"
+#include "tests/planner/report/report_fixtures.h"
 
 namespace lynx::cli {
 namespace {
@@ -86,6 +88,33 @@ TEST(ImportMegatronExperts, ShardedExpertsArePlannedWholeOnMoreRanks) {
   EXPECT_THAT(
       ErrorOf(absl::StrReplaceAll(Experts("--tensor-model-parallel-size 2 --sequence-parallel"), {{"experts 8", "experts 3"}})),
       HasSubstr("2 ranks do not share 3 of them evenly; give --expert-tensor-parallel-size 1"));
+}
+
+// An export of an import of an export is the first export, experts and their ranks included.
+TEST(ImportMegatronExperts, ExportsOfImportsAreTheSame) {
+  PlanRequest request = SmallRequest(Bytes(0));
+  request.target = PlanTarget::kAnyFramework;
+  request.spec.data = {DataKind::kMegatron, "/data/x"};
+  ModelSpec& model = request.spec.model;
+  model.family = ModelFamily::kLlama;
+  model.dropout = 0;
+  model.moe = {.experts = 4, .top_k = 2, .ffn = 96, .capacity = 1.5, .z_loss = 0.001};
+  request.spec.parallel = {.tp = 1, .pp = 2, .dp = 2, .ep = 2, .rank_order = RankOrder::kTpDpPp};
+  request.spec.parallel.partition = PartitionMethod::kEven;
+  request.spec.recompute = RecomputeMode::kFull;
+  const auto exported = [](const PlanRequest& wanted) {
+    const absl::StatusOr<PlanResult> plan = MakePlanFor(ExportFormat::kMegatron, wanted);
+    EXPECT_TRUE(plan.ok() && std::holds_alternative<Plan>(*plan)) << plan.status();
+    const auto files = ExportPlan(NewestTarget(ExportFormat::kMegatron), wanted, std::get<Plan>(*plan));
+    EXPECT_TRUE(files.ok()) << files.status();
+    const std::string& text = files->files.at(0).text;
+    return text.substr(text.find("MEGATRON_ARGS=("));
+  };
+  const std::string first = exported(request);
+  EXPECT_THAT(first, HasSubstr("--expert-model-parallel-size 2"));
+  PlanRequest again = request;
+  again.spec = Imported(absl::StrCat(first, "\ntorchrun --nproc-per-node 4 pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"\n")).job;
+  EXPECT_EQ(exported(again), first);
 }
 
 // What an audit would tell people to set.
