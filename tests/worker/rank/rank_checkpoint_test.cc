@@ -150,6 +150,37 @@ TEST(RankCheckpoint, AnotherLayoutGoesOn) {
   }
 }
 
+// Replicas hold different experts, so all of them write shards. Each run checks its nodes, and continues from the checkpoint of
+// step 4 that the first run wrote.
+TEST(RankCheckpoint, ExpertsGoOnInTheirLayoutAndInOthers) {
+  const TestFolder folder;
+  const auto change = [](RankConfig& config) {
+    EveryFour(config);
+    config.check = true;
+  };
+  const ParallelLayout first{.pp = 2, .dp = 2, .ep = 2};
+  std::vector<double> losses;
+  {
+    RankProcesses ranks(folder, Configs(folder, 10, change, first, SmallMoe()));
+    ranks.ExpectAllExit(kRankExitOk);
+    losses = ranks.Losses();
+  }
+  ASSERT_EQ(losses.size(), 10u);
+  int64_t generation = 1;
+  for (const ParallelLayout& layout :
+       {first, ParallelLayout{.dp = 4}, ParallelLayout{.dp = 4, .ep = 4, .zero = ZeroStage::kOptimizer},
+        ParallelLayout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true}}) {
+    SCOPED_TRACE(LayoutText(layout));
+    for (const int64_t step : {8, 10}) fs::remove_all(CheckpointPath(DirectoryOf(folder), step));
+    RankProcesses next(folder, Configs(folder, 10, change, layout, SmallMoe()), ++generation);
+    next.ExpectAllExit(kRankExitOk);
+    const std::vector<double> continued = next.Losses();
+    ASSERT_EQ(continued.size(), 6u);
+    if (layout == first) EXPECT_EQ(continued, TailOf(losses, 4));
+    for (size_t i = 0; i < continued.size(); ++i) EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);
+  }
+}
+
 TEST(RankCheckpoint, NoneWholeIsAnErrorAndNeverAFreshStart) {
   for (const int64_t known : {-1, 10}) {
     const TestFolder folder;

@@ -79,11 +79,22 @@ int AwaitExit(pid_t pid) {
 
 }  // namespace
 
-RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, const ParallelLayout& layout) {
+ModelSpec SmallGpt() { return {.layers = 4, .hidden = 16, .heads = 4, .ffn = 32, .seq = 8, .vocab = 256, .dropout = 0.1}; }
+
+ModelSpec SmallMoe() {
+  ModelSpec model = SmallGpt();
+  model.family = ModelFamily::kLlama;
+  model.dropout = 0;
+  model.moe = {.experts = 8, .top_k = 2, .ffn = 12, .capacity = 4};
+  return model;
+}
+
+RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, const ParallelLayout& layout,
+                       const ModelSpec& model) {
   RankConfig config;
   config.job = JobId("small");
   config.spec.name = "small";
-  config.spec.model = {.layers = 4, .hidden = 16, .heads = 4, .ffn = 32, .seq = 8, .vocab = 256, .dropout = 0.1};
+  config.spec.model = model;
   config.spec.train.steps = steps;
   config.spec.train.global_batch = 4;
   config.spec.train.micro_batch = 1;
@@ -98,7 +109,7 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, c
                     .pipeline_rank = stage,
                     .slices = {SliceOf(layout, stage, layers * stage, layers * (stage + 1))}};
   const CostModel costs(StatedCpuProfile(), config.spec.model, layout, config.context.micro_batch, layout.ranks());
-  const Program program = LowerStage(config.context, NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFull, layers));
+  const Program program = LowerStage(config.context, NamedPolicy(config.context.graph(), RecomputeMode::kFull, layers));
   config.program = Weave(program, config.context, costs).program;
   config.arena = PlanMemory(config.program, config.context)->arena;
   config.connection_secret = std::string(64, 'a');
@@ -108,10 +119,10 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, c
 }
 
 std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps, const std::function<void(RankConfig&)>& change,
-                                const ParallelLayout& layout) {
+                                const ParallelLayout& layout, const ModelSpec& model) {
   std::vector<RankConfig> configs;
   for (int32_t stage = 0; stage < layout.pp; ++stage) {
-    configs.push_back(SmallConfig(folder, steps, stage, layout));
+    configs.push_back(SmallConfig(folder, steps, stage, layout, model));
     if (change != nullptr) change(configs.back());
   }
   return configs;

@@ -16,14 +16,20 @@
 
 namespace lynx::worker {
 
+// Two small models with four layers. The second one has experts, drops nothing and has no losses of the router, so it is the
+// same in every layout.
+ModelSpec SmallGpt();
+ModelSpec SmallMoe();
+
 inline const ParallelLayout kSmallLayout{.tp = 2, .pp = 2, .dp = 1};
 // Returns the configuration of a job of `steps` steps that recomputes everything and keeps its checkpoints in the folder.
 // RankProcesses adds `generation`, `rank` and `peers`. `layout` must have four ranks and the schedule 1F1B.
-RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, const ParallelLayout& layout = kSmallLayout);
+RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, const ParallelLayout& layout = kSmallLayout,
+                       const ModelSpec& model = SmallGpt());
 // Returns one configuration for each stage. If `change` is not null, it changes each of them.
 std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
                                 const std::function<void(RankConfig&)>& change = nullptr,
-                                const ParallelLayout& layout = kSmallLayout);
+                                const ParallelLayout& layout = kSmallLayout, const ModelSpec& model = SmallGpt());
 // Returns a directory in which a file with a short name can be made, but not one with a long name: a fence can be made, a shard
 // cannot.
 std::string DirectoryForShortNames(const TestFolder& folder);

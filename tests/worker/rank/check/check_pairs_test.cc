@@ -43,6 +43,18 @@ TEST(PairsOf, AreAllThatTalkAndNoRankIsTwiceInARound) {
   EXPECT_THAT(PairsOf({.tp = 2, .pp = 1, .dp = 1}), ElementsAre(CheckedPair{0, 1, 0}));
 }
 
+// The members of an expert group are all in pairs. With experts and ep 1, the ranks of a stage form a ring.
+TEST(PairsOf, AreThoseOfExpertsToo) {
+  EXPECT_EQ(PairsOf({.dp = 6}).size(), 6u);
+  EXPECT_EQ(PairsOf({.dp = 6, .ep = 6}).size(), 15u);
+  const auto has = [](const std::vector<CheckedPair>& pairs, int32_t low, int32_t high) {
+    return std::any_of(pairs.begin(), pairs.end(), [&](const CheckedPair& p) { return p.low == low && p.high == high; });
+  };
+  const ParallelLayout layout{.tp = 3, .pp = 2, .dp = 2};  // ranks 2 and 6 are in no other group together
+  EXPECT_FALSE(has(PairsOf(layout), 2, 6));
+  EXPECT_TRUE(has(PairsOf(layout, /*experts=*/true), 2, 6));
+}
+
 TEST(SlowPairs, AreFarFromTheOthersOfTheirKind) {
   EXPECT_THAT(SlowPairs({}), IsEmpty());
   EXPECT_THAT(SlowPairs({{0, Millis(9000)}}), IsEmpty()) << "there is nothing to compare it with";
