@@ -35,24 +35,25 @@ std::string NodeDirectory(const TestFolder& folder, int32_t node) { return folde
 
 // Ranks 0 and 1 are on node 0, ranks 2 and 3 on node 1. Only the last checkpoint is written to disk.
 std::vector<RankConfig> OnTwoNodes(const TestFolder& folder, int64_t steps = kSteps, int64_t every = 1,
-                                   const ParallelLayout& layout = kSmallLayout) {
+                                   const ParallelLayout& layout = kSmallLayout, const ModelSpec& model = SmallGpt()) {
   return Configs(
       folder, steps,
       [&](RankConfig& config) {
         config.spec.checkpoint.copy_every_steps = every;
         config.copies_directory = NodeDirectory(folder, config.context.pipeline_rank % 2);
       },
-      layout);
+      layout, model);
 }
 
-std::vector<RankConfig> OnOneNode(const TestFolder& folder, int32_t node, const ParallelLayout& layout = kSmallLayout) {
+std::vector<RankConfig> OnOneNode(const TestFolder& folder, int32_t node, const ParallelLayout& layout = kSmallLayout,
+                                  const ModelSpec& model = SmallGpt()) {
   return Configs(
       folder, kSteps,
       [&](RankConfig& config) {
         config.spec.checkpoint.copy_every_steps = 1;
         config.copies_directory = NodeDirectory(folder, node);
       },
-      layout);
+      layout, model);
 }
 
 // Returns the weights and moments in the shards of the last checkpoint. It leaves out the headers, because they name the
@@ -151,6 +152,26 @@ TEST(RankCopies, ALostNodesStatesAreInTheMemoryOfAnother) {
   const int64_t known = LoseRank3(folder, OnTwoNodes(folder));
   fs::remove_all(NodeDirectory(folder, 1));
   ExpectResumed(folder, OnOneNode(folder, 0), known, undisturbed);
+}
+
+// The two replicas hold different experts, so each rank sends its own shard to the other node.
+TEST(RankCopies, ExpertsOfALostNodeAreInTheMemoryOfAnother) {
+  const ParallelLayout layout{.pp = 2, .dp = 2, .ep = 2};
+  const TestFolder folder;
+  std::vector<double> losses;
+  {
+    RankProcesses undisturbed(folder, Configs(folder, kSteps, nullptr, layout, SmallMoe()));
+    undisturbed.ExpectAllExit(kRankExitOk);
+    losses = undisturbed.Losses();
+  }
+  LoseRank3(folder, OnTwoNodes(folder, kSteps, 1, layout, SmallMoe()));
+  for (const int32_t node : {0, 1}) EXPECT_EQ(ShardsIn(folder, node).size(), 4u);
+  fs::remove_all(NodeDirectory(folder, 1));
+  RankProcesses next(folder, OnOneNode(folder, 0, layout, SmallMoe()), /*generation=*/2);
+  next.ExpectAllExit(kRankExitOk);
+  const RankReady ready = Only<RankReady>(next.Reports(0)).at(0);
+  EXPECT_TRUE(ready.from_copies) << next.Log(0);
+  EXPECT_EQ(next.Losses(), (std::vector<double>{losses.begin() + ready.next_step, losses.end()}));
 }
 
 TEST(RankCopies, AnotherLayoutGoesOnFromCopies) {
