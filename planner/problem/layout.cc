@@ -6,6 +6,7 @@
 #include "common/check.h"
 #include "planner/problem/layout_schedule.h"
 #include "planner/problem/model_families.h"
+#include "planner/problem/stage_context.h"
 
 namespace lynx {
 
@@ -92,7 +93,9 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
   if (model.moe.any()) {
     if (model.moe.capacity == 0) return refuse("model.moe.capacity", "0 (no limit)", "a limit");
     if (layout.tp > 1 && !layout.sequence_parallel) return refuse("parallel.sequenceParallel", "off", "on, if tp is above 1");
-    if (layout.schedule == ScheduleKind::kChimera) return refuse("parallel.schedule", "chimera", "other schedules");
+    if (PipelineOf(layout).bidirectional()) {
+      return refuse("parallel.schedule", EnumName(layout.schedule), "pipelines of one direction, if the model has experts");
+    }
   }
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
   if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", EnumName(layout.zero), "none or optimizer");

@@ -1,8 +1,10 @@
 // Models with experts must train the same model in every layout: with expert groups inside a replica, over replicas, and of all
 // ranks of a stage. Policies must not change a bit.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/status.h"
+#include "planner/problem/layout_schedule.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
 namespace lynx::worker {
@@ -84,6 +86,25 @@ std::vector<TinySetting> Settings() {
 }
 
 INSTANTIATE_TEST_SUITE_P(, ExpertLayouts, testing::ValuesIn(Settings()), [](const auto& info) { return TestName(info.param); });
+
+TEST(ExpertEngine, SaysWhatItDoesNotTrain) {
+  const auto expect_refused = [](const ModelSpec& model, const ParallelLayout& layout, const char* why) {
+    const absl::Status status = CheckEngineRuns(model, layout);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(why));
+  };
+  EXPECT_EQ(CheckEngineRuns(TinyMoe(), {.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true}), absl::OkStatus());
+  ModelSpec unlimited = TinyMoe();
+  unlimited.moe.capacity = 0;
+  expect_refused(unlimited, {}, "model.moe.capacity 0");
+  expect_refused(TinyMoe(), {.tp = 2}, "parallel.sequenceParallel off");
+  expect_refused(TinyMoe(), {.pp = 2, .schedule = ScheduleKind::kChimera}, "pipelines of one direction");
+  ParallelLayout custom{.pp = 2, .schedule = ScheduleKind::kCustom};
+  ASSERT_EQ(
+      SetCustomSchedule("custom ranks=2 microbatches=2 placement=bidirectional\n0F0 3F1 0B0 3B1\n1F0 2F1 1B0 2B1\n", custom),
+      absl::OkStatus());
+  expect_refused(TinyMoe(), custom, "pipelines of one direction");
+}
 
 // Ranks that hold the same experts must have the same weights after some steps.
 TEST(ExpertReplicas, HaveTheSameWeights) {
