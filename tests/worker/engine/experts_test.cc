@@ -58,10 +58,31 @@ TEST_P(ExpertLayouts, GradientNormsAgreeWithASingleRank) {
 TEST_P(ExpertLayouts, PoliciesChangeNoBit) {
   const ModelSpec model = TinyMoe(GetParam().dtype);
   const TinyRun expected = Train(JobOf(model, GetParam().layout, RecomputeMode::kNone), 2);
-  for (const RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kSelective}) {
+  for (const RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives, RecomputeMode::kSelective}) {
     const TinyRun run = Train(JobOf(model, GetParam().layout, mode), 2);
     EXPECT_EQ(run.losses(), expected.losses()) << EnumName(mode);
     EXPECT_TRUE(run.weights == expected.weights) << EnumName(mode);
+  }
+}
+
+// With a small capacity rows are dropped, and the router has losses. What is dropped depends on the layout, but not on the
+// policy.
+TEST(ExpertPolicies, ChangeNoBitIfRowsAreDropped) {
+  for (const ParallelLayout& layout :
+       {ParallelLayout{}, ParallelLayout{.dp = 2, .ep = 2},
+        ParallelLayout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true, .zero = ZeroStage::kOptimizer}}) {
+    ModelSpec model = TinyMoe();
+    model.moe.aux_loss = 0.02;
+    model.moe.z_loss = 0.001;
+    const TinyRun nothing_dropped = Train(JobOf(model, layout, RecomputeMode::kNone), 3);
+    model.moe.capacity = 1;
+    const TinyRun expected = Train(JobOf(model, layout, RecomputeMode::kNone), 3);
+    EXPECT_NE(expected.losses(), nothing_dropped.losses()) << LayoutText(layout);
+    for (const RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives}) {
+      const TinyRun run = Train(JobOf(model, layout, mode), 3);
+      EXPECT_EQ(run.losses(), expected.losses()) << LayoutText(layout) << ", " << EnumName(mode);
+      EXPECT_TRUE(run.weights == expected.weights) << LayoutText(layout) << ", " << EnumName(mode);
+    }
   }
 }
 
@@ -78,7 +99,10 @@ std::vector<TinySetting> Settings() {
         ParallelLayout{.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer},
         ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .rank_order = RankOrder::kTpDpPp},
         ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved},
-        ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .schedule = ScheduleKind::kZeroBubble}}) {
+        ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .schedule = ScheduleKind::kZeroBubble},
+        ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .schedule = ScheduleKind::kZeroBubbleV},
+        ParallelLayout{.dp = 2, .ep = 2, .weave = WeaveMode::kPairs},
+        ParallelLayout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true, .weave = WeaveMode::kNeighbours}}) {
     settings.push_back({TinyModel::kLlama, layout});
     if (layout.ep > 1 && layout.pp == 1) settings.push_back({TinyModel::kLlama, layout, DataType::kBfloat16});
   }
