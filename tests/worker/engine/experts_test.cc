@@ -86,6 +86,22 @@ TEST(ExpertPolicies, ChangeNoBitIfRowsAreDropped) {
   }
 }
 
+TEST(ExpertPolicies, OffloadingChangesNoBit) {
+  const ParallelLayout layout{.dp = 2, .ep = 2};
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
+    TinyJob job = JobOf(TinyMoe(dtype), layout, RecomputeMode::kNone);
+    const TinyRun expected = Train(job, 2);
+    for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kSelective}) {
+      job.Lower(layout, [&](const StageContext& context, const StageSlice& slice) {
+        return NamedPolicy(context.shape(), mode, {.offload_permille = 1000}, slice.layers());
+      });
+      const TinyRun run = Train(job, 2);
+      EXPECT_EQ(run.losses(), expected.losses()) << EnumName(mode);
+      EXPECT_TRUE(run.weights == expected.weights) << EnumName(mode);
+    }
+  }
+}
+
 std::vector<TinySetting> Settings() {
   std::vector<TinySetting> settings;
   for (const ParallelLayout& layout :
