@@ -14,6 +14,11 @@ inline worker::TinyJob ReferenceJob(worker::TinyModel model) {
   job.model.ffn = 96;
   job.model.seq = 16;
   job.model.dropout = 0;
+  if (job.model.moe.any()) {
+    job.model.moe.ffn = 24;
+    job.model.moe.aux_loss = 0.05;
+    job.model.moe.z_loss = 0.01;
+  }
   if (job.model.rotary.dims != 0) job.model.rotary.dims = 4;  // half of a head's elements
   job.train = {.steps = 20,
                .global_batch = 8,

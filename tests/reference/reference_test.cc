@@ -57,6 +57,7 @@ std::vector<worker::TinySetting> Settings() {
     if (over_tp && setting.layout.tp == 1 && setting.layout.pp > 1) continue;
     settings.push_back(setting);
   }
+  settings.push_back({worker::TinyModel::kMixtral, ParallelLayout{.pp = 3, .dp = 2, .ep = 2}});
   return settings;
 }
 

@@ -16,6 +16,16 @@ namespace {
 
 constexpr int64_t kSteps = 6;
 
+// With experts, rooms are too small, so rows are dropped, and routers have losses.
+TinyJob JobOf(const TinySetting& setting) {
+  TinyJob job{.model = SpecOf(setting)};
+  if (!job.model.moe.any()) return job;
+  job.model.moe.capacity = 0.75;
+  job.model.moe.aux_loss = 0.02;
+  job.model.moe.z_loss = 0.01;
+  return job;
+}
+
 // Returns a policy with a random placement for every tensor. If a placement is not possible, lowering moves the work to a place
 // that is possible.
 StagePolicy RandomPolicy(const StageContext& context, const StageSlice& slice, uint64_t seed) {
@@ -41,7 +51,7 @@ void ExpectSameBits(const TinyRun& run, const TinyRun& expected, const std::stri
 }
 
 TEST_P(Policies, LossesAndWeightsHaveTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam())};
+  TinyJob job = JobOf(GetParam());
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   for (RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives, RecomputeMode::kSelective}) {
@@ -51,7 +61,7 @@ TEST_P(Policies, LossesAndWeightsHaveTheSameBits) {
 }
 
 TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam())};
+  TinyJob job = JobOf(GetParam());
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   for (uint64_t seed = 1; seed <= 4; ++seed) {
@@ -64,7 +74,7 @@ TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
 
 // Passes run side by side in every way that the layout allows, over links of two speeds, with random placements.
 TEST_P(Policies, WeavingHasTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam())};
+  TinyJob job = JobOf(GetParam());
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   const int32_t microbatches = job.stages.front().context.microbatches;
@@ -84,7 +94,7 @@ TEST_P(Policies, WeavingHasTheSameBits) {
 
 // The policies recompute no tensors or some of them, and move stored tensors to the host's memory for a while.
 TEST_P(Policies, OffloadingHasTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam())};
+  TinyJob job = JobOf(GetParam());
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   int64_t copies = 0;
@@ -106,7 +116,7 @@ TEST_P(Policies, OffloadingHasTheSameBits) {
 // Some layers store no input, and the layers below them run again to compute it. The chains are groups of 2 or 3 layers, as in
 // Megatron-LM, or one chain of all layers with random placements.
 TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam())};
+  TinyJob job = JobOf(GetParam());
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   for (int32_t group : {2, 3}) {
@@ -129,7 +139,7 @@ TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
 
 // Poison is NaN that is written into dead buffers. Without poison the results must be the same as with it.
 TEST_P(Policies, PoisonChangesNoBit) {
-  TinyJob job{.model = SpecOf(GetParam())};
+  TinyJob job = JobOf(GetParam());
   job.Lower(GetParam().layout, RecomputeMode::kFull);
   const TinyRun expected = Train(job, kSteps);
   job.dead_buffers = DeadBuffers::kLeave;
@@ -141,7 +151,7 @@ TEST_P(Policies, PoisonChangesNoBit) {
 // memory, links are so slow that every collective is a window.
 TinyJob AutoJob(const TinySetting& setting, Bytes host_memory) {
   const ParallelLayout& layout = setting.layout;
-  TinyJob job{.model = SpecOf(setting)};
+  TinyJob job = JobOf(setting);
   const auto largest_arena = [&](RecomputeMode mode) {
     job.Lower(layout, mode);
     Bytes largest;
@@ -156,6 +166,7 @@ TinyJob AutoJob(const TinySetting& setting, Bytes host_memory) {
   request.spec.parallel = {.tp = layout.tp,
                            .pp = layout.pp,
                            .dp = layout.dp,
+                           .ep = job.model.moe.any() ? layout.ep : 0,
                            .virtual_stages = layout.virtual_stages,
                            .sequence_parallel = layout.sequence_parallel ? Choice::kOn : Choice::kOff,
                            .schedule = layout.schedule,
@@ -192,7 +203,7 @@ TEST_P(Policies, AutomaticPlansHaveTheSameBits) {
   EXPECT_EQ(automatic.layout, GetParam().layout);
   EXPECT_TRUE(HasKind(automatic, ActionKind::kRecompute));
   const TinyRun run = Train(automatic, kSteps);
-  TinyJob job{.model = SpecOf(GetParam())};
+  TinyJob job = JobOf(GetParam());
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   ExpectSameBits(run, Train(job, kSteps), "automatic plan");
 }
@@ -204,7 +215,7 @@ TEST(AutomaticPlans, ThatOffloadHaveTheSameBits) {
     SCOPED_TRACE(TestName(setting));
     const TinyJob automatic = AutoJob(setting, kGiB);
     EXPECT_TRUE(HasKind(automatic, ActionKind::kReloadStart));
-    TinyJob job{.model = SpecOf(setting)};
+    TinyJob job = JobOf(setting);
     job.Lower(layout, RecomputeMode::kNone);
     ExpectSameBits(Train(automatic, kSteps), Train(job, kSteps), "automatic plan");
   }
@@ -238,7 +249,21 @@ const std::vector<ParallelLayout>& LayoutsInBfloat16() {
   return layouts;
 }
 
+// Models with experts: all on each rank, some on each rank of an expert group, and the same on ranks of several groups.
+std::vector<TinySetting> SettingsWithExperts() {
+  constexpr TinyModel kModel = TinyModel::kMixtral;
+  return {
+      {kModel, ParallelLayout{}},
+      {kModel, ParallelLayout{.dp = 2, .ep = 2}, DataType::kBfloat16},
+      {kModel, ParallelLayout{.pp = 2, .dp = 4, .ep = 2, .zero = ZeroStage::kOptimizer}},
+      {kModel, ParallelLayout{.tp = 2, .ep = 2, .sequence_parallel = true}},
+      {kModel, ParallelLayout{.tp = 2, .sequence_parallel = true}, DataType::kBfloat16},
+      {kModel, ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .schedule = ScheduleKind::kZeroBubble}},
+      {kModel, ParallelLayout{.tp = 2, .pp = 2, .ep = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubbleV}}};
+}
+
 INSTANTIATE_TEST_SUITE_P(, Policies, testing::ValuesIn(ModelsIn(AllLayouts(), LayoutsInBfloat16())), NameOf);
+INSTANTIATE_TEST_SUITE_P(Experts, Policies, testing::ValuesIn(SettingsWithExperts()), NameOf);
 
 }  // namespace
 }  // namespace lynx::worker

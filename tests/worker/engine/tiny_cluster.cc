@@ -111,7 +111,7 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 
 const char* TinyModelName(TinyModel model) {
   constexpr const char* kNames[] = {"gpt",    "llama",   "gpt-tied", "llama-tied", "grouped-gpt", "multi-query-gpt",
-                                    "llama3", "mistral", "qwen2",    "qwen3",      "phi3"};
+                                    "llama3", "mistral", "qwen2",    "qwen3",      "phi3",        "mixtral"};
   return kNames[static_cast<size_t>(model)];
 }
 
@@ -148,6 +148,7 @@ ModelSpec SpecOf(TinyModel model) {
     spec.rotary = {.theta = 1000, .scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4};
   }
   if (model == TinyModel::kPhi3) spec.rotary = {.theta = 100, .dims = 2};
+  if (model == TinyModel::kMixtral) spec.moe = {.experts = 4, .top_k = 2, .ffn = 20, .capacity = 2};
   if (model == TinyModel::kTiedGpt || model == TinyModel::kTiedLlama) {
     spec.tied_embeddings = true;
     spec.attention = AttentionKernel::kFused;
@@ -274,7 +275,9 @@ std::vector<TinySetting> AllModelsIn(const std::vector<ParallelLayout>& layouts)
   for (const ParallelLayout& layout : layouts) {
     for (int i = 0; i < kTinyModelCount; ++i) {
       const auto model = static_cast<TinyModel>(i);
-      if (SpecOf(model).key_heads() % layout.tp == 0) settings.push_back({model, layout});
+      const ModelSpec spec = SpecOf(model);
+      const bool possible = !spec.moe.any() || layout.tp == 1 || layout.sequence_parallel;
+      if (possible && spec.key_heads() % layout.tp == 0) settings.push_back({model, layout});
     }
   }
   return settings;

@@ -26,7 +26,7 @@ struct StageProgram {
 // attention. From kGroupedGpt on, each model belongs to a family of planner/problem/model_families.h, and its sizes and factors
 // make every feature of the family matter. These families are: GPT with grouped queries; GPT with one key and value head
 // (gpt_bigcode); llama3 scaling; a head size of its own with linear scaling, as in Mistral Nemo; biases with yarn scaling;
-// norms of queries and keys; partly rotated heads.
+// norms of queries and keys; partly rotated heads. kMixtral has experts, with room for all rows.
 enum class TinyModel : uint8_t {
   kGpt,
   kLlama,
@@ -39,9 +39,10 @@ enum class TinyModel : uint8_t {
   kQwen2,
   kQwen3,
   kPhi3,
+  kMixtral,
 };
 const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"
-inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kPhi3) + 1;
+inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kMixtral) + 1;
 ModelSpec SpecOf(TinyModel model);
 // A small Llama with experts. Nothing is dropped, and there are no losses of the router, so all layouts train the same model.
 ModelSpec TinyMoe(DataType dtype = DataType::kFloat32);
@@ -119,7 +120,8 @@ ModelSpec SpecOf(const TinySetting& setting);
 // another family. The third and the fourth change from layout to layout. A model is left out if the tensor-parallel degree does
 // not divide its number of key heads.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts);
-// Returns every model in each layout whose tensor-parallel degree divides the model's number of key heads.
+// Returns every model in each layout that it can have: the tensor-parallel degree divides the number of key heads, and models
+// with experts have tensor parallelism only together with sequence parallelism.
 std::vector<TinySetting> AllModelsIn(const std::vector<ParallelLayout>& layouts);
 // Returns the settings of ModelsIn(in_float), and those of ModelsIn(in_bfloat16) with the type bfloat16.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float, const std::vector<ParallelLayout>& in_bfloat16);
