@@ -447,12 +447,7 @@ absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text
         absl::StrCat(file, ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ",
                      PlanOnlyText(read.model.plan_only)));
   }
-  LYNX_CHECK(read.family != nullptr);
-  if (!read.family->trained()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file, ": model_type is \"", read.family->model_type,
-        "\": such a model can be planned, but the weights of models with experts cannot be imported by this version"));
-  }
+  LYNX_CHECK(read.family != nullptr && read.family->trained());
   JobSpec spec;
   spec.model = read.model;
   Normalize(spec);

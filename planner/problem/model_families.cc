@@ -74,6 +74,11 @@ constexpr FamilyTraits kTrained[] = {
      .weights = WeightNames::kLlama, .qk_norm = true, .head_dim = 128, .key_heads = 32, .window = WindowField::kIfUsed, .absent_window = 4096},
     {.model_type = "phi3", .model_class = "Phi3ForCausalLM", .models = "Phi-3 (4k) and Phi-4", .base = kLlama,
      .weights = WeightNames::kPhi3, .norm_epsilon = 1e-5, .window = WindowField::kAlways},
+    {.model_type = "mixtral", .model_class = "MixtralForCausalLM", .models = "Mixtral 8x7B and 8x22B", .base = kLlama,
+     .weights = WeightNames::kMixtral, .norm_epsilon = 1e-5, .rope_theta = 1e6, .key_heads = 8, .window = WindowField::kAlways, .experts = {.experts = 8, .top_k = 2}},
+    {.model_type = "qwen3_moe", .model_class = "Qwen3MoeForCausalLM", .models = "Qwen3 30B-A3B and 235B-A22B", .base = kLlama,
+     .weights = WeightNames::kQwen3Moe, .qk_norm = true, .key_heads = 4, .window = WindowField::kIfUsed, .absent_window = 4096,
+     .experts = {.experts = 128, .top_k = 8, .weights = ExpertWeights::kByField, .ffn = 768}},
 };
 
 constexpr auto kNoNames = WeightNames::kNone;
@@ -117,11 +122,6 @@ constexpr FamilyTraits kPlannedOnly[] = {
      .norm_epsilon = 1e-5, .rotary_share = 0.25, .key_heads = 32, .plan_only = Set(kLayerNorm)},
     {.model_type = "cohere", .model_class = "CohereForCausalLM", .models = "Command R", .base = kLlama, .weights = kNoNames, .tied = true,
      .norm_epsilon = 1e-5, .plan_only = Set(kLayerNorm, kParallelResidual, kMultipliers)},
-    {.model_type = "mixtral", .model_class = "MixtralForCausalLM", .models = "Mixtral 8x7B and 8x22B", .base = kLlama, .weights = kNoNames,
-     .norm_epsilon = 1e-5, .rope_theta = 1e6, .key_heads = 8, .window = WindowField::kAlways, .experts = {.experts = 8, .top_k = 2}},
-    {.model_type = "qwen3_moe", .model_class = "Qwen3MoeForCausalLM", .models = "Qwen3 30B-A3B and 235B-A22B", .base = kLlama,
-     .weights = kNoNames, .qk_norm = true, .key_heads = 4, .window = WindowField::kIfUsed, .absent_window = 4096,
-     .experts = {.experts = 128, .top_k = 8, .weights = ExpertWeights::kByField, .ffn = 768}},
     {.model_type = "olmoe", .model_class = "OlmoeForCausalLM", .models = "OLMoE", .base = kLlama, .weights = kNoNames, .qk_norm = true,
      .norm_epsilon = 1e-5, .plan_only = Set(kWholeQueryNorm),
      .experts = {.experts = 64, .top_k = 8, .weights = ExpertWeights::kByField, .aux_loss = 0.01}},
@@ -179,6 +179,15 @@ absl::Status NotExported(const std::string& what) {
       "a model with ", what, " cannot be written as a Hugging Face folder: no class of transformers has such layers"));
 }
 
+// Other classes that have experts have also norms over all heads, experts that every token passes, or another routing.
+absl::StatusOr<const FamilyTraits*> ExportFamilyOfExperts(const ModelSpec& model) {
+  if (model.qkv_bias) return NotExported("both model.moe.experts and model.qkvBias");
+  if (model.rotary.dims != 0) return NotExported(absl::StrCat("model.moe.experts and model.rope.dims ", model.rotary.dims));
+  if (model.qk_norm) return FindModelFamily("qwen3_moe");
+  if (!model.moe.normalized) return NotExported("model.moe.normalized false and no model.qkNorm");
+  return FindModelFamily("mixtral");
+}
+
 }  // namespace
 
 const std::vector<FamilyTraits>& ModelFamilies() {
@@ -205,16 +214,13 @@ std::string WhyNotPlanned(const std::string& model_type) {
 
 absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
   if (model.plan_only != 0) return NotExported(PlanOnlyText(model.plan_only));
-  if (model.moe.any()) {
-    return absl::InvalidArgumentError(absl::StrCat("a model with experts (model.moe.experts ", model.moe.experts,
-                                                   ") cannot be written as a Hugging Face folder by this version"));
-  }
   if (model.family == ModelFamily::kGpt) {
     if (model.head_dim != 0) return NotExported(absl::StrCat("model.headDim ", model.head_dim, " in model.family gpt"));
     if (model.key_heads() == model.heads) return FindModelFamily("gpt2");
     if (model.key_heads() == 1) return FindModelFamily("gpt_bigcode");
     return NotExported(absl::StrCat("model.kvHeads ", model.key_heads(), " of ", model.heads, " heads in model.family gpt"));
   }
+  if (model.moe.any()) return ExportFamilyOfExperts(model);
   if (model.qk_norm && model.qkv_bias) return NotExported("both model.qkNorm and model.qkvBias");
   if (model.rotary.dims != 0 && (model.qk_norm || model.qkv_bias)) {
     return NotExported(

@@ -18,8 +18,9 @@ namespace lynx {
 
 // How a Hugging Face folder stores weights. kNone: Lynx knows no tensor names for them. kGpt2: query, key and value are one
 // tensor, and matrices are (in, out). kGptBigCode: the tensor names of kGpt2, but matrices are (out, in). kLlama: query, key,
-// value, gate and up are a tensor each. kPhi3: query, key and value are one tensor, gate and up are another.
-enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3 };
+// value, gate and up are a tensor each. kPhi3: query, key and value are one tensor, gate and up are another. kMixtral and
+// kQwen3Moe: as kLlama, with a tensor for the router, and three for each expert, which the two families name differently.
+enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3, kMixtral, kQwen3Moe };
 
 // Whether `sliding_window` of config.json applies. kIfUsed: it applies only if `use_sliding_window` is true.
 enum class WindowField : uint8_t { kNone, kAlways, kIfUsed };
@@ -56,7 +57,8 @@ struct FamilyTraits {
   PlanOnlyFeatures plan_only = 0;  // features of every model of the family that the engine lacks
   ExpertTraits experts = {};
 
-  // True if the engine computes exactly the family's layers. It then reads and writes the family's weights, too.
+  // True if the engine computes exactly the family's layers. It then reads and writes the family's weights, too. Models with
+  // experts must have a capacity (CheckEngineRuns); the layers are exactly the family's as long as no row is dropped.
   bool trained() const { return weights != WeightNames::kNone; }
 };
 
@@ -68,7 +70,7 @@ const FamilyTraits* FindModelFamily(const std::string& model_type);
 std::string WhyNotPlanned(const std::string& model_type);
 
 // The family under which a model's weights are exported: the first family whose layers have exactly the features of this model.
-// Returns InvalidArgument with the field if no family fits, and for models with experts.
+// Returns InvalidArgument with the field if no family fits.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model);
 
 // The words for a feature in errors and docs, such as "a feed-forward gate that passes through GELU".

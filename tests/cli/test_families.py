@@ -96,6 +96,9 @@ class FamiliesTest(unittest.TestCase):
                 self.assertEqual(trained, self.families[model_type]["imported"])
                 arguments = ["submit", "-f", self.job, "--dry-run", "--set", f"model.config={self.config(model_type, fields)}",
                              "--set", "model.seq=128"]
+                if trained and "num_experts_per_tok" in fields:
+                    self.assertIn("model.moe.capacity 0 (no limit) can be planned", self.ctl(*arguments, code=5).stderr)
+                    arguments += ["--set", "model.moe.capacity=1.5"]
                 result = self.ctl(*arguments, code=0 if trained else 5)
                 for name in self.families[model_type]["lacking"]:
                     self.assertIn(f"{name} (", result.stderr)

@@ -1,6 +1,7 @@
-// export_reference MODEL DIR [STEPS TP PP]: writes what another program needs to repeat the reference job of a model, such as
-// gpt, llama-tied or qwen3 (tests/worker/engine/tiny_cluster.h). It writes the model's weights after STEPS steps (default: 0)
-// on TP x PP ranks (default: one) as a checkpoint, the tokens of every step, and all settings.
+// export_reference MODEL DIR [STEPS TP PP [EP]]: writes what another program needs to repeat the reference job of a model, such
+// as gpt, llama-tied or qwen3 (tests/worker/engine/tiny_cluster.h). It writes the model's weights after STEPS steps (default:
+// 0) on TP x PP ranks (default: one) as a checkpoint, the tokens of every step, and all settings. With EP there are EP
+// replicas, which share the experts.
 //
 //   DIR/step-00000000/   the checkpoint; a shard for each rank
 //   DIR/tokens.i32       int32, (steps, global_batch, 2, seq): inputs and targets
@@ -13,6 +14,7 @@
 #include "common/status.h"
 #include "tests/reference/reference_job.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/checkpoint_index.h"
 #include "worker/engine/lr_schedule.h"
 
 namespace lynx {
@@ -65,9 +67,11 @@ absl::Status Export(worker::TinyModel model, const std::string& directory, int64
                                               .model = job.model,
                                               .layout = job.layout};
     for (int64_t step = 0; step < steps; ++step) LYNX_RETURN_IF_ERROR(rank.engine->RunStep(step).status());
-    LYNX_RETURN_IF_ERROR(
-        worker::WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state)
-            .status());
+    if (rank.coordinates.dp == 0 || worker::ReplicasWriteShards(job.layout)) {
+      LYNX_RETURN_IF_ERROR(
+          worker::WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state)
+              .status());
+    }
     LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
     if (rank.rank != 0) return absl::OkStatus();
     LYNX_RETURN_IF_ERROR(worker::PublishCheckpoint(directory, identity).status());
@@ -91,18 +95,19 @@ std::map<std::string, worker::TinyModel> Models() {
 int main(int argc, char** argv) {
   const std::map<std::string, lynx::worker::TinyModel> models = lynx::Models();
   const auto model = argc > 1 ? models.find(argv[1]) : models.end();
-  if (model == models.end() || (argc != 3 && argc != 6)) {
-    std::fprintf(stderr, "usage: export_reference MODEL DIR [STEPS TP PP]\nmodels:");
+  if (model == models.end() || (argc != 3 && argc != 6 && argc != 7)) {
+    std::fprintf(stderr, "usage: export_reference MODEL DIR [STEPS TP PP [EP]]\nmodels:");
     for (const auto& [name, unused] : models) std::fprintf(stderr, " %s", name.c_str());
     std::fprintf(stderr, "\n");
     return 2;
   }
   lynx::ParallelLayout layout;
-  if (argc == 6) {
+  if (argc >= 6) {
     layout.tp = std::atoi(argv[4]);
     layout.pp = std::atoi(argv[5]);
+    if (argc == 7) layout.dp = layout.ep = std::atoi(argv[6]);
   }
-  const absl::Status status = lynx::Export(model->second, argv[2], argc == 6 ? std::atoll(argv[3]) : 0, layout);
+  const absl::Status status = lynx::Export(model->second, argv[2], argc >= 6 ? std::atoll(argv[3]) : 0, layout);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }

@@ -57,7 +57,9 @@ std::vector<worker::TinySetting> Settings() {
     if (over_tp && setting.layout.tp == 1 && setting.layout.pp > 1) continue;
     settings.push_back(setting);
   }
-  settings.push_back({worker::TinyModel::kMixtral, ParallelLayout{.pp = 3, .dp = 2, .ep = 2}});
+  for (const worker::TinyModel model : {worker::TinyModel::kMixtral, worker::TinyModel::kQwen3Moe}) {
+    settings.push_back({model, ParallelLayout{.pp = 3, .dp = 2, .ep = 2}});
+  }
   return settings;
 }
 

@@ -1,6 +1,6 @@
 """`lynxctl checkpoint export --format hf` and `import`. An independent reader computes the model from the exported
-files, by the names, shapes and configurations of Hugging Face's GPT-2, GPTBigCode, Llama, Mistral, Qwen2, Qwen3 and
-Phi-3. Its logits must be those of the PyTorch reference. The reader is plain Python in double precision and knows
+files, by the names, shapes and configurations of Hugging Face's GPT-2, GPTBigCode, Llama, Mistral, Qwen2, Qwen3,
+Phi-3, Mixtral and Qwen3-MoE. Its logits must be those of the PyTorch reference. The reader is plain Python in double precision and knows
 nothing of Lynx's names."""
 
 import array
@@ -75,6 +75,10 @@ def attend(queries, keys, values, heads, key_heads):
                 row.append(sum(w * values[u][i] for u, w in enumerate(weights)) / total)
         out.append(row)
     return out
+
+
+def silu(v):
+    return v / (1 + math.exp(-v))
 
 
 class Gpt2:
@@ -209,6 +213,10 @@ class Llama:
     def gate_and_up(self, prefix, x):
         return [self.linear(prefix + name, x) for name in ("gate_proj", "up_proj")]
 
+    def feed_forward(self, prefix, x):
+        gate, up = self.gate_and_up(prefix + "mlp.", x)
+        return self.linear(prefix + "mlp.down_proj", [silu(g) * u for g, u in zip(gate, up)])
+
     def logits(self, tokens):
         c = self.config
         heads, key_heads = c["num_attention_heads"], c["num_key_value_heads"]
@@ -228,9 +236,7 @@ class Llama:
             xs = [add(x, self.linear(prefix + "self_attn.o_proj", y)) for x, y in zip(xs, context)]
             for i, x in enumerate(xs):
                 y = self.norm(prefix + "post_attention_layernorm", x)
-                gate, up = self.gate_and_up(prefix + "mlp.", y)
-                xs[i] = add(x, self.linear(prefix + "mlp.down_proj",
-                                           [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]))
+                xs[i] = add(x, self.feed_forward(prefix, y))
         head = embed if c["tie_word_embeddings"] else matrix(self.t["lm_head.weight"])
         return [times(head, self.norm("model.norm", x)) for x in xs]
 
@@ -249,12 +255,52 @@ class Phi3(Llama):
         return row[:len(row) // 2], row[len(row) // 2:]
 
 
+class Mixtral(Llama):
+    """Each layer has a router and experts. A token passes the experts with its highest scores; the weights of their
+    outputs are the softmax of all scores, divided by the sum of those that were chosen."""
+
+    BLOCK, GATE, UP, DOWN = "block_sparse_moe.", "w1", "w3", "w2"
+
+    def experts(self):
+        return self.config["num_local_experts"], self.config["intermediate_size"], True
+
+    def feed_forward(self, prefix, x):
+        (count, width, normalized), block = self.experts(), prefix + self.BLOCK
+        assert not any(name.startswith(f"{block}experts.{count}.") for name in self.t)
+        scores = self.linear(block + "gate", x)
+        assert len(scores) == count
+        parts = [math.exp(score - max(scores)) for score in scores]
+        weights = [part / sum(parts) for part in parts]
+        chosen = sorted(range(count), key=lambda expert: -weights[expert])[:self.config["num_experts_per_tok"]]
+        total = sum(weights[expert] for expert in chosen) if normalized else 1
+        out = [0] * len(x)
+        for expert in chosen:
+            name = f"{block}experts.{expert}."
+            gate, up = self.linear(name + self.GATE, x), self.linear(name + self.UP, x)
+            assert len(gate) == width
+            y = self.linear(name + self.DOWN, [silu(g) * u for g, u in zip(gate, up)])
+            out = add(out, [weights[expert] / total * v for v in y])
+        return out
+
+
+class Qwen3Moe(Mixtral):
+    BLOCK, GATE, UP, DOWN = "mlp.", "gate_proj", "up_proj", "down_proj"
+
+    def experts(self):
+        c = self.config
+        assert (c["decoder_sparse_step"], c["mlp_only_layers"]) == (1, []), "every layer has experts"
+        return c["num_experts"], c["moe_intermediate_size"], c["norm_topk_prob"]
+
+
 READERS = {"GPT2LMHeadModel": Gpt2, "GPTBigCodeForCausalLM": GptBigCode, "LlamaForCausalLM": Llama, "MistralForCausalLM": Llama,
-           "Qwen2ForCausalLM": Llama, "Qwen3ForCausalLM": Llama, "Phi3ForCausalLM": Phi3}
+           "Qwen2ForCausalLM": Llama, "Qwen3ForCausalLM": Llama, "Phi3ForCausalLM": Phi3,
+           "MixtralForCausalLM": Mixtral, "Qwen3MoeForCausalLM": Qwen3Moe}
 # Each family with the transformers class that it is exported as.
 FAMILIES = {"gpt": "GPT2LMHeadModel", "multi-query-gpt": "GPTBigCodeForCausalLM", "llama": "LlamaForCausalLM",
             "llama3": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
-            "phi3": "Phi3ForCausalLM"}
+            "phi3": "Phi3ForCausalLM", "mixtral": "MixtralForCausalLM", "qwen3-moe": "Qwen3MoeForCausalLM"}
+# Families with experts. Their ranks share the experts, and have no tensor parallelism: it changes which tokens a router's loss is of.
+EXPERTS = ("mixtral", "qwen3-moe")
 
 
 def load(folder):
@@ -290,7 +336,8 @@ class HuggingFaceTest(unittest.TestCase):
 
     def train(self, model, steps, tp, pp):
         run = self.folder / f"{model}-{steps}-{tp}-{pp}"
-        subprocess.run([str(BIN / "export_reference"), model, str(run), str(steps), str(tp), str(pp)], check=True, timeout=120)
+        layout = (1, pp, 2) if model in EXPERTS else (1 if model == "multi-query-gpt" else tp, pp)
+        subprocess.run([str(BIN / "export_reference"), model, str(run), str(steps), *map(str, layout)], check=True, timeout=120)
         return run
 
     def batch(self, run, step, samples):
@@ -309,7 +356,7 @@ class HuggingFaceTest(unittest.TestCase):
 
     def test_logits_of_an_independent_reader_are_those_of_pytorch(self):
         for family, model_class in FAMILIES.items():
-            run = self.train(family, 0, 1 if family == "multi-query-gpt" else 2, 3)
+            run = self.train(family, 0, 2, 3)
             model = load(self.export(run))
             self.assertEqual(model.config["architectures"], [model_class])
             (inputs, _), = self.batch(run, 0, 1)
@@ -323,7 +370,7 @@ class HuggingFaceTest(unittest.TestCase):
 
     def test_trained_weights_have_the_loss_of_the_next_step(self):
         for family in FAMILIES:
-            run = self.train(family, 10, 1 if family == "multi-query-gpt" else 2, 1)
+            run = self.train(family, 10, 2, 1)
             model = load(self.export(run))
             losses = [loss(model, *sample) for sample in self.batch(run, 10, 8)]
             expected = golden(f"{family}_reference_losses.txt")[10]
@@ -331,7 +378,7 @@ class HuggingFaceTest(unittest.TestCase):
 
     def test_export_and_import_change_no_bit(self):
         for model in [*FAMILIES, "gpt-tied", "llama-tied"]:
-            run = self.train(model, 2, 1 if model == "multi-query-gpt" else 2, 3)
+            run = self.train(model, 2, 2, 3)
             first = self.export(run)
             shown = self.ctl("import", first, "--format", "hf", "--out", run / "again")
             self.assertEqual(shown.stdout.strip(), str(run / "again" / "step-00000000"))
@@ -341,6 +388,11 @@ class HuggingFaceTest(unittest.TestCase):
                 self.assertIn("seq 8", self.ctl("inspect", longer.stdout.strip()).stdout)
                 self.assertIn("at most 8 tokens", self.ctl("import", first, "--out", run / "x", "--seq", 9, code=2).stderr)
             self.ctl("export", run / "again", "--format", "hf", "--out", run / "second")
+            if model in EXPERTS:  # without output_router_logits, the factor of the router's loss is not imported
+                factors = [json.loads((folder / "config.json").read_text())["router_aux_loss_coef"] for folder in (first, run / "second")]
+                self.assertEqual(factors, [0.05 * 3 / (2 if model == "mixtral" else 3), 0])
+                self.change_config(first, router_aux_loss_coef=0.0)
+                self.change_config(run / "second")
             for file in ("config.json", "model.safetensors"):
                 self.assertEqual((first / file).read_bytes(), (run / "second" / file).read_bytes(), (model, file))
 
@@ -481,6 +533,20 @@ class HuggingFaceTest(unittest.TestCase):
         self.ctl("export", run / "again", "--out", run / "second")
         again = json.loads((run / "second" / "config.json").read_text())
         self.assertEqual({name: again[name] for name in fields}, fields)
+
+    def test_experts_that_do_not_fit_are_refused_by_name(self):
+        run = self.train("qwen3-moe", 0, 1, 1)
+        exported = self.export(run)
+        original = (exported / "config.json").read_text()
+        for changes, part in (({"num_experts": 7}, "has no tensor model.layers.0.mlp.experts.6.down_proj.weight"),
+                              ({"num_experts": 5}, "model.safetensors: tensor model.layers.0.mlp.experts.5.down_proj.weight is not a part"),
+                              ({"moe_intermediate_size": 25}, "has shape (24, 32), not the (25, 32) of config.json"),
+                              ({"model_type": "mixtral", "intermediate_size": 24}, "has no tensor model.layers.0.block_sparse_moe."),
+                              ({"decoder_sparse_step": 2}, "layers without experts between those that have them")):
+            (exported / "config.json").write_text(original)
+            self.change_config(exported, **changes)
+            self.assertIn(part, self.ctl("import", exported, "--out", run / "again", code=2).stderr)
+            self.assertFalse((run / "again" / "step-00000000").exists())
 
     def test_grouped_queries_of_gpt_have_no_class_to_export_to(self):
         run = self.train("grouped-gpt", 0, 1, 1)

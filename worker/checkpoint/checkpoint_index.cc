@@ -334,7 +334,6 @@ void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::
   Compare("model.layers", was.layers, is.layers, differences);
   Compare("model.hidden", was.hidden, is.hidden, differences);
   Compare("model.heads", was.heads, is.heads, differences);
-  Compare("model.ffn", was.ffn, is.ffn, differences);
   Compare("model.vocab", was.vocab, is.vocab, differences);
   Compare<std::string>("model.family", EnumName(was.family), EnumName(is.family), differences);
   Compare("model.kvHeads", was.key_heads(), is.key_heads(), differences);
@@ -343,7 +342,12 @@ void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::
   Compare("model.qkvBias", was.qkv_bias, is.qkv_bias, differences);
   Compare("model.qkNorm", was.qk_norm, is.qk_norm, differences);
   Compare("model.moe.experts", was.moe.experts, is.moe.experts, differences);
-  if (was.moe.any() && is.moe.any()) Compare("model.moe.ffn", was.expert_ffn(), is.expert_ffn(), differences);
+  if (was.moe.any() && is.moe.any()) {
+    // Every layer has experts. So model.ffn is no size of a weight, unless it is the width of an expert.
+    Compare("model.moe.ffn", was.expert_ffn(), is.expert_ffn(), differences);
+  } else {
+    Compare("model.ffn", was.ffn, is.ffn, differences);
+  }
   CompareFunctions(was, is, differences);
   // The learned positions have one row for each token of a sequence.
   if (was.family == ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);
@@ -425,6 +429,7 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
   Compare("model.dropout", was.dropout, is.dropout, differences);
   Compare<std::string>("model.attention", EnumName(was.attention), EnumName(is.attention), differences);
   Compare<std::string>("model.dtype", EnumName(was.dtype), EnumName(is.dtype), differences);
+  if (was.moe.any() && is.moe.any()) Compare("model.ffn", was.ffn, is.ffn, differences);
   Compare("model.moe.capacity", was.moe.capacity, is.moe.capacity, differences);
   Compare("model.moe.skew", was.moe.skew, is.moe.skew, differences);
   Compare("model.moe.auxLoss", was.moe.aux_loss, is.moe.aux_loss, differences);

@@ -166,7 +166,7 @@ absl::StatusOr<Source> OpenSource(const std::string& folder, const ModelSpec& mo
   std::set<std::string> needed;
   std::string embedding;
   for (const ParameterSlot& slot : slots) {
-    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, family)) {
+    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, model, family)) {
       if (slot.parameter == Parameter::kEmbedTok) embedding = tensor.name;
       needed.insert(tensor.name);
       wanted.push_back(std::move(tensor));
@@ -194,7 +194,7 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
   header.metadata = {{"format", "pt"}};  // transformers requires this entry
   std::vector<std::pair<const ParameterSlot*, HuggingFaceTensor>> tensors;
   for (const ParameterSlot& slot : slots) {
-    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, *family)) {
+    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, model, *family)) {
       header.Append(tensor.name, tensor.shape);
       tensors.emplace_back(&slot, std::move(tensor));
     }
@@ -243,7 +243,7 @@ absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder,
   std::vector<float> values;
   const auto content = [&](size_t i) -> absl::StatusOr<std::span<const char>> {
     values.clear();
-    for (const HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slots[i], family)) {
+    for (const HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slots[i], model, family)) {
       LYNX_ASSIGN_OR_RETURN(const std::vector<float> part, source.Read(tensor));
       values.insert(values.end(), part.begin(), part.end());
     }

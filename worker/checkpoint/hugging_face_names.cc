@@ -21,7 +21,7 @@ struct Names {
   const char* phi3 = nullptr;        // the name of the one tensor that holds all parts of the rows
 };
 
-constexpr std::array<Names, 19> kNames = {{
+constexpr std::array<Names, 22> kNames = {{
     {Parameter::kEmbedTok, "wte.weight", false, {"model.embed_tokens.weight"}},
     {Parameter::kEmbedPos, "wpe.weight", false, {}},
     {Parameter::kLn1Weight, "ln_1.weight", false, {"input_layernorm.weight"}},
@@ -48,6 +48,9 @@ constexpr std::array<Names, 19> kNames = {{
     {Parameter::kHeadLnWeight, "ln_f.weight", false, {"model.norm.weight"}},
     {Parameter::kHeadLnBias, "ln_f.bias", false, {}},
     {Parameter::kHeadOutWeight, "lm_head.weight", false, {"lm_head.weight"}},
+    {Parameter::kRouterWeight, nullptr, false, {}},  // for these, see kExpertNames
+    {Parameter::kExpertsFc1Weight, nullptr, false, {}},
+    {Parameter::kExpertsFc2Weight, nullptr, false, {}},
 }};
 
 constexpr bool InEnumOrder() {
@@ -58,6 +61,15 @@ constexpr bool InEnumOrder() {
 }
 static_assert(InEnumOrder(), "kNames is indexed by Parameter");
 
+// The names in a layer with experts, after "model.layers.N.". Names of an expert follow `experts`, its number and ".".
+struct ExpertNames {
+  const char *router, *experts, *gate, *up, *down;
+};
+constexpr ExpertNames kMixtralNames = {"block_sparse_moe.gate.weight", "block_sparse_moe.experts.", "w1.weight", "w3.weight",
+                                       "w2.weight"};
+constexpr ExpertNames kQwen3MoeNames = {"mlp.gate.weight", "mlp.experts.", "gate_proj.weight", "up_proj.weight",
+                                        "down_proj.weight"};
+
 std::string NameIn(ModelFamily family, const ParameterSlot& slot, const char* name) {
   const bool gpt = family == ModelFamily::kGpt;
   if (slot.layer >= 0) return absl::StrCat(gpt ? "transformer.h." : "model.layers.", slot.layer, ".", name);
@@ -65,9 +77,42 @@ std::string NameIn(ModelFamily family, const ParameterSlot& slot, const char* na
   return plain ? name : absl::StrCat("transformer.", name);
 }
 
+bool IsOfExperts(Parameter parameter) {
+  return parameter == Parameter::kRouterWeight || parameter == Parameter::kExpertsFc1Weight ||
+         parameter == Parameter::kExpertsFc2Weight;
+}
+
+// Returns the tensors of a router, or those of all experts of a layer.
+std::vector<HuggingFaceTensor> ExpertTensorsOf(const ParameterSlot& slot, const ModelSpec& model, const FamilyTraits& family) {
+  LYNX_CHECK(family.weights == WeightNames::kMixtral || family.weights == WeightNames::kQwen3Moe);
+  const ExpertNames& names = family.weights == WeightNames::kMixtral ? kMixtralNames : kQwen3MoeNames;
+  std::vector<HuggingFaceTensor> tensors;
+  int64_t row = 0;
+  const auto append = [&](const std::string& name, int64_t rows) {
+    tensors.push_back({.name = NameIn(family.base, slot, name.c_str()),
+                       .shape = {rows, slot.global_columns},
+                       .piece = {row, rows, 0, slot.global_columns, 0}});
+    row += rows;
+  };
+  if (slot.parameter == Parameter::kRouterWeight) append(names.router, model.moe.experts);
+  for (int32_t expert = 0; expert < model.moe.experts && slot.expert; ++expert) {
+    const std::string prefix = absl::StrCat(names.experts, expert, ".");
+    if (slot.parameter == Parameter::kExpertsFc1Weight) {
+      append(prefix + names.gate, model.expert_ffn());
+      append(prefix + names.up, model.expert_ffn());
+    } else {
+      append(prefix + names.down, model.hidden);
+    }
+  }
+  LYNX_CHECK(row == slot.global_rows);
+  return tensors;
+}
+
 }  // namespace
 
-std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const FamilyTraits& family) {
+std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const ModelSpec& model,
+                                                    const FamilyTraits& family) {
+  if (IsOfExperts(slot.parameter)) return ExpertTensorsOf(slot, model, family);
   const Names& names = kNames[static_cast<size_t>(slot.parameter)];
   const bool gpt = family.base == ModelFamily::kGpt;
   const bool together = gpt || (family.weights == WeightNames::kPhi3 && names.phi3 != nullptr);
@@ -153,6 +198,24 @@ Config GptConfig(const ModelSpec& model, const FamilyTraits& family) {
   return config;
 }
 
+// Adds the fields of experts. transformers takes the means of its balancing loss over the tokens of all layers together, and
+// counts all choices of a token; so its factor is that of Lynx times layers / top_k (see cli/spec/model_config.cc).
+void AddExperts(const ModelSpec& model, const FamilyTraits& family, Config& config) {
+  const MoeSpec& moe = model.moe;
+  if (family.weights == WeightNames::kMixtral) {
+    config["intermediate_size"] = model.expert_ffn();
+    config["num_local_experts"] = moe.experts;
+  } else {
+    config["num_experts"] = moe.experts;
+    config["moe_intermediate_size"] = model.expert_ffn();
+    config["norm_topk_prob"] = moe.normalized;
+    config["decoder_sparse_step"] = 1;  // every layer has experts
+    config["mlp_only_layers"] = Config::array();
+  }
+  config["num_experts_per_tok"] = moe.top_k;
+  config["router_aux_loss_coef"] = moe.aux_loss * model.layers / moe.top_k;
+}
+
 Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
   Config config = {{"num_hidden_layers", model.layers},
                    {"hidden_size", model.hidden},
@@ -179,6 +242,7 @@ Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
   if (family.window == WindowField::kIfUsed && model.window != 0) config["max_window_layers"] = 0;
   if (family.window != WindowField::kNone)
     config["sliding_window"] = model.window == 0 ? Config(nullptr) : Config(model.window);
+  if (model.moe.any()) AddExperts(model, family, config);
   return config;
 }
 

@@ -6,6 +6,11 @@
 // are transposed. Llama has separate tensors for query, key and value, and for gate and up; Lynx, GPT-2 and Phi-3 stack the
 // rows of these in one tensor. All of them rotate the same pairs of a head's d rotary elements, (i, i + d/2), so no rows are
 // permuted.
+//
+// Lynx stacks the experts of a layer: for each expert the rows of its gate, then the rows that the gate multiplies; in another
+// parameter, for each expert the rows of its output. Mixtral and Qwen3-MoE have three tensors for each expert, and one for the
+// router. Both names and shapes are those of transformers' classes MixtralSparseMoeBlock and Qwen3MoeSparseMoeBlock; later
+// versions of transformers stack the experts in memory, but their files have these names (conversion_mapping.py).
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 #define LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 
@@ -27,14 +32,16 @@ struct HuggingFaceTensor {
 };
 
 // Returns the tensors that make up one Lynx parameter, in the order of its rows. `slot`: the slot of a rank that has the whole
-// model. `family`: a family for which the names of the weights are known.
-std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const FamilyTraits& family);
+// model. `family`: a family for which the names of the weights are known, and whose layers are those of the model.
+std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const ModelSpec& model,
+                                                    const FamilyTraits& family);
 
 // True for a tensor that holds no weights, such as the masks and frequencies that some versions of transformers write.
 bool IsHuggingFaceConstant(const std::string& name);
 
 // Returns the text of config.json, which describes the model as a model of `family`. The family's layers must compute the same
-// as the model's layers (ExportFamilyOf).
+// as the model's layers (ExportFamilyOf). The file has no field for model.moe.capacity, skew and zLoss. It has
+// router_aux_loss_coef, but output_router_logits is false as by default, so transformers adds no loss of routers unless asked.
 std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& family);
 
 }  // namespace lynx::worker

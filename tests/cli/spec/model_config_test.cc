@@ -304,11 +304,15 @@ TEST(ModelConfig, ReadsTheTextModelOfAModelThatSees) {
             inner);
 }
 
-TEST(ModelConfig, WeightsOfExpertsAreRefused) {
-  const auto read = ParseModelConfigOfWeights(kMixtral, "config.json");
-  EXPECT_THAT(std::string(read.status().message()),
-              HasSubstr("config.json: model_type is \"mixtral\": such a model can be planned, but the weights of models with "
-                        "experts cannot be imported"));
+// config.json says nothing of a capacity, with which the engine trains. A job that begins with the weights says it.
+TEST(ModelConfig, WeightsOfExpertsHaveNoCapacity) {
+  for (const auto& [text, type] : {std::pair(kMixtral, "mixtral"), std::pair(kQwen3Moe, "qwen3_moe")}) {
+    const auto read = ParseModelConfigOfWeights(text, "config.json");
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_STREQ(read->family->model_type, type);
+    EXPECT_EQ(read->model.moe, Read(text).moe);
+    EXPECT_EQ(read->model.moe.capacity, 0);
+  }
 }
 
 TEST(ModelConfig, WeightsComeWithTheirNames) {

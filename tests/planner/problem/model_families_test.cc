@@ -40,7 +40,7 @@ TEST(ModelFamilies, RowsAreWhole) {
     EXPECT_THAT(family.model_class, HasSubstr(family.base == ModelFamily::kGpt ? "M" : "ForCausalLM")) << family.model_type;
     const ExpertTraits& experts = family.experts;
     EXPECT_FALSE(family.trained() && family.plan_only != 0) << family.model_type;
-    EXPECT_TRUE(family.trained() || family.plan_only != 0 || experts.experts > 0) << family.model_type << " lacks nothing";
+    EXPECT_TRUE(family.trained() || family.plan_only != 0) << family.model_type << " lacks nothing";
     EXPECT_FALSE(planned_only && family.trained()) << "trained ones come first";
     EXPECT_TRUE(experts.experts == 0 ? experts.top_k == 0 : experts.experts >= 2 && experts.top_k <= experts.experts)
         << family.model_type;
@@ -82,14 +82,30 @@ TEST(ModelFamilies, AModelIsExportedAsTheFamilyThatHasItsLayers) {
   EXPECT_EQ(TypeOf(gpt), "gpt_bigcode");
 }
 
-TEST(ModelFamilies, ExpertsAreNamedAndNotExported) {
+TEST(ModelFamilies, ExpertsAreNamed) {
   ModelSpec model = Llama();
   model.moe = {.experts = 8, .top_k = 2};
-  EXPECT_THAT(TypeOf(model), HasSubstr("a model with experts (model.moe.experts 8) cannot be written"));
   EXPECT_EQ(ModelFeaturesText(model), ", 8 experts of width 96, 2 for each token");
   model.moe = {.experts = 4, .top_k = 1, .ffn = 48, .normalized = false};
   EXPECT_EQ(ModelFeaturesText(model),
             ", 4 experts of width 48, 1 for each token with weights that are not divided by their sum");
+}
+
+TEST(ModelFamilies, ExpertsAreExportedAsTheFamilyThatHasThem) {
+  ModelSpec model = Llama();
+  model.moe = {.experts = 8, .top_k = 2, .ffn = 24, .capacity = 1.25};
+  model.window = 16, model.head_dim = 6;
+  EXPECT_EQ(TypeOf(model), "mixtral");
+  model.moe.normalized = false;
+  EXPECT_THAT(TypeOf(model), HasSubstr("a model with model.moe.normalized false and no model.qkNorm cannot be written"));
+  model.qk_norm = true;
+  EXPECT_EQ(TypeOf(model), "qwen3_moe");
+  model.moe.normalized = true;
+  EXPECT_EQ(TypeOf(model), "qwen3_moe");
+  model.rotary.dims = 4;
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.experts and model.rope.dims 4"));
+  model.rotary.dims = 0, model.qkv_bias = true;
+  EXPECT_THAT(TypeOf(model), HasSubstr("both model.moe.experts and model.qkvBias"));
 }
 
 TEST(ModelFamilies, WhatNoFamilyHasIsNamed) {

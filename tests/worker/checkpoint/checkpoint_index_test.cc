@@ -113,6 +113,13 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
     EXPECT_THAT(RunDifferenceText(index.identity, here), HasSubstr(c.difference));
     EXPECT_EQ(StartDifferenceText(index.identity, here, /*continues=*/false).empty(), !c.of_weights) << c.difference;
   }
+  // model.ffn is the width of no expert, so it is the size of no weight.
+  index.identity = here;
+  index.identity.model.moe.ffn = 24;
+  CheckpointIdentity other = index.identity;
+  other.model.ffn = 48;
+  EXPECT_EQ(StartDifferenceText(index.identity, other, /*continues=*/true), "");
+  EXPECT_EQ(RunDifferenceText(index.identity, other), "model.ffn is 32 in the checkpoint, 48 here");
 }
 
 TEST(CheckpointIndex, ReadsEverySortOfLayout) {

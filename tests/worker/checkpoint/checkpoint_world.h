@@ -1,5 +1,5 @@
 // The ranks of a small model with their states, for the tests of checkpoints. A world has one replica, or all replicas if each
-// of them writes shards without ZeRO.
+// of them writes shards. With ZeRO, a rank has only the elements that it updates.
 #ifndef LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
 #define LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
 
@@ -138,19 +138,20 @@ class CheckpointWorld {
   static void Fill(WorldRank& rank, int32_t array, const F& value) {
     Visit(rank, array, [&](float& out, uint32_t place, uint32_t which) { out = value(place, which); });
   }
-  // Calls `visit` for every element. It passes a number that identifies the element: the position in the global parameter,
-  // mixed with the parameter.
+  // Calls `visit` for every element that the rank updates. It passes a number that identifies the element: the position in the
+  // global parameter, mixed with the parameter.
   template <class F>
   static void Visit(WorldRank& rank, int32_t array, const F& visit) {
     const std::span<float> arrays[] = {rank.state.weights(), rank.state.first_moments(), rank.state.second_moments()};
-    for (const ParameterSlot& slot : rank.state.slots()) {
+    for (const ParameterSlot& slot : rank.state.updated()) {
+      const int64_t begin = array == 0 ? slot.offset : slot.share_offset;
       for (const ParameterPiece& piece : slot.pieces) {
         for (int64_t i = 0; i < piece.rows * piece.columns; ++i) {
           const int64_t place = (piece.row + i / piece.columns) * slot.global_columns + piece.column + i % piece.columns;
           const int64_t parameter = slot.copy ? kEmbeddingLayer * 32 + static_cast<int>(Parameter::kEmbedTok)
                                               : slot.layer * 32 + static_cast<int>(slot.parameter);
-          visit(arrays[array][static_cast<size_t>(slot.offset + piece.offset + i)],
-                static_cast<uint32_t>(parameter * 65536 + place), static_cast<uint32_t>(array));
+          visit(arrays[array][static_cast<size_t>(begin + piece.offset + i)], static_cast<uint32_t>(parameter * 65536 + place),
+                static_cast<uint32_t>(array));
         }
       }
     }

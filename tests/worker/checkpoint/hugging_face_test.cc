@@ -18,15 +18,21 @@
 #include "worker/checkpoint/hugging_face_names.h"
 #include "worker/checkpoint/offline.h"
 #include "worker/checkpoint/safetensors_file.h"
+#include "worker/checkpoint/tensor_reader.h"
 
 namespace lynx::worker {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr char kIn[] = "/weights", kOut[] = "/run";
 constexpr char kEmbedding[] = "transformer.wte.weight", kHead[] = "lm_head.weight";
+
+std::string BytesOf(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
 
 std::string In(const std::string& name) { return std::string(kIn) + "/" + name; }
 
@@ -47,7 +53,19 @@ class HuggingFaceImport : public testing::Test {
   void Export(bool tied) {
     model_ = WorldModel();
     model_.tied_embeddings = tied;
-    CheckpointWorld world({}, model_);
+    ExportFrom({});
+  }
+  // The ranks of the model share the experts: a Mixtral, or with norms of queries and keys a Qwen3.
+  void ExportExperts(bool qk_norm) {
+    model_ = WorldModel();
+    model_.family = ModelFamily::kLlama;
+    model_.dropout = 0;
+    model_.qk_norm = qk_norm;
+    model_.moe = {.experts = 4, .top_k = 2, .ffn = 6, .capacity = 1};
+    ExportFrom({.dp = 2, .ep = 2});
+  }
+  void ExportFrom(const ParallelLayout& layout) {
+    CheckpointWorld world(layout, model_);
     ASSERT_TRUE(world.WriteAndPublish("/trained", world.Identity(3), 1, disk_).ok());
     const auto found = FindCheckpoints("/trained", disk_);
     ASSERT_TRUE(found.ok()) << found.status();
@@ -219,6 +237,72 @@ TEST_F(HuggingFaceImport, NonFiniteValuesThatAreNotTakenDoNotCount) {
   ExpectImported({});
 }
 
+// The values of tensors after each other.
+std::string Joined(const ForeignTensors& tensors, const std::vector<std::string>& names) {
+  std::string bytes;
+  for (const std::string& name : names) bytes += tensors.at(name).bytes;
+  return bytes;
+}
+
+TEST_F(HuggingFaceImport, ExpertsAreTensorsOfTheirOwn) {
+  for (const bool qk_norm : {false, true}) {
+    for (const char* folder : {"/trained", kIn, kOut, "/again"}) ASSERT_TRUE(disk_.RemoveTree(folder).ok());
+    ExportExperts(qk_norm);
+    const std::string layer = qk_norm ? "model.layers.1.mlp." : "model.layers.1.block_sparse_moe.";
+    EXPECT_THAT(tensors_.at(layer + "gate.weight").shape, ElementsAre(4, 8));
+    const auto found = FindCheckpoints("/trained", disk_);
+    ASSERT_TRUE(found.ok()) << found.status();
+    TensorReader reader(disk_, found->checkpoints.at(0));
+    std::vector<float> gates_and_ups(4 * 12 * 8), outputs(4 * 8 * 6);
+    ASSERT_EQ(reader.Read({{"layers.1.experts.fc1.weight", {4 * 12, 8, {{0, 4 * 12, 0, 8, 0}}}, gates_and_ups.data()},
+                           {"layers.1.experts.fc2.weight", {4 * 8, 6, {{0, 4 * 8, 0, 6, 0}}}, outputs.data()}},
+                          0, {.index = 0, .of = 0}),
+              absl::OkStatus());
+    std::vector<std::string> first, second;  // names in the order of Lynx's rows
+    for (const int expert : {0, 1, 2, 3}) {
+      const std::string name = absl::StrCat(layer, "experts.", expert, ".");
+      for (const char* part : {qk_norm ? "gate_proj" : "w1", qk_norm ? "up_proj" : "w3"}) {
+        first.push_back(name + part + ".weight");
+        EXPECT_THAT(tensors_.at(first.back()).shape, ElementsAre(6, 8));
+      }
+      second.push_back(name + (qk_norm ? "down_proj" : "w2") + ".weight");
+      EXPECT_THAT(tensors_.at(second.back()).shape, ElementsAre(8, 6));
+    }
+    EXPECT_EQ(Joined(tensors_, first), BytesOf(gates_and_ups));
+    EXPECT_EQ(Joined(tensors_, second), BytesOf(outputs));
+    ExpectImported({});
+  }
+}
+
+TEST_F(HuggingFaceImport, ExpertsThatDoNotFitAreRefusedByName) {
+  for (const bool qk_norm : {false, true}) {
+    ASSERT_TRUE(disk_.RemoveTree("/trained").ok());
+    ASSERT_TRUE(disk_.RemoveTree(kIn).ok());
+    ExportExperts(qk_norm);
+    const ForeignTensors right = tensors_;
+    const std::string layer = qk_norm ? "model.layers.1.mlp." : "model.layers.1.block_sparse_moe.";
+    const std::string down = qk_norm ? ".down_proj.weight" : ".w2.weight";
+    tensors_.erase(layer + "experts.2" + down);
+    WriteModel();
+    ExpectRefused({"/weights has no tensor " + layer + "experts.2" + down + " (in model.safetensors)"});
+    tensors_ = right;
+    tensors_.at(layer + "experts.3" + down) = Floats({1, 2, 3});
+    WriteModel();
+    ExpectRefused(
+        {"/weights/model.safetensors: " + layer + "experts.3" + down + " has shape (3), not the (8, 6) of config.json"});
+    tensors_ = right;
+    tensors_[layer + "experts.4" + down] = right.at(layer + "experts.3" + down);
+    WriteModel();
+    ExpectRefused(
+        {"/weights/model.safetensors: tensor " + layer + "experts.4" + down + " is not a part of such a model in Lynx"});
+    // A router for fewer experts than config.json says.
+    tensors_ = right;
+    tensors_.at(layer + "gate.weight") = {{3, 8}, "F32", std::string(3 * 8 * sizeof(float), '\0')};
+    WriteModel();
+    ExpectRefused({layer + "gate.weight has shape (3, 8), not the (4, 8) of config.json"});
+  }
+}
+
 TEST_F(HuggingFaceImport, ACheckpointThatIsThereStays) {
   Export(/*tied=*/true);
   ASSERT_TRUE(Import().ok());
@@ -257,6 +341,30 @@ TEST(HuggingFaceConfig, NamesThePositionsThatYarnStretchesTo) {
   const std::string config = HuggingFaceConfigText(model, *ExportFamilyOf(model).value());
   EXPECT_THAT(config, HasSubstr("\"max_position_embeddings\": 25,"));
   EXPECT_THAT(config, HasSubstr("\"original_max_position_embeddings\": 10"));
+}
+
+// Mixtral has one field for the width of the feed-forward block and of an expert. Without output_router_logits, transformers
+// adds no loss of routers, so the file may have the factor.
+TEST(HuggingFaceConfig, HasTheExpertsInTheWordsOfEachClass) {
+  ModelSpec model;
+  model.family = ModelFamily::kLlama, model.layers = 3, model.hidden = 32, model.heads = 4, model.ffn = 96;
+  model.moe = {.experts = 6, .top_k = 2, .ffn = 24, .capacity = 1.25, .aux_loss = 0.5};
+  const auto config = [&] { return HuggingFaceConfigText(model, *ExportFamilyOf(model).value()); };
+  for (const char* part : {"\"MixtralForCausalLM\"", "\"model_type\": \"mixtral\"", "\"intermediate_size\": 24,",
+                           "\"num_local_experts\": 6,", "\"num_experts_per_tok\": 2,", "\"router_aux_loss_coef\": 0.75,"}) {
+    EXPECT_THAT(config(), HasSubstr(part));
+  }
+  for (const char* part : {"norm_topk_prob", "moe_intermediate_size", "output_router_logits", "capacity"}) {
+    EXPECT_THAT(config(), Not(HasSubstr(part)));
+  }
+  model.qk_norm = true, model.moe.normalized = false;
+  for (const char* part :
+       {"\"Qwen3MoeForCausalLM\"", "\"model_type\": \"qwen3_moe\"", "\"intermediate_size\": 96,",
+        "\"moe_intermediate_size\": 24,", "\"num_experts\": 6,", "\"num_experts_per_tok\": 2,", "\"norm_topk_prob\": false,",
+        "\"decoder_sparse_step\": 1,", "\"mlp_only_layers\": [],", "\"router_aux_loss_coef\": 0.75,"}) {
+    EXPECT_THAT(config(), HasSubstr(part));
+  }
+  EXPECT_THAT(config(), Not(HasSubstr("output_router_logits")));
 }
 
 // Whatever call of the disk fails, there must be an error and no checkpoint, or a complete checkpoint with the right weights.

@@ -89,13 +89,16 @@ TEST(ReshardExperts, LoadTheSameBitsInEveryLayout) {
                                                {.dp = 4},
                                                {.dp = 4, .ep = 4},
                                                {.dp = 4, .ep = 2},
+                                               {.dp = 4, .zero = ZeroStage::kOptimizer},
+                                               {.dp = 4, .ep = 2, .zero = ZeroStage::kOptimizer},
+                                               {.dp = 4, .ep = 4, .zero = ZeroStage::kOptimizer},
                                                {.tp = 2, .pp = 2, .sequence_parallel = true},
                                                {.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true},
                                                {.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true}};
   for (const ParallelLayout& writer : layouts) {
     const TestFolder folder;
     CheckpointWorld written(writer, model);
-    EXPECT_EQ(ReplicasWriteShards(writer), writer.tp % writer.ep != 0);
+    EXPECT_EQ(ReplicasWriteShards(writer), writer.zero != ZeroStage::kNone || writer.tp % writer.ep != 0);
     ASSERT_EQ(written.WriteAndPublish(folder.path(), written.Identity(10), 1), absl::OkStatus());
     for (const ParallelLayout& reader : layouts) {
       SCOPED_TRACE(LayoutText(writer) + " -> " + LayoutText(reader));

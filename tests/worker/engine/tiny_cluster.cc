@@ -110,8 +110,8 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 }  // namespace
 
 const char* TinyModelName(TinyModel model) {
-  constexpr const char* kNames[] = {"gpt",    "llama",   "gpt-tied", "llama-tied", "grouped-gpt", "multi-query-gpt",
-                                    "llama3", "mistral", "qwen2",    "qwen3",      "phi3",        "mixtral"};
+  constexpr const char* kNames[] = {"gpt",     "llama", "gpt-tied", "llama-tied", "grouped-gpt", "multi-query-gpt", "llama3",
+                                    "mistral", "qwen2", "qwen3",    "phi3",       "mixtral",     "qwen3-moe"};
   return kNames[static_cast<size_t>(model)];
 }
 
@@ -149,6 +149,11 @@ ModelSpec SpecOf(TinyModel model) {
   }
   if (model == TinyModel::kPhi3) spec.rotary = {.theta = 100, .dims = 2};
   if (model == TinyModel::kMixtral) spec.moe = {.experts = 4, .top_k = 2, .ffn = 20, .capacity = 2};
+  if (model == TinyModel::kQwen3Moe) {
+    spec.qk_norm = true;
+    spec.head_dim = 6;
+    spec.moe = {.experts = 6, .top_k = 3, .ffn = 12, .normalized = false, .capacity = 2};
+  }
   if (model == TinyModel::kTiedGpt || model == TinyModel::kTiedLlama) {
     spec.tied_embeddings = true;
     spec.attention = AttentionKernel::kFused;

@@ -26,7 +26,7 @@ struct StageProgram {
 // attention. From kGroupedGpt on, each model belongs to a family of planner/problem/model_families.h, and its sizes and factors
 // make every feature of the family matter. These families are: GPT with grouped queries; GPT with one key and value head
 // (gpt_bigcode); llama3 scaling; a head size of its own with linear scaling, as in Mistral Nemo; biases with yarn scaling;
-// norms of queries and keys; partly rotated heads. kMixtral has experts, with room for all rows.
+// norms of queries and keys; partly rotated heads. kMixtral and kQwen3Moe have experts, with room for all rows.
 enum class TinyModel : uint8_t {
   kGpt,
   kLlama,
@@ -40,9 +40,10 @@ enum class TinyModel : uint8_t {
   kQwen3,
   kPhi3,
   kMixtral,
+  kQwen3Moe,
 };
 const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"
-inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kMixtral) + 1;
+inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kQwen3Moe) + 1;
 ModelSpec SpecOf(TinyModel model);
 // A small Llama with experts. Nothing is dropped, and there are no losses of the router, so all layouts train the same model.
 ModelSpec TinyMoe(DataType dtype = DataType::kFloat32);
