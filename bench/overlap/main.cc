@@ -39,12 +39,14 @@ struct Options {
   int32_t layers = 8, hidden = 384, heads = 6, seq = 256;
   int32_t micro_batch = 2, microbatches = 4;
   int32_t tp = 2, pp = 1;
+  int32_t experts = 0, top_k = 2;  // with experts, --tp replicas share them instead of the layers (tp 1, dp and ep = --tp)
+  double capacity = 2;
   bool sequence_parallel = false;
   int32_t rounds = 3, steps = 5;
   int32_t limit_percent = 110;  // limit for activations, in percent of what full recomputation needs
   int64_t latency_us = 0;
   int64_t host_mib = 0;  // host memory that each rank may offload to; 0: no offloading
-  // How slow the link is: the time of a layer's forward collectives divided by the time of its ops. With tp 1: the time
+  // How slow the link is: the time of a layer's forward collectives divided by the time of its ops. Without any: the time
   // of a microbatch's transfer to the next stage divided by the time of a stage's forward pass.
   std::vector<double> slowness = {1, 0.2};
   bool paced = false;
@@ -97,6 +99,12 @@ JobSpec SpecOf(const Options& options) {
                    .sequence_parallel = options.sequence_parallel ? Choice::kOn : Choice::kOff,
                    .schedule = ScheduleKind::kOneForwardOneBackward,
                    .zero = ZeroStage::kNone};
+  if (options.experts > 0) {
+    spec.model.moe = {.experts = options.experts, .top_k = options.top_k, .capacity = options.capacity};
+    spec.parallel.dp = spec.parallel.ep = options.tp;
+    spec.parallel.tp = 1;
+    spec.train.global_batch *= options.tp;
+  }
   Normalize(spec);
   return spec;
 }
@@ -134,7 +142,7 @@ class Benchmark {
     profile.intra_node = {Nanos(0), 1'000'000'000};
     const ParallelLayout layout = PinnedLayout(spec_.parallel);
     const CostModel costs(profile, spec_.model, layout, spec_.train.micro_batch, layout.ranks());
-    if (layout.tp == 1) {
+    if (layout.tp * layout.ep == 1) {
       const Nanos stage = costs.LayerTime(LayerType::kTransformer, Pass::kForward) * (spec_.model.layers / layout.pp);
       const Bytes sent = TensorBytes(Tensor::kX, ShapeOf(spec_.model, layout, spec_.train.micro_batch));
       return static_cast<int64_t>(1e9 * static_cast<double>(sent.value) / (slowness * static_cast<double>(stage.value)));
@@ -285,13 +293,21 @@ class Benchmark {
   double foreign_share_ = 0;  // other processes' share of the machine while the devices were measured
 };
 
+std::string LayoutOf(const Options& options) {
+  if (options.experts == 0) {
+    return absl::StrFormat("tp%d pp%d%s", options.tp, options.pp,
+                           options.sequence_parallel ? " with sequence parallelism" : "");
+  }
+  return absl::StrFormat("dp%d ep%d pp%d, %d experts, %d for a token, with %g times the even share of room", options.tp,
+                         options.tp, options.pp, options.experts, options.top_k, options.capacity);
+}
+
 std::string Head(const Options& options, const RankNetwork& network) {
   return absl::StrFormat(
-      "A %s of %d layers, hidden %d, %d heads, %d tokens a sample, dropout %g, %s; tp%d pp%d%s, micro-batch %d x %d, "
+      "A %s of %d layers, hidden %d, %d heads, %d tokens a sample, dropout %g, %s; %s, micro-batch %d x %d, "
       "1F1B. %d rounds of %d steps after one to warm up. Links: %s%s.\n\n",
       options.family == ModelFamily::kGpt ? "GPT" : "Llama", options.layers, options.hidden, options.heads, options.seq,
-      DropoutOf(options), EnumName(options.dtype), options.tp, options.pp,
-      options.sequence_parallel ? " with sequence parallelism" : "", options.micro_batch, options.microbatches, options.rounds,
+      DropoutOf(options), EnumName(options.dtype), LayoutOf(options), options.micro_batch, options.microbatches, options.rounds,
       options.steps,
       network.why_paced().empty()
           ? "network namespaces, shaped with tc (tbf)"
@@ -300,6 +316,7 @@ std::string Head(const Options& options, const RankNetwork& network) {
 }
 
 absl::Status RunAll(const Options& options) {
+  if (options.experts > 0) LYNX_RETURN_IF_ERROR(ValidateJobSpec(SpecOf(options)));
   if (options.tp * options.pp < 2) return absl::InvalidArgumentError("--tp and --pp are 1: there is no link to measure");
   std::string folder = "/tmp/lynx-overlap-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) return absl::InternalError("cannot make a folder in /tmp");
@@ -310,11 +327,12 @@ absl::Status RunAll(const Options& options) {
   LYNX_RETURN_IF_ERROR(benchmark.MeasureDevices());
   std::fputs(Head(options, *network).c_str(), stdout);
   for (const double slowness : options.slowness) {
-    const std::string name = options.tp > 1
-                                 ? absl::StrFormat("Forward collectives take %g of the forward ops", slowness)
-                                 : absl::StrFormat("A microbatch's transfer takes %g of a stage's forward", slowness);
+    const bool collectives = options.tp > 1;
+    const std::string name = collectives ? absl::StrFormat("Forward collectives take %g of the forward ops", slowness)
+                                         : absl::StrFormat("A microbatch's transfer takes %g of a stage's forward", slowness);
     LYNX_ASSIGN_OR_RETURN(const LinkReport report, benchmark.Run(name, slowness));
-    const int64_t tokens = int64_t{options.micro_batch} * options.microbatches * options.seq;
+    const int64_t replicas = options.experts > 0 ? options.tp : 1;
+    const int64_t tokens = replicas * options.micro_batch * options.microbatches * options.seq;
     std::fputs(LinkSection(report, tokens).c_str(), stdout);
     std::fflush(stdout);
   }
@@ -340,6 +358,13 @@ int Main(int argc, char** argv) {
   app.add_option("--micro-batch", options.micro_batch)->check(count)->capture_default_str();
   app.add_option("--microbatches", options.microbatches)->check(count)->capture_default_str();
   app.add_option("--tp", options.tp, "Ranks that share a layer")->check(CLI::Range(1, 8))->capture_default_str();
+  app.add_option("--experts", options.experts,
+                 "Experts of each layer, of --model llama; --tp replicas then share the experts instead of the layers. 0: none")
+      ->check(CLI::Range(0, 4096));
+  app.add_option("--top-k", options.top_k, "Experts for each token")->check(count)->capture_default_str();
+  app.add_option("--capacity", options.capacity, "Room for an expert's rows, as a multiple of the even share")
+      ->check(CLI::Range(0.001, 4096.0))
+      ->capture_default_str();
   app.add_option("--pp", options.pp, "Pipeline stages")->check(CLI::Range(1, 8))->capture_default_str();
   app.add_flag("--sequence-parallel", options.sequence_parallel, "With sequence parallelism");
   app.add_option("--rounds", options.rounds, "0: plans only")->check(CLI::Range(0, 4096))->capture_default_str();

@@ -400,8 +400,13 @@ absl::Status ValidateExpertParallel(const JobSpec& spec) {
         "parallel.sequenceParallel", "off",
         "must be on or auto for a model with experts with parallel.tp above 1: each rank routes its share of the tokens");
   }
-  if (p.schedule == ScheduleKind::kChimera) {
-    return Bad("parallel.schedule", EnumName(p.schedule), "does not train models with experts: use another schedule");
+  // Such a schedule has two copies of the model on each rank.
+  const bool custom = p.schedule == ScheduleKind::kCustom;
+  const bool both = custom ? ReadCustomSchedule(p.schedule_text)->schedule->shape.bidirectional()
+                           : p.schedule == ScheduleKind::kChimera;
+  if (both) {
+    return Bad("parallel.schedule", EnumName(p.schedule),
+               "holds two copies of the model, and does not train models with experts: use another schedule");
   }
   if (p.zero > ZeroStage::kOptimizer) {
     return Bad("parallel.zero", EnumName(p.zero), "must be none, optimizer or auto for a model with experts");
