@@ -402,8 +402,8 @@ absl::Status ValidateExpertParallel(const JobSpec& spec) {
   }
   // Such a schedule has two copies of the model on each rank.
   const bool custom = p.schedule == ScheduleKind::kCustom;
-  const bool both = custom ? ReadCustomSchedule(p.schedule_text)->schedule->shape.bidirectional()
-                           : p.schedule == ScheduleKind::kChimera;
+  const bool both =
+      custom ? ReadCustomSchedule(p.schedule_text)->schedule->shape.bidirectional() : p.schedule == ScheduleKind::kChimera;
   if (both) {
     return Bad("parallel.schedule", EnumName(p.schedule),
                "holds two copies of the model, and does not train models with experts: use another schedule");
