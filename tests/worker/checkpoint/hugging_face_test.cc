@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -271,6 +272,24 @@ TEST_F(HuggingFaceImport, ExpertsAreTensorsOfTheirOwn) {
     EXPECT_EQ(Joined(tensors_, first), BytesOf(gates_and_ups));
     EXPECT_EQ(Joined(tensors_, second), BytesOf(outputs));
     ExpectImported({});
+  }
+}
+
+// config.json has no capacity, so the job has another one than the imported checkpoint. Each rank reads its own experts.
+TEST_F(HuggingFaceImport, RanksThatShareExpertsBeginWithTheirs) {
+  ExportExperts(/*qk_norm=*/true);
+  model_.moe.capacity = 0;
+  ASSERT_TRUE(Import().ok());
+  model_.moe.capacity = 2;
+  const ParallelLayout layout{.dp = 2, .ep = 2};
+  CheckpointWorld expected(layout, model_), begun(layout, model_);
+  expected.Train(3);  // as the exported model
+  begun.Poison();
+  for (size_t i = 0; i < begun.ranks().size(); ++i) {
+    WorldRank& rank = begun.ranks()[i];
+    ASSERT_EQ(LoadStart(kOut, 0, StartWith::kWeights, begun.Identity(0), rank.context, rank.tp_rank, rank.state, {}, disk_),
+              absl::OkStatus());
+    EXPECT_TRUE(std::ranges::equal(rank.state.weights(), expected.ranks()[i].state.weights())) << i;
   }
 }
 
