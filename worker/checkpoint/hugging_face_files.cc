@@ -19,6 +19,8 @@ using Names = std::vector<std::string>;
 constexpr Bytes kIndexLimit = kMiB * 64;
 constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/spec/";
 constexpr char kWeightMap[] = "weight_map";
+// The end of a tensor's name if transformers 5 saved the experts as it holds them, which it does not do by default.
+constexpr std::string_view kStackedExperts = ".mlp.experts.gate_up_proj";
 constexpr size_t kMaxShown = 3;
 
 // Returns the names as text: "a", "a, b" or "a, b, c and 4 more".
@@ -316,8 +318,13 @@ class Folder {
                                                      ", which the model needs and ", held->second,
                                                      " holds: index and files are not of one save"));
     }
+    const bool stacked = std::any_of(chosen.tensors.begin(), chosen.tensors.end(),
+                                     [](const auto& tensor) { return tensor.first.ends_with(kStackedExperts); });
     return absl::InvalidArgumentError(
-        absl::StrCat(path_, " has no tensor ", ListText(missing), " (in ", ListText(NamesOf(chosen)), ")"));
+        absl::StrCat(path_, " has no tensor ", ListText(missing), " (in ", ListText(NamesOf(chosen)), ")",
+                     stacked ? "; the experts of a layer are stacked there: save the model with save_pretrained(..., "
+                               "save_original_format=True) of transformers, which writes each expert by itself"
+                             : ""));
   }
 
   // Returns the error for a folder without weights: the folder has only files of other formats, or no files.

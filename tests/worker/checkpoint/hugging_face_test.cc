@@ -275,6 +275,21 @@ TEST_F(HuggingFaceImport, ExpertsAreTensorsOfTheirOwn) {
   }
 }
 
+TEST_F(HuggingFaceImport, StackedExpertsAreRefusedWithAdvice) {
+  ExportExperts(/*qk_norm=*/true);
+  for (const char* part : {"gate_proj", "up_proj"}) {
+    for (const int expert : {0, 1, 2, 3})
+      tensors_.erase(absl::StrCat("model.layers.1.mlp.experts.", expert, ".", part, ".weight"));
+  }
+  WriteModel();
+  const std::string missing = "/weights has no tensor model.layers.1.mlp.experts.0.gate_proj.weight";
+  ExpectRefused({missing});
+  EXPECT_THAT(std::string(Import().status().message()), Not(HasSubstr("stacked")));
+  tensors_["model.layers.1.mlp.experts.gate_up_proj"] = {{4, 12, 8}, "F32", std::string(4 * 12 * 8 * sizeof(float), '\0')};
+  WriteModel();
+  ExpectRefused({missing, "the experts of a layer are stacked there", "save_original_format=True"});
+}
+
 // config.json has no capacity, so the job has another one than the imported checkpoint. Each rank reads its own experts.
 TEST_F(HuggingFaceImport, RanksThatShareExpertsBeginWithTheirs) {
   ExportExperts(/*qk_norm=*/true);
