@@ -18,6 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr char kFormat[] = "lynx-checkpoint";
+constexpr int32_t kMaxExperts = 1 << 12;  // as for jobs (planner/problem/job_spec.cc)
 constexpr int64_t kVersion = 4;
 constexpr int64_t kVersionOfGpt = 3;  // old, only read: GPT models without tied embeddings or fused attention
 // Old, only read: the same models, in layouts that set only tp, pp and dp and leave all other fields at their defaults.
@@ -172,7 +173,7 @@ void DecodeRotary(const json& rotary, Fields& fields, RotarySpec& out) {
 
 void DecodeMoe(const json& moe, Fields& fields, ModelSpec& model) {
   MoeSpec& out = model.moe;
-  fields.Integer(moe, "experts", 2, kMaxExtent, out.experts);
+  fields.Integer(moe, "experts", 2, kMaxExperts, out.experts);
   fields.Integer(moe, "top_k", 1, out.experts, out.top_k);
   fields.Integer(moe, "ffn", 1, kMaxExtent, out.ffn);
   if (out.ffn == model.ffn) out.ffn = 0;  // as Normalize sets it
@@ -217,6 +218,7 @@ void DecodeModel(const json& model, int64_t version, Fields& fields, ModelSpec& 
   fields.Text(model, "attention", attention);
   if (!ParseEnum(family, out.family)) fields.Fail(absl::StrCat("model.family is ", family));
   if (!ParseEnum(attention, out.attention)) fields.Fail(absl::StrCat("model.attention is ", attention));
+  if (out.moe.any() && out.family != ModelFamily::kLlama) fields.Fail("model.moe: only llama has experts");
 }
 
 void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelLayout& out) {
@@ -247,7 +249,7 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
   }
   if (layout.contains("ep")) {
     fields.Integer(layout, "ep", 2, kMaxRanks, out.ep);
-    if (RanksOfStage(out) % out.ep != 0) fields.Fail(absl::StrCat("layout.ep ", out.ep, " does not divide tp * dp"));
+    if (fields.status().ok() && RanksOfStage(out) % out.ep != 0) fields.Fail(absl::StrCat("layout.ep ", out.ep, " does not divide tp * dp"));
   }
   if (layout.contains("rank_order")) {
     std::string order;

@@ -243,6 +243,7 @@ absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder,
   std::vector<float> values;
   const auto content = [&](size_t i) -> absl::StatusOr<std::span<const char>> {
     values.clear();
+    values.reserve(static_cast<size_t>(slots[i].global_rows * slots[i].global_columns));
     for (const HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slots[i], model, family)) {
       LYNX_ASSIGN_OR_RETURN(const std::vector<float> part, source.Read(tensor));
       values.insert(values.end(), part.begin(), part.end());

@@ -2,8 +2,8 @@
 // model. Also imports weights from such directories, so that training can begin with them. hugging_face_names.h defines the
 // names of the tensors.
 //
-// These are free functions that work on directories. They hold one tensor in memory at a time. Thread-safe for different
-// directories.
+// These are free functions that work on directories. They hold one tensor in memory at a time; an import holds all experts
+// of a layer. Thread-safe for different directories.
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_H_
 #define LYNX_WORKER_CHECKPOINT_HUGGING_FACE_H_
 

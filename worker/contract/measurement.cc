@@ -10,6 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int32_t kMaxExperts = 1 << 12;  // as for jobs (planner/problem/job_spec.cc)
+
 // Reads the fields of one object, and keeps the first error.
 class FieldReader {
  public:
@@ -138,12 +140,13 @@ void ReadExperts(FieldReader& reader, LayerShape& shape) {
   reader.Number("ep", shape.ep);
   reader.Number("capacity_permille", shape.capacity_permille);
   reader.Number("skew_permille", shape.skew_permille);
-  reader.Require(shape.experts >= 0, "experts", "0 or more");
+  reader.Require(shape.experts >= 0 && shape.experts <= kMaxExperts, "experts", absl::StrCat("from 0 to ", kMaxExperts));
   reader.Require(shape.ep >= 1, "ep", "positive");
   if (!shape.moe()) {
     reader.Require(shape.ep == 1, "ep", "1 without experts");
     return;
   }
+  reader.Require(shape.family == ModelFamily::kLlama, "family", "llama for experts");
   reader.Require(shape.top_k >= 1 && shape.top_k <= shape.experts, "top_k", "from 1 to experts");
   reader.Require(shape.expert_ffn >= 1, "expert_ffn", "positive");
   reader.Require(shape.ep < 1 || shape.experts % shape.ep == 0, "experts", "a multiple of ep");
@@ -172,7 +175,6 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Truth("qkv_bias", shape.qkv_bias);
   reader.Truth("qk_norm", shape.qk_norm);
   reader.Number("rotary_dims", shape.rotary_dims);
-  ReadExperts(reader, shape);
   const auto positive = [&](const char* name, int32_t value) { reader.Require(value > 0, name, "positive"); };
   positive("micro_batch", shape.micro_batch);
   positive("seq", shape.seq);
@@ -185,6 +187,7 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Require(ParseEnum(attention, shape.attention), "attention", "unfused or fused");
   reader.Require(ParseEnum(dtype, shape.dtype), "dtype", "float32 or bfloat16");
   reader.Require(shape.kv_heads >= 0, "kv_heads", "0 or more");
+  ReadExperts(reader, shape);
   LYNX_RETURN_IF_ERROR(reader.status());
   reader.Require(shape.head_dim >= 0, "head_dim", "0 or more");
   reader.Require(shape.head_dim > 0 || shape.hidden % shape.heads == 0, "hidden", "a multiple of heads");

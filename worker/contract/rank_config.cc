@@ -13,6 +13,7 @@ namespace lynx {
 namespace {
 
 constexpr const char* kWhat = "rank configuration";
+constexpr int32_t kMaxExperts = 1 << 12;  // as for jobs (planner/problem/job_spec.cc)
 // The version of the text. A daemon and a rank process with different versions are of different releases, and the rank refuses
 // the text.
 constexpr int32_t kFormat = 10;
@@ -105,6 +106,12 @@ void CheckExperts(JsonReader& fields, const StageContext& context) {
     if (moe.experts < 0) fields.Fail("context.model.moe.experts", absl::StrCat("is ", moe.experts, "; 0 for none"));
     if (layout.ep != 1) fields.Fail("context.layout.ep", absl::StrCat("is ", layout.ep, "; a model without experts has 1"));
     return;
+  }
+  if (moe.experts > kMaxExperts) {
+    fields.Fail("context.model.moe.experts", absl::StrCat("is ", moe.experts, "; at most ", kMaxExperts));
+  }
+  if (context.model.family != ModelFamily::kLlama) {
+    fields.Fail("context.model.family", absl::StrCat("is ", EnumName(context.model.family), "; only llama has experts"));
   }
   if (moe.top_k < 1 || moe.top_k > moe.experts) {
     fields.Fail("context.model.moe.top_k", absl::StrCat("is ", moe.top_k, "; a token has 1 to ", moe.experts, " experts"));

@@ -22,7 +22,9 @@ TEST(Framework, OnlyOurEngineRecomputesNoMoreThanIsRead) {
     EXPECT_EQ(TraitsOf(framework).checkpoints_functions, framework != Framework::kLynx) << EnumName(framework);
   }
   EXPECT_EQ(TraitsOf(Framework::kLynx), kLynxTraits);
-  EXPECT_EQ(TraitsOf(Framework::kNemo), TraitsOf(Framework::kMegatron)) << "NeMo runs Megatron Core";
+  FrameworkTraits nemo = TraitsOf(Framework::kNemo);
+  EXPECT_TRUE(std::exchange(nemo.rows_once_per_node, false)) << "its recipes of mixtures use DeepEP or HybridEP";
+  EXPECT_EQ(nemo, TraitsOf(Framework::kMegatron)) << "NeMo runs Megatron Core";
 }
 
 TEST(Framework, EachHasItsDegrees) {

@@ -122,6 +122,19 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
   EXPECT_EQ(RunDifferenceText(index.identity, other), "model.ffn is 32 in the checkpoint, 48 here");
 }
 
+TEST(CheckpointIndex, ExpertsThatNoModelHasAreDamage) {
+  CheckpointIndex index = SmallIndex();
+  index.identity.model.family = ModelFamily::kLlama;
+  index.identity.model.dropout = 0;
+  index.identity.model.moe = {.experts = 8, .top_k = 2};
+  EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
+  index.identity.model.moe.experts = 5000;
+  EXPECT_TRUE(absl::IsDataLoss(DecodeIndex(EncodeIndex(index)).status()));
+  index.identity.model.moe.experts = 8;
+  index.identity.model.family = ModelFamily::kGpt;
+  EXPECT_TRUE(absl::IsDataLoss(DecodeIndex(EncodeIndex(index)).status()));
+}
+
 TEST(CheckpointIndex, ReadsEverySortOfLayout) {
   CheckpointIndex index = SmallIndex();
   index.identity.layout = {.pp = 2, .virtual_stages = 3, .schedule = ScheduleKind::kInterleaved};

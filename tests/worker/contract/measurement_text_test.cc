@@ -72,6 +72,8 @@ TEST(MeasureText, ExpertsRoundTripAndTheirErrorsNameTheField) {
   EXPECT_THAT(error([](LayerShape& s) { s.ep = 0; }), HasSubstr("ep' must be positive"));
   EXPECT_THAT(error([](LayerShape& s) { s.capacity_permille = 0; }), HasSubstr("capacity_permille' must be positive"));
   EXPECT_THAT(error([](LayerShape& s) { s.sequence_parallel = false; }), HasSubstr("sequence_parallel' must be true"));
+  EXPECT_THAT(error([](LayerShape& s) { s.experts = 5000, s.ep = 1; }), HasSubstr("experts' must be from 0 to 4096"));
+  EXPECT_THAT(error([](LayerShape& s) { s.family = ModelFamily::kGpt; }), HasSubstr("family' must be llama for experts"));
   EXPECT_THAT(error([](LayerShape& s) { s.experts = 0; }), HasSubstr("ep' must be 1 without experts"));
 }
 

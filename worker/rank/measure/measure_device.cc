@@ -71,7 +71,8 @@ StageContext ContextOf(const LayerShape& shape, int32_t layers) {
                          .top_k = shape.top_k,
                          .ffn = shape.expert_ffn,
                          .capacity = shape.capacity_permille / 1000.0,
-                         .skew = shape.skew_permille / 1000.0};
+                         .skew = shape.skew_permille / 1000.0,
+                         .aux_loss = 0.01};  // the router then also counts the choices of all experts
   }
   context.layout = {.tp = shape.tp, .dp = shape.ep, .ep = shape.ep, .sequence_parallel = shape.sequence_parallel};
   context.micro_batch = shape.micro_batch;
