@@ -45,6 +45,7 @@ std::optional<PolicyComparison> CompareFor(const TracedJob& traced) {
   request.spec.parallel.pp = layout.pp;
   request.spec.parallel.dp = layout.dp;
   request.spec.parallel.cp = layout.cp;
+  request.spec.parallel.ep = layout.ep;
   request.spec.train.micro_batch = traced.plan.micro_batch;
   absl::StatusOr<PolicyComparison> comparison = WithWaitingLine("comparing", [&](const TellPart& tell) {
     return ComparePolicies(request, {tell, RunOnAllCores});

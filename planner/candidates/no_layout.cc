@@ -344,7 +344,10 @@ absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster
                    std::min<int64_t>(spec.resources.max_ranks, cluster.devices()),
                    " ranks is possible: parallel.tp must divide model.heads ", model.heads,
                    model.key_heads() != model.heads ? absl::StrCat(", model.kvHeads ", model.key_heads()) : "",
-                   " and model.ffn ", model.ffn, " and be at most ", cluster.least_devices_per_node(),
+                   model.moe.any() ? absl::StrCat(" and model.seq ", model.seq, ", parallel.ep divide model.moe.experts ",
+                                                  model.moe.experts, " and tp * cp * dp, parallel.tp")
+                                   : absl::StrCat(" and model.ffn ", model.ffn, " and"),
+                   " be at most ", cluster.least_devices_per_node(),
                    " (devices of a node), parallel.pp be at most model.layers ", model.layers,
                    even_batches ? ", parallel.dp * train.microBatch divide train.globalBatch "
                                 : ", parallel.dp be at most train.globalBatch ",

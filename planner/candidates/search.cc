@@ -170,7 +170,9 @@ class Space {
       if (!any_) return {ZeroStage::kOptimizer};
       return {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
     }
-    if (layout.dp * layout.cp == 1) return {ZeroStage::kNone};
+    // Experts may have replicas where nothing else has: on the tensor-parallel ranks.
+    const bool experts_shared = model_.moe.any() && ExpertReplicas(layout) > 1;
+    if (layout.dp * layout.cp == 1 && !experts_shared) return {ZeroStage::kNone};
     if (!any_ || model_.moe.any()) return {ZeroStage::kNone, ZeroStage::kOptimizer};
     return {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
   }

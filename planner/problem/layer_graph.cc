@@ -410,8 +410,11 @@ TensorSet LayerGraph::FindInputs(Tensor tensor) const {
   TensorSet inputs = 0;
   for (Op op : ProducersOf(tensor)) {
     for (Tensor read : InfoOf(op).reads) {
-      const Tensor share = ShareOf(read);
-      if (share != tensor && RecomputableIndex(share) >= 0) inputs |= Bit(share);
+      // A tensor that is made together with a recomputable tensor is treated as that recomputable tensor.
+      for (const Tensor made : recomputable_) {
+        const std::vector<Tensor>& with = MadeWith(made);
+        if (made != tensor && std::find(with.begin(), with.end(), ShareOf(read)) != with.end()) inputs |= Bit(made);
+      }
     }
   }
   return inputs;
@@ -420,7 +423,9 @@ TensorSet LayerGraph::FindInputs(Tensor tensor) const {
 bool LayerGraph::RepeatsCollective(Tensor tensor) const {
   const std::vector<Op>& producers = ProducersOf(tensor);
   for (Op op : producers) {
-    if (InfoOf(op).forward_segment != InfoOf(producers.front()).forward_segment) return true;
+    const Segment first = InfoOf(producers.front()).forward_segment;
+    const bool between = CollectiveOf(kT, first, Pass::kForward).kind != Collective::kNone;
+    if (between && InfoOf(op).forward_segment != first) return true;
     if (CollectiveOf(kT, InfoOf(op).forward_segment, Pass::kForward).to == tensor) return true;
     for (Tensor read : InfoOf(op).reads) {
       if (GatherSegmentOf(read) != Segment::kNone) return true;

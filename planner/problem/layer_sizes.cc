@@ -141,14 +141,14 @@ int64_t LayerShape::expert_room() const {
 
 int64_t LayerShape::sent_rows() const { return capacity_permille > 0 ? experts * expert_room() : shard_tokens() * top_k; }
 
-int64_t LayerShape::expert_rows() const {
-  if (capacity_permille > 0 || ep == 1) return sent_rows();
-  return std::min(sent_rows() * ep, CeilOfPermille(sent_rows(), skew_permille, 1));
-}
+int64_t LayerShape::expert_rows() const { return capacity_permille > 0 ? sent_rows() : filled_rows(); }
 
 int64_t LayerShape::filled_rows() const {
   const int64_t rows = shard_tokens() * top_k;
-  return std::min(expert_rows(), ep == 1 ? rows : CeilOfPermille(rows, skew_permille, 1));
+  // A token goes to an expert at most once, so a rank gets each token at most once for each of its experts.
+  const int64_t most = shard_tokens() * ep * std::min(top_k, own_experts());
+  const int64_t received = ep == 1 ? rows : std::min(most, CeilOfPermille(rows, skew_permille, 1));
+  return capacity_permille > 0 ? std::min(received, sent_rows()) : received;
 }
 
 Bytes TensorBytes(Tensor tensor, const LayerShape& shape) {

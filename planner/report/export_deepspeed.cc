@@ -168,7 +168,7 @@ class DeepSpeed {
                         recompute_.group_layers == 1 ? std::string("each layer")
                                                      : absl::StrCat("each group of ", recompute_.group_layers, " layers")));
     }
-    if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp > 1) {
+    if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp * layout_.ep > 1) {
       Miss("keeping the results of collectives: a layer that is recomputed repeats its own");
     }
   }

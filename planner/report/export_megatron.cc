@@ -244,7 +244,8 @@ class Megatron {
   }
 
   void Replicas() {
-    if (layout_.dp == 1 && layout_.cp == 1) return;
+    const bool experts = model_.moe.any() && ExpertReplicas(layout_) > 1;  // on tensor-parallel ranks
+    if (layout_.dp == 1 && layout_.cp == 1 && !experts) return;
     if (layout_.zero_group != 0) args_.Value("--num-distributed-optimizer-instances", layout_.dp / layout_.zero_group);
     if (Fsdp()) {
       args_.Flag("--use-megatron-fsdp");
@@ -278,7 +279,10 @@ class Megatron {
     args_.Value("--recompute-granularity", "full");
     args_.Value("--recompute-method", recompute_.first_layers > 0 ? "block" : "uniform");
     args_.Value("--recompute-num-layers", recompute_.first_layers > 0 ? recompute_.first_layers : recompute_.group_layers);
-    if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp > 1) {
+    if (recompute_.kind == LayerRecompute::kLayer && layout_.ep > 1) {
+      Miss("recomputation without the second all-to-all of experts: Megatron-LM repeats the whole layer");
+    }
+    if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp * layout_.ep > 1) {
       Miss("keeping the results of collectives: Megatron-LM repeats those of a layer that it recomputes in full");
     }
   }

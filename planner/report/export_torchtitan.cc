@@ -21,7 +21,7 @@ class Chooser {
     Training();
     Replicas();
     if (layout_.pp > 1) Pipeline();
-    if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp > 1) {
+    if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp * layout_.ep > 1) {
       Miss("keeping the results of collectives: a layer that is recomputed repeats its own");
     }
     choices_.keep_latest = std::max(2, spec_.checkpoint.keep);

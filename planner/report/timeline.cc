@@ -27,7 +27,7 @@ constexpr std::array<KindNames, kSpanKindCount> kSpanKinds = {{
     {"wait", "waiting for a collective"},
     {"copywait", "waiting for a copy"},
     {"stall", "waiting for a stage"},
-    {"tensor", "tensor-parallel transfer"},
+    {"tensor", "transfer inside a layer"},
     {"boundary", "transfer between stages"},
     {"data", "data-parallel transfer"},
     {"copy", "copy to or from the host"},

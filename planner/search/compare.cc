@@ -67,7 +67,7 @@ Alternative TryChange(std::string change, const PlanRequest& request) {
 // Plans every value of parallel.weave in the layout of the plan: one task for each row. `pinned` must outlive the tasks.
 void AddWeaves(const PlanRequest& pinned, const CompareOptions& options, std::vector<Alternative>& rows,
                std::vector<std::function<void()>>& tasks) {
-  if (pinned.spec.parallel.tp == 1 || pinned.target != PlanTarget::kLynxEngine) return;
+  if (pinned.spec.parallel.tp * pinned.spec.parallel.ep == 1 || pinned.target != PlanTarget::kLynxEngine) return;
   std::vector<WeaveMode> modes;
   for (size_t i = 0; i < kEnumNames<WeaveMode>.size(); ++i) {
     if (static_cast<WeaveMode>(i) != WeaveMode::kAuto) modes.push_back(static_cast<WeaveMode>(i));

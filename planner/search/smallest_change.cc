@@ -100,12 +100,16 @@ Suggestion SmallerMicroBatch(PlanRequest request) {
   return std::nullopt;
 }
 
-// Tries the value auto for `zero`, which says what replicas shard, then auto for `sequenceParallel`, which says what
-// tensor-parallel ranks shard. At last tries passes that do not run side by side, and stages with other numbers of layers.
+// Tries the value auto for `zero`, which says what replicas shard, then for `ep`, which says what part of the experts a rank
+// has, then for `sequenceParallel`, which says what tensor-parallel ranks shard. At last tries passes that do not run side by
+// side, and stages with other numbers of layers.
 Suggestion AutoModes(const PlanRequest& request) {
   PlanRequest changed = request;
   changed.spec.parallel.zero = ZeroStage::kAuto;
   if (request.spec.parallel.zero != ZeroStage::kAuto && Fits(changed)) return "parallel.zero: auto";
+  changed = request;
+  changed.spec.parallel.ep = 0;
+  if (request.spec.parallel.ep != 0 && request.spec.model.moe.any() && Fits(changed)) return "parallel.ep: auto";
   changed = request;
   changed.spec.parallel.sequence_parallel = Choice::kAuto;
   if (request.spec.parallel.sequence_parallel != Choice::kAuto && Fits(changed)) return "parallel.sequenceParallel: auto";

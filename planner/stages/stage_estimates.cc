@@ -87,7 +87,8 @@ StageOracle::Estimate StageOracle::EstimateUniform(int32_t stage, int32_t layers
   for (const Tensor tensor : graph_.recomputable()) layer += StoredBytes(tensor, shape_);
   estimate.bytes += layer * (group - 1) - TensorBytes(Tensor::kX, shape_) * below * InFlightOf(stage);
   const CostModel& costs = costs_.Of(stage);
-  const Nanos again = costs.OpTime(Op::kFc2, Pass::kForward) + costs.OpTime(Op::kAdd2, Pass::kForward) +
+  const Nanos unpermute = graph_.Has(Op::kUnpermute) ? costs.OpTime(Op::kUnpermute, Pass::kForward) : Nanos(0);
+  const Nanos again = unpermute + costs.OpTime(Op::kFc2, Pass::kForward) + costs.OpTime(Op::kAdd2, Pass::kForward) +
                       costs.WindowTime(LayerType::kTransformer, Segment::kMlp, Pass::kForward);
   estimate.exposed += again * below / pipeline_.pipes();
   return estimate;

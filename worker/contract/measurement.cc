@@ -140,7 +140,7 @@ void ReadExperts(FieldReader& reader, LayerShape& shape) {
   reader.Number("ep", shape.ep);
   reader.Number("capacity_permille", shape.capacity_permille);
   reader.Number("skew_permille", shape.skew_permille);
-  reader.Require(shape.experts >= 0 && shape.experts <= kMaxExperts, "experts", absl::StrCat("from 0 to ", kMaxExperts));
+  reader.Require(shape.experts >= 0 && shape.experts <= kMaxExperts, "experts", "from 0 to 4096");
   reader.Require(shape.ep >= 1, "ep", "positive");
   if (!shape.moe()) {
     reader.Require(shape.ep == 1, "ep", "1 without experts");

@@ -110,9 +110,6 @@ void CheckExperts(JsonReader& fields, const StageContext& context) {
   if (moe.experts > kMaxExperts) {
     fields.Fail("context.model.moe.experts", absl::StrCat("is ", moe.experts, "; at most ", kMaxExperts));
   }
-  if (context.model.family != ModelFamily::kLlama) {
-    fields.Fail("context.model.family", absl::StrCat("is ", EnumName(context.model.family), "; only llama has experts"));
-  }
   if (moe.top_k < 1 || moe.top_k > moe.experts) {
     fields.Fail("context.model.moe.top_k", absl::StrCat("is ", moe.top_k, "; a token has 1 to ", moe.experts, " experts"));
   }

@@ -34,6 +34,12 @@ TEST(Experts, RowsWithoutACapacityAreTheEvenShareTimesTheSkew) {
   EXPECT_EQ(skewed.sent_rows(), 32);
   EXPECT_EQ(skewed.expert_rows(), 48);
   EXPECT_EQ(skewed.filled_rows(), 48);
+  // A token goes to an expert once: two ranks with two experts each get each of their 64 tokens at most twice.
+  model.moe.skew = 4;
+  EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).expert_rows(), 2 * 64);
+  model.moe.top_k = 4;
+  EXPECT_EQ(Shape(model, {.dp = 4, .ep = 4}).expert_rows(), 4 * 32);
+  model = Model();
   // A rank that has all experts gets its own rows only.
   EXPECT_EQ(Shape(model, {}).expert_rows(), 64);
 }
@@ -108,6 +114,12 @@ TEST(Experts, WhatCanBeRecomputed) {
     EXPECT_EQ(graph.RecomputableIndex(tensor), -1) << EnumName(tensor);
   }
   EXPECT_FALSE(LayerGraph::Of(Shape(Model(), {})).RepeatsCollective(Tensor::kExpertRows));
+  // permute reads the route that is made with the scores, and swiglu the weights that come with the rows.
+  EXPECT_TRUE(Contains(graph.InputsOf(Tensor::kExpertRows), Tensor::kScores));
+  EXPECT_TRUE(Contains(graph.InputsOf(Tensor::kSwiglu), Tensor::kExpertRows));
+  // Without tensor parallelism no collective lies between proj and add1.
+  EXPECT_FALSE(graph.RepeatsCollective(Tensor::kX1));
+  EXPECT_TRUE(LayerGraph::Of(Shape(Model(), {.tp = 2, .sequence_parallel = true})).RepeatsCollective(Tensor::kX1));
 }
 
 // Every rank of a stage is in one expert group, and the groups of either kind do not overlap.

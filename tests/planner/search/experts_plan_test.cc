@@ -87,6 +87,29 @@ TEST(ExpertsPlan, SkewCostsTimeAndMemory) {
   EXPECT_GT(skewed.stages[0].arena, even.stages[0].arena);
 }
 
+// Tensor parallelism does not shard experts, so it need not divide model.ffn.
+TEST(ExpertsPlan, TensorParallelismNeedNotDivideTheWidth) {
+  PlanRequest request = Request();
+  request.spec.model.ffn = 193;
+  request.spec.model.moe.ffn = 96;
+  request.spec.parallel = {.tp = 2, .pp = 1, .dp = 4, .ep = 4};
+  const absl::StatusOr<Plan> plan = Planned(request);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+}
+
+// With one replica, the tensor-parallel ranks that hold the same experts share out their states.
+TEST(ExpertsPlan, ExpertsHaveReplicasOnTensorParallelRanks) {
+  PlanRequest request = Request();
+  request.spec.resources = {.min_ranks = 2, .max_ranks = 2};
+  request.spec.parallel = {.tp = 2, .pp = 1, .dp = 1, .ep = 1};
+  const auto states = [&](ZeroStage zero) {
+    request.spec.parallel.zero = zero;
+    return Planned(request)->stages[0].states.optimizer;
+  };
+  EXPECT_LT(states(ZeroStage::kOptimizer), states(ZeroStage::kNone));
+  EXPECT_EQ(states(ZeroStage::kAuto), states(ZeroStage::kOptimizer));
+}
+
 TEST(ExpertsPlan, RefusesWhatItCannotPlan) {
   const auto error = [](const auto& change) {
     PlanRequest request = Request();

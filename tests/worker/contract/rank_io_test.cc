@@ -208,7 +208,6 @@ TEST(RankConfigTest, ExpertsMustFitTheLayout) {
                   "is 2; it must divide the 9 experts of the model");
   expect_rejected([](StageContext& c) { c.model.moe.top_k = 9; }, "context.model.moe.top_k", "a token has 1 to 8 experts");
   expect_rejected([](StageContext& c) { c.model.moe.experts = 5000; }, "context.model.moe.experts", "is 5000; at most 4096");
-  expect_rejected([](StageContext& c) { c.model.family = ModelFamily::kGpt; }, "context.model.family", "only llama has experts");
   expect_rejected([](StageContext& c) { c.layout.schedule = ScheduleKind::kChimera; }, "context.layout.schedule",
                   "is 'chimera'; the pipeline of a model with experts has one direction");
   RankConfig config = SomeConfig();
