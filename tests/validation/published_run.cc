@@ -52,7 +52,11 @@ constexpr Publication kPublications[] = {
      .name = "Megatron-LM, Llama 3",
      .traits_of = Framework::kMegatron,
      .distributed_optimizer = true},
-    {"megatron-core dev", "", "Megatron-LM, mixtures", Framework::kMegatron},
+    {.framework = "megatron-core dev",
+     .gpu = "",
+     .name = "Megatron-LM, mixtures",
+     .traits_of = Framework::kMegatron,
+     .distributed_optimizer = true},
     {"megatron-core", "", "Megatron-LM README 2024", Framework::kMegatron},
     {.framework = "megatron-bridge",
      .gpu = "",
@@ -246,7 +250,7 @@ Obstacle ReadModel(const Row& row, const Publication& publication, RunOfFramewor
     ParallelLayout& layout = run.request.layout;
     layout.ep = Or(row, "ep", 1);
     if (layout.ep > RanksOfStage(layout) || RanksOfStage(layout) % layout.ep != 0) return Obstacle::kIncomplete;
-    if (layout.zero > ZeroStage::kOptimizer) return Obstacle::kExperts;
+    if (layout.zero > ZeroStage::kOptimizer || row.at("notes") == "FSDP") return Obstacle::kExperts;
   }
   const std::string& precision = row.at("precision");
   if (precision.empty()) return Obstacle::kIncomplete;

@@ -201,8 +201,8 @@ What is known of the errors that are left:
   a limit of 500 W that ran them has no cluster file.
 - NeMo Automodel's one dense run is predicted 29% too fast. It says nothing of recomputation, and does not fit without it.
 - GPT-OSS is predicted 15 to 48% too fast: its sinks, its biases and its own activation are planned as if they were not there. The other
-  mixtures that a job describes are few, because nearly all that are published have products in 8 bits. Of two layouts of one model, the
-  one with tp 4 and ep 8 is predicted far too fast: its run did not state its recomputation.
+  mixtures that a job describes are few, because nearly all that are published have products in 8 bits. One
+  run of Megatron-LM, with tp 4 and ep 8, is predicted 37% too fast; it does not say whether it recomputed.
 - What is not predicted at all is in the last column. Mixtures in 8 bits, and those with dense layers or shared experts, are most of it.
 
 What others report of their own predictions: vTrain 14.7% on several nodes and 8.4% on one (Bang et al. 2024); Calculon 12.9% and 39%

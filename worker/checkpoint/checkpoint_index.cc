@@ -249,7 +249,8 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
   }
   if (layout.contains("ep")) {
     fields.Integer(layout, "ep", 2, kMaxRanks, out.ep);
-    if (fields.status().ok() && RanksOfStage(out) % out.ep != 0) fields.Fail(absl::StrCat("layout.ep ", out.ep, " does not divide tp * dp"));
+    if (fields.status().ok() && RanksOfStage(out) % out.ep != 0)
+      fields.Fail(absl::StrCat("layout.ep ", out.ep, " does not divide tp * dp"));
   }
   if (layout.contains("rank_order")) {
     std::string order;
