@@ -56,6 +56,9 @@ FORMS = {
              overlap(4, "Forward collectives take 1 of", "Forward collectives take 0.2 of", "A microbatch's transfer takes 0.1 of"), never=["NOT THE SAME"]),
         Tiny({"--hidden 512 --heads 8 --seq 256 --microbatches 2 --rounds 5 --steps 2 --slowness 1": SMALL},
              overlap(2, "^A Llama of .*with sequence parallelism", "^A GPT of .*bfloat16"), never=["NOT THE SAME"])],
+    "docs/measurements/moe.md": [
+        Tiny({"--layers 6 --hidden 256 --heads 4 --seq 256 --microbatches 2 --rounds 5 --steps 2": SMALL},
+             overlap(1, "^A Llama of .*dp2 ep2 pp1, 8 experts, 2 for a token"), never=["NOT THE SAME"])],
     "docs/measurements/planner.md": [
         Tiny({"--hidden 256 --heads 8 --seq 128 --micro-batch 2 --microbatches 8 --rounds 5 --steps 3": SMALL},
              overlap(1, policies=[*POLICIES, "Lynx (HEU), offloading"]), never=["NOT THE SAME"])],

@@ -278,7 +278,7 @@ TEST(JobSpecTest, NamesWhatIsWrongWithExperts) {
       {Experts([](JobSpec& s) { s.parallel = {.tp = 2, .sequence_parallel = Choice::kOff}; }),
        "parallel.sequenceParallel is off: must be on or auto for a model with experts with parallel.tp above 1"},
       {Experts([](JobSpec& s) { s.parallel.schedule = ScheduleKind::kChimera; }),
-       "parallel.schedule is chimera: does not train models with experts"},
+       "parallel.schedule is chimera: holds two copies of the model, and does not train models with experts"},
       {Experts([](JobSpec& s) { s.parallel.zero = ZeroStage::kGradients; }),
        "parallel.zero is gradients: must be none, optimizer or auto for a model with experts"},
       {Experts([](JobSpec& s) { s.parallel = {.dp = 8, .zero = ZeroStage::kOptimizer, .zero_group = 4}; }),
