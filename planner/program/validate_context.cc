@@ -110,8 +110,9 @@ absl::Status CheckContext(const StageContext& c) {
     return fail(absl::StrCat("tp ", c.layout.tp, " does not divide a model of hidden ", m.hidden, ", heads ", m.heads, ", ffn ",
                              m.ffn, ", seq ", m.seq, ", vocab ", m.vocab));
   }
-  if (c.layout.ep < 1 ||
-      (m.moe.any() ? RanksOfStage(c.layout) % c.layout.ep != 0 || m.moe.experts % c.layout.ep != 0 : c.layout.ep != 1)) {
+  const bool experts_divide =
+      !m.moe.any() || (c.layout.ep >= 1 && RanksOfStage(c.layout) % c.layout.ep == 0 && m.moe.experts % c.layout.ep == 0);
+  if (!experts_divide) {
     return fail(absl::StrCat(m.moe.experts, " experts do not divide into ", LayoutText(c.layout)));
   }
   return CheckSlices(c);
