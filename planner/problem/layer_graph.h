@@ -291,7 +291,8 @@ struct LayerShape {
   // Rows that a rank sends to experts: its tokens, once for each of their experts; with a capacity, the rooms of all experts.
   int64_t sent_rows() const;
   // Rows that the experts of a rank have room for. With a capacity this is as much as a rank sends: E / ep experts with rows
-  // from ep ranks. Otherwise it is the even share of the rows of the ranks, times the skew.
+  // from ep ranks. Otherwise it is the even share of the rows of the ranks, times the skew, but each token of the group at most
+  // once for each of the rank's experts.
   int64_t expert_rows() const;
   // Rows that a rank computes, if the rows are spread as MoeSpec::skew says: at most expert_rows().
   int64_t filled_rows() const;

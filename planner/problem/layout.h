@@ -85,8 +85,8 @@ inline constexpr int32_t kMaxRotaryDims = 512;  // the engine can rotate at most
 // engine trains the models that planner/problem/model_families.h lists as trained, with regenerated masks, with sequences that
 // are not longer than the attention window, and with at most kMaxRotaryDims rotated elements. It trains with tp (with or
 // without sequence parallelism), pp and dp, with ZeRO-1 over all replicas or without ZeRO, and with any schedule.
-// It does not train with cp above 1.
-// Other models and layouts can only be planned.
+// Models with experts need a capacity, sequence parallelism if tp is above 1, and a schedule with one copy of the model on each
+// rank. The engine does not train with cp above 1. Other models and layouts can only be planned.
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout);
 
 }  // namespace lynx

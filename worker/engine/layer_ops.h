@@ -24,7 +24,8 @@ namespace lynx::worker {
 // for tensors that the layer graph marks as fp32.
 struct TensorTable {
   std::array<void*, kTensorCount> at{};
-  // The tensor kX of the next layer. The ops fc2, add2, embed and position write it. at[kX] is the input of this layer.
+  // The tensor kX of the next layer. The ops fc2 (with experts unpermute), add2, embed and position write it. at[kX] is the
+  // input of this layer.
   void* next_x = nullptr;
 };
 
