@@ -81,19 +81,22 @@ constexpr std::array<FrameworkTraits, kFrameworkCount> kTraits = {
 struct Abilities {
   bool tensor = true, pipeline = true, context = true, sequence = true;
   bool interleaved = false, zero_bubble = false;
+  bool experts = false;         // experts on several ranks (ParallelLayout::ep)
   bool groups = false;          // ZeRO over groups of the replicas (ParallelLayout::zero_group)
   bool optimizer_alone = true;  // ZeRO-1; torchtitan's FSDP2 shards gradients too, or nothing
   ZeroStage least_zero = ZeroStage::kNone, most_zero = ZeroStage::kOptimizer, most_zero_of_pipeline = ZeroStage::kOptimizer;
   ZeroStage most_zero_of_tensor = ZeroStage::kWeights;
 };
 constexpr std::array<Abilities, kFrameworkCount> kAbilities = {{
-    {.context = false, .interleaved = true, .zero_bubble = true},  // lynx
+    {.context = false, .interleaved = true, .zero_bubble = true, .experts = true},  // lynx
     {.interleaved = true,
+     .experts = true,
      .groups = true,
-     .most_zero = ZeroStage::kWeights},     // megatron (Megatron-FSDP; instances of the optimizer)
-    {.context = false, .sequence = false},  // megatron-deepspeed
+     .most_zero = ZeroStage::kWeights},                      // megatron (Megatron-FSDP; instances of the optimizer)
+    {.context = false, .sequence = false, .experts = true},  // megatron-deepspeed
     {.context = false,
      .sequence = false,
+     .experts = true,
      .most_zero = ZeroStage::kWeights,
      .most_zero_of_tensor = ZeroStage::kGradients},  // deepspeed
     {.interleaved = true,
@@ -109,7 +112,7 @@ constexpr std::array<Abilities, kFrameworkCount> kAbilities = {{
      .least_zero = ZeroStage::kGradients,
      .most_zero = ZeroStage::kWeights},
     {.context = false},                                                          // nanotron
-    {.interleaved = true, .most_zero = ZeroStage::kWeights},                     // nemo
+    {.interleaved = true, .experts = true, .most_zero = ZeroStage::kWeights},    // nemo
     {.context = false, .sequence = false, .interleaved = true, .groups = true},  // internevo (zero1.size)
 }};
 
@@ -133,6 +136,7 @@ bool RunsLayout(Framework framework, const ParallelLayout& layout) {
   const ZeroStage most = std::min(layout.pp > 1 ? can.most_zero_of_pipeline : can.most_zero,
                                   layout.tp > 1 ? can.most_zero_of_tensor : ZeroStage::kWeights);
   if (layout.zero > most || (layout.zero < can.least_zero && layout.dp > 1)) return false;
+  if (layout.ep > 1 && !can.experts) return false;
   if (layout.zero_group != 0 && !can.groups) return false;
   if (layout.zero == ZeroStage::kOptimizer && !can.optimizer_alone) return false;
   return layout.weave == WeaveMode::kOff && HasSchedule(can, layout.schedule);

@@ -400,7 +400,7 @@ absl::Status ValidateExpertParallel(const JobSpec& spec) {
         "parallel.sequenceParallel", "off",
         "must be on or auto for a model with experts with parallel.tp above 1: each rank routes its share of the tokens");
   }
-  // Such a schedule has two copies of the model on each rank.
+  // Expert groups are made for one copy of the model on each rank. Chimera, and custom schedules of both directions, have two.
   const bool custom = p.schedule == ScheduleKind::kCustom;
   const bool both =
       custom ? ReadCustomSchedule(p.schedule_text)->schedule->shape.bidirectional() : p.schedule == ScheduleKind::kChimera;

@@ -31,7 +31,8 @@ struct Publication {
   // FrameworkTraits::attention_permille of the kernel that ran, fitted; 0: as in the traits.
   int32_t attention_permille = 0;
   bool no_accumulation = false;  // a batch that is not published is one microbatch for each replica
-  // The recipes run the distributed optimizer (ZeRO-1), although the publication does not say so.
+  // The recipes run the distributed optimizer (ZeRO-1), although the publication does not say so. Those of mixtures are
+  // model_configs/benchmarking/*.yaml of Megatron-MoE-ModelZoo.
   bool distributed_optimizer = false;
 };
 

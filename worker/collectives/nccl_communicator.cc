@@ -40,8 +40,6 @@ absl::Status CudaStatus(cudaError_t error, const char* what) {
   return absl::InternalError(absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error)));
 }
 
-ncclDataType_t TypeOf(DataType type) { return type == DataType::kFloat32 ? ncclFloat32 : ncclBfloat16; }
-
 // Makes NCCL create all connections when a communicator is made. Must run before the first call of NCCL. Otherwise NCCL creates
 // some connections at the first transfer, and blocks the host until the peer issues that transfer too. Then two ranks that
 // issue transfers of two routes in different orders would wait for each other.
@@ -381,23 +379,9 @@ absl::StatusOr<TransferTicket> NcclCommunicator::StartAllToAll(const Route& rout
   LYNX_CHECK(route.group == Group::kExpert && send.type == receive.type);
   const LaneInfo& info = lanes_.at(lanes_.Ring(route));
   const int64_t slot_bytes = count * ElementBytes(send.type);
-  const auto slot = [&](int32_t member) { return static_cast<const char*>(send.data) + member * slot_bytes; };
   if (info.members == 1) backend_.Copy(send.data, Bytes(slot_bytes), receive.data);
-  return Issue(lanes_.Ring(route), (info.members - 1) * slot_bytes, [&](ncclComm_t comm, cudaStream_t stream) {
-    const auto elements = static_cast<size_t>(count);
-    const cudaError_t copied = cudaMemcpyAsync((receive + info.index * count).data, slot(info.index),
-                                               static_cast<size_t>(slot_bytes), cudaMemcpyDefault, stream);
-    if (copied != cudaSuccess) return ncclUnhandledCudaError;
-    ncclResult_t result = ncclGroupStart();
-    for (int32_t k = 1; k < info.members && result == ncclSuccess; ++k) {
-      const int32_t to = (info.index + k) % info.members, from = (info.index + info.members - k) % info.members;
-      result = ncclSend(slot(to), elements, TypeOf(send.type), to, comm, stream);
-      if (result != ncclSuccess) break;
-      result = ncclRecv((receive + from * count).data, elements, TypeOf(send.type), from, comm, stream);
-    }
-    const ncclResult_t ended = ncclGroupEnd();
-    return result == ncclSuccess ? ended : result;
-  });
+  return Issue(lanes_.Ring(route), (info.members - 1) * slot_bytes,
+               [&](ncclComm_t comm, cudaStream_t stream) { return ExchangeSlots(info, send, receive, count, comm, stream); });
 }
 
 // Returns -1 if no other rank has that stage. The host's communicator then returns the error.

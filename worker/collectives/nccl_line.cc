@@ -102,6 +102,27 @@ absl::StatusOr<int> CountOtherOrders(const std::vector<Bundle>& bundles, const L
 
 }  // namespace
 
+ncclDataType_t TypeOf(DataType type) { return type == DataType::kFloat32 ? ncclFloat32 : ncclBfloat16; }
+
+ncclResult_t ExchangeSlots(const LaneInfo& info, ConstElements send, Elements receive, int64_t count, ncclComm_t comm,
+                           cudaStream_t stream) {
+  const auto elements = static_cast<size_t>(count);
+  const int64_t slot_bytes = count * ElementBytes(send.type);
+  const auto slot = [&](int32_t member) { return static_cast<const char*>(send.data) + member * slot_bytes; };
+  const cudaError_t copied = cudaMemcpyAsync((receive + info.index * count).data, slot(info.index),
+                                             static_cast<size_t>(slot_bytes), cudaMemcpyDefault, stream);
+  if (copied != cudaSuccess) return ncclUnhandledCudaError;
+  ncclResult_t result = ncclGroupStart();
+  for (int32_t k = 1; k < info.members && result == ncclSuccess; ++k) {
+    const int32_t to = (info.index + k) % info.members, from = (info.index + info.members - k) % info.members;
+    result = ncclSend(slot(to), elements, TypeOf(send.type), to, comm, stream);
+    if (result != ncclSuccess) break;
+    result = ncclRecv((receive + from * count).data, elements, TypeOf(send.type), from, comm, stream);
+  }
+  const ncclResult_t ended = ncclGroupEnd();
+  return result == ncclSuccess ? ended : result;
+}
+
 absl::Status StatusOf(ncclResult_t result, const char* what, const std::string& where) {
   if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
   const std::string text = absl::StrCat("NCCL: ", what, where, ": ", ncclGetErrorString(result));

@@ -27,6 +27,14 @@ namespace lynx::worker {
 // the route.
 absl::Status StatusOf(ncclResult_t result, const char* what, const std::string& where = "");
 
+ncclDataType_t TypeOf(DataType type);
+
+// Issues an all-to-all on the stream: slot i of `send` (members, count) goes to member i of the group, and slot i of `receive`
+// comes from member i. The own slot is copied. Returns the first error of NCCL, or ncclUnhandledCudaError if CUDA refuses the
+// copy.
+ncclResult_t ExchangeSlots(const LaneInfo& info, ConstElements send, Elements receive, int64_t count, ncclComm_t comm,
+                           cudaStream_t stream);
+
 // A line carries the transfers of one lane (lanes.h), or of several lanes between the same two ranks (ShareLines). A lane
 // without other ranks has no line. Each line has its own NCCL communicator and device queue.
 struct Line {

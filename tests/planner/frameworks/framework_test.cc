@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace lynx {
 namespace {
 
@@ -50,6 +52,17 @@ TEST(Framework, EachHasItsSchedules) {
   EXPECT_FALSE(RunsLayout(Framework::kMegatron, zero_bubble));
   EXPECT_TRUE(RunsLayout(Framework::kTorchtitan, zero_bubble));
   EXPECT_FALSE(RunsLayout(Framework::kMegatron, {.tp = 2, .weave = WeaveMode::kPairs})) << "only our engine weaves";
+}
+
+TEST(Framework, OnlySomeHaveExpertsOnSeveralRanks) {
+  const ParallelLayout experts{.dp = 2, .ep = 2};
+  for (const Framework framework : {Framework::kLynx, Framework::kMegatron, Framework::kDeepspeed, Framework::kNemo}) {
+    EXPECT_TRUE(RunsLayout(framework, experts)) << EnumName(framework);
+  }
+  for (const Framework framework : {Framework::kTorchtitan, Framework::kNanotron, Framework::kInternevo}) {
+    EXPECT_TRUE(RunsLayout(framework, {.dp = 2})) << EnumName(framework);
+    EXPECT_FALSE(RunsLayout(framework, experts)) << EnumName(framework);
+  }
 }
 
 TEST(Framework, EachShardsWhatItCan) {

@@ -39,10 +39,11 @@ TEST(Flops, CountTheExpertsThatATokenPasses) {
   const double attention = 6.0 * 32 * 4096 * 32768;  // per token, of half the square of scores
   EXPECT_DOUBLE_EQ(StepFlops(model, 5, FlopCount::kModelCausal), 5.0 * 32768 * (6 * active + attention));
   EXPECT_EQ(ActiveParameters(model), 12'879'925'248);
-  // Neither a capacity nor a skew changes what the model needs, and width and number of experts are those of MoeSpec.
+  // The model needs the same FLOPs with any capacity and any skew.
   const double flops = StepFlops(model, 1, FlopCount::kModel);
   model.moe.capacity = 1.25, model.moe.skew = 2;
   EXPECT_EQ(StepFlops(model, 1, FlopCount::kModel), flops);
+  // The FLOPs follow the width of an expert, and the number of experts for each token.
   model.moe.ffn = 100, model.moe.top_k = 3;
   const double less = 32 * (3 * 3 * 4096 * 100.0 - 2 * 3 * 58'720'256.0);
   EXPECT_DOUBLE_EQ(StepFlops(model, 1, FlopCount::kModel), flops + 6.0 * 32768 * less);
