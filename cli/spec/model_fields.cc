@@ -123,6 +123,31 @@ std::vector<JobField> MoeFields() {
                   [](D s) -> double& { return s.model.moe.aux_loss; }),
       DoubleField("model.moe.zLoss", "factor of the loss that keeps the router's scores small",
                   [](D s) -> double& { return s.model.moe.z_loss; }),
+      IntField("model.moe.sharedFfn",
+               "width of the feed-forward block that every token passes beside its experts (the sum, if there are several); 0: "
+               "none; planned only",
+               false, moe, &MoeSpec::shared_ffn),
+      IntField("model.moe.denseLayers",
+               "number of first layers without experts, whose feed-forward block has the size model.ffn; planned only", false,
+               moe, &MoeSpec::dense_layers),
+  };
+}
+
+std::vector<JobField> LatentFields() {
+  auto latent = [](JobSpec& s) -> LatentSpec& { return s.model.latent; };
+  return {
+      IntField("model.latent.kvRank",
+               "numbers of each token from which keys and values are made (latent attention, DeepSeek); none: ordinary "
+               "attention; planned only",
+               false, latent, &LatentSpec::kv_rank, "none"),
+      IntField("model.latent.queryRank",
+               "numbers of each token from which queries are made; none: they are made from the "
+               "layer's input",
+               false, latent, &LatentSpec::query_rank, "none"),
+      IntField("model.latent.valueDim",
+               "elements of a head of values; a head of queries and keys has model.headDim, of which "
+               "model.rope.dims are rotated",
+               false, latent, &LatentSpec::value_dim, "none"),
   };
 }
 
@@ -130,7 +155,8 @@ std::vector<JobField> MoeFields() {
 
 std::vector<JobField> ModelFields() {
   std::vector<JobField> all = PlainFields();
-  for (const std::vector<JobField>& more : {RotaryFields(), MoeFields()}) all.insert(all.end(), more.begin(), more.end());
+  for (const std::vector<JobField>& more : {RotaryFields(), MoeFields(), LatentFields()})
+    all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 

@@ -193,6 +193,11 @@ std::string FeaturesText(const ModelSpec& m) {
     absl::StrAppend(&text, " experts ", moe.experts, " top_k ", moe.top_k, " expert_ffn ", m.expert_ffn(), " normalized ",
                     moe.normalized ? 1 : 0);
     for (const double value : {moe.capacity, moe.skew, moe.aux_loss, moe.z_loss}) absl::StrAppend(&text, " ", ExactText(value));
+    if (moe.shared_ffn != 0) absl::StrAppend(&text, " shared_ffn ", moe.shared_ffn);
+    if (moe.dense_layers != 0) absl::StrAppend(&text, " dense_layers ", moe.dense_layers);
+  }
+  if (const LatentSpec& latent = m.latent; latent.any()) {
+    absl::StrAppend(&text, " latent ", latent.query_rank, " ", latent.kv_rank, " ", latent.value_dim);
   }
   if (r == plain.rotary) return text;
   absl::StrAppend(&text, " rope ", ExactText(r.theta), " dims ", r.dims, " scaling ", EnumName(r.scaling), " ",

@@ -155,8 +155,36 @@ absl::Status ValidateMoe(const ModelSpec& model) {
       InRealRange("model.moe.skew", moe.skew, 1, moe.experts, "must be from 1 (an even load) to model.moe.experts"));
   LYNX_RETURN_IF_ERROR(InRealRange("model.moe.auxLoss", moe.aux_loss, 0, 1e6, "must be from 0 to 1e6"));
   LYNX_RETURN_IF_ERROR(InRealRange("model.moe.zLoss", moe.z_loss, 0, 1e6, "must be from 0 to 1e6"));
+  LYNX_RETURN_IF_ERROR(InRange("model.moe.sharedFfn", moe.shared_ffn, 0, kMaxFfn));
+  LYNX_RETURN_IF_ERROR(InRange("model.moe.denseLayers", moe.dense_layers, 0, model.layers - 1));
   if (model.matmul_type == MatmulType::kModel) return absl::OkStatus();
   return Bad("model.matmulType", EnumName(model.matmul_type), "cannot be planned for models with experts: leave it out");
+}
+
+absl::Status ValidateLatent(const ModelSpec& model) {
+  const LatentSpec& latent = model.latent;
+  LYNX_RETURN_IF_ERROR(InRange("model.latent.kvRank", latent.kv_rank, 0, kMaxHidden));
+  if (!latent.any()) {
+    if (latent == LatentSpec()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "model.latent says how latent attention works, but the model has none: give model.latent.kvRank");
+  }
+  if (model.family != ModelFamily::kLlama) {
+    return Bad("model.latent.kvRank", latent.kv_rank, "is for model.family llama: latent attention has rotary positions");
+  }
+  LYNX_RETURN_IF_ERROR(InRange("model.latent.queryRank", latent.query_rank, 0, kMaxHidden));
+  LYNX_RETURN_IF_ERROR(InRange("model.latent.valueDim", latent.value_dim, 1, kMaxHidden));
+  LYNX_RETURN_IF_ERROR(InRange("model.rope.dims", model.rotary.dims, 2, model.head_size()));
+  if (model.key_heads() != model.heads) {
+    return Bad("model.kvHeads", model.key_heads(), "must be model.heads: with latent attention, every head has its own keys");
+  }
+  if (model.qk_norm) return Bad("model.qkNorm", "true", "cannot be planned with latent attention, which norms the latents");
+  if (model.qkv_bias) return Bad("model.qkvBias", "true", "cannot be planned with latent attention");
+  if (model.attention != AttentionKernel::kFused) {
+    return Bad("model.attention", EnumName(model.attention), "must be fused with latent attention");
+  }
+  if (model.matmul_type == MatmulType::kModel) return absl::OkStatus();
+  return Bad("model.matmulType", EnumName(model.matmul_type), "cannot be planned with latent attention: leave it out");
 }
 
 absl::Status ValidateMatmulType(const ModelSpec& model) {
@@ -191,6 +219,7 @@ absl::Status ValidateModel(const ModelSpec& model) {
   }
   LYNX_RETURN_IF_ERROR(ValidateMatmulType(model));
   LYNX_RETURN_IF_ERROR(ValidateMoe(model));
+  LYNX_RETURN_IF_ERROR(ValidateLatent(model));
   if (model.plan_only >> kPlanOnlyFeatureCount != 0) {
     return Bad("model.planOnly", model.plan_only, "has features that this version does not know");
   }

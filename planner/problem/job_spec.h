@@ -124,9 +124,28 @@ struct MoeSpec {
   double skew = 1;
   double aux_loss = 0;  // factor of the loss that balances the experts (Fedus et al. 2022, equation 4); at least 0
   double z_loss = 0;    // factor of the loss that keeps the router's scores small (Zoph et al. 2022, equation 5); at least 0
+  // Width of the feed-forward block that every token passes in addition to its experts ("shared experts", Dai et al. 2024); the
+  // sum of the widths if a model has several. 0 = none. Planned only.
+  int32_t shared_ffn = 0;
+  // The first layers of the model have a feed-forward block of width model.ffn and no experts (DeepSeek:
+  // `first_k_dense_replace`). 0 .. layers - 1. Planned only.
+  int32_t dense_layers = 0;
 
   bool any() const { return experts > 0; }
   bool operator==(const MoeSpec&) const = default;
+};
+
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): queries, keys and values are products of a few
+// numbers of each token, which are computed first ("down projection") and then normed. A head of queries and keys has
+// head_dim elements, of which the last rotary.dims are rotated; the rotated part of the keys is the same for all heads. Planned
+// only. Plain values: a model with ordinary attention has the default value.
+struct LatentSpec {
+  int32_t query_rank = 0;  // numbers from which the queries are made; 0 = the queries are made from the norm of x itself
+  int32_t kv_rank = 0;     // numbers from which keys and values are made; 0 = no latent attention
+  int32_t value_dim = 0;   // elements of a head of values
+
+  bool any() const { return kv_rank > 0; }
+  bool operator==(const LatentSpec&) const = default;
 };
 
 // A decoder-only transformer.
@@ -155,11 +174,13 @@ struct ModelSpec {
   PlanOnlyFeatures plan_only = 0;
   MatmulType matmul_type = MatmulType::kModel;  // 8 bits: only with dtype kBfloat16 and attention kFused
 
-  MoeSpec moe;  // only for Llama
+  MoeSpec moe;        // only for Llama
+  LatentSpec latent;  // only for Llama
 
   int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
   int32_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   int32_t expert_ffn() const { return moe.ffn == 0 ? ffn : moe.ffn; }
+  bool HasExpertsIn(int32_t layer) const { return moe.any() && layer >= moe.dense_layers; }
   bool operator==(const ModelSpec&) const = default;
 };
 

@@ -50,6 +50,15 @@ void Describe(Fields& fields, MoeSpec& moe) {
   fields.Field(LYNX_FIELD(skew), moe.skew);
   fields.Field(LYNX_FIELD(aux_loss), moe.aux_loss);
   fields.Field(LYNX_FIELD(z_loss), moe.z_loss);
+  fields.Field(LYNX_FIELD(shared_ffn), moe.shared_ffn);
+  fields.Field(LYNX_FIELD(dense_layers), moe.dense_layers);
+}
+
+template <class Fields>
+void Describe(Fields& fields, LatentSpec& latent) {
+  fields.Field(LYNX_FIELD(query_rank), latent.query_rank);
+  fields.Field(LYNX_FIELD(kv_rank), latent.kv_rank);
+  fields.Field(LYNX_FIELD(value_dim), latent.value_dim);
 }
 
 template <class Fields>
@@ -75,6 +84,7 @@ void Describe(Fields& fields, ModelSpec& model) {
   fields.Field(LYNX_FIELD(window), model.window);
   fields.Field(LYNX_FIELD(plan_only), model.plan_only);
   fields.OptionalObject(LYNX_FIELD(moe), model.moe);
+  fields.OptionalObject(LYNX_FIELD(latent), model.latent);
   if constexpr (!Fields::kForRanks) fields.Named(LYNX_FIELD(matmul_type), model.matmul_type);  // ranks train without 8 bits
 }
 

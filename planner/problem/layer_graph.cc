@@ -215,7 +215,23 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
           .expert_ffn = model.moe.any() ? model.expert_ffn() : 0,
           .ep = model.moe.any() ? layout.ep : 1,
           .capacity_permille = PermilleUp(model.moe.capacity),
-          .skew_permille = PermilleUp(model.moe.skew)};
+          .skew_permille = PermilleUp(model.moe.skew),
+          .shared_ffn = model.moe.shared_ffn,
+          .query_rank = model.latent.query_rank,
+          .kv_rank = model.latent.kv_rank,
+          .value_dim = model.latent.value_dim};
+}
+
+LayerShape DenseShape(LayerShape shape) {
+  const LayerShape none;
+  shape.experts = none.experts;
+  shape.top_k = none.top_k;
+  shape.expert_ffn = none.expert_ffn;
+  shape.ep = none.ep;
+  shape.capacity_permille = none.capacity_permille;
+  shape.skew_permille = none.skew_permille;
+  shape.shared_ffn = none.shared_ffn;
+  return shape;
 }
 
 const LayerGraph& LayerGraph::Of(const LayerShape& shape) {

@@ -136,13 +136,21 @@ enum class Op : uint8_t {
   kRouter,
   kPermute,
   kUnpermute,
+  // latent attention
+  kLatent,
+  kLatentNorm,
+  // the feed-forward block of a model with experts that every token passes
+  kSharedFc1,
+  kSharedSwiglu,
+  kSharedFc2,
 };
-inline constexpr int kOpCount = 27;
+inline constexpr int kOpCount = 32;
 template <>
 inline constexpr auto kEnumNames<Op> = EnumTable("embed", "position", "ln1", "qkv", "rope", "probs", "drop", "context", "flash",
                                                  "proj", "mask1", "add1", "ln2", "fc1", "gelu", "silu", "swiglu", "fc2",
                                                  "mask2", "add2", "lnf", "logits", "loss", "qk_norm", "router", "permute",
-                                                 "unpermute");
+                                                 "unpermute", "latent", "latent_norm", "shared_fc1", "shared_swiglu",
+                                                 "shared_fc2");
 static_assert(kEnumNames<Op>.size() == kOpCount);
 
 // A set of ops: a bit mask in which bit i is the op with number i.
@@ -214,6 +222,15 @@ enum class Tensor : uint8_t {
   kGradRows,
   kGradRowWeights,
   kGradScores,
+  // latent attention; z: numbers of latent_width() of LayerShape
+  kLatent,        // (b, q, z)  the products from which queries, keys and values are made
+  kLatentNormed,  // (b, q, z)  latent after the norms of its two parts; the rotated part of the keys is unchanged
+  kGradLatent,    // (b, q, z)  gradient of latent_normed, then overwritten by the gradient of latent
+  // the block that every token passes; u: shared_ffn. Its output is fc2_sum, and the output's gradient is grad_fc2
+  kSharedFc1,     // (b, n, 2, u)  gate and up
+  kSharedSwiglu,  // (b, n, u)     silu(gate) * up
+  kGradSharedFc1,
+  kGradSharedSwiglu,
   // weights; these tensors exist only if ZeRO shards the weights or gradients (planner/program/state_sharing.h)
   kWeights,          // weights of one layer, gathered for the layer's passes
   kWeightGradients,  // 32-bit; weight gradients of one layer, accumulated since the last reduction
@@ -227,8 +244,10 @@ inline constexpr auto kEnumNames<Tensor> =
               "lnf", "lnf_full", "logits", "loss_stats", "grad", "grad_fc2", "grad_fc1", "grad_swiglu", "grad_ln2", "grad_proj",
               "grad_context", "grad_qkv", "grad_ln1", "grad_lnf", "grad_embed", "scores", "route", "rows", "row_weights",
               "expert_rows", "expert_weights", "expert_out", "combined", "grad_combined", "grad_expert_out", "grad_expert_rows",
-              "grad_expert_weights", "grad_rows", "grad_row_weights", "grad_scores", "weights", "weight_grads", "workspace");
+              "grad_expert_weights", "grad_rows", "grad_row_weights", "grad_scores", "latent", "latent_normed", "grad_latent",
+              "shared_fc1", "shared_swiglu", "grad_shared_fc1", "grad_shared_swiglu", "weights", "weight_grads", "workspace");
 static_assert(kEnumNames<Tensor>.size() == kTensorCount);
+static_assert(kTensorCount <= 64);  // TensorSet
 
 // A set of tensors: a bit mask in which bit i is the tensor with number i.
 using TensorSet = uint64_t;
@@ -268,6 +287,11 @@ struct LayerShape {
   int32_t ep = 1;
   int32_t capacity_permille = 0;  // MoeSpec::capacity in thousandths, rounded up
   int32_t skew_permille = 1000;   // MoeSpec::skew in thousandths, rounded up
+  // Models with these are planned only, so nobody measures their shapes: MoeSpec::shared_ffn and LatentSpec.
+  int32_t shared_ffn = 0;  // only with experts
+  int32_t query_rank = 0;
+  int32_t kv_rank = 0;
+  int32_t value_dim = 0;
 
   auto operator<=>(const LayerShape&) const = default;
   int64_t tokens() const { return int64_t{micro_batch} * (seq / cp); }                   // b * q
@@ -277,6 +301,9 @@ struct LayerShape {
   // qkv_width: width of qkv on one rank, (a + 2k) / t heads. context_width: width of attention's output, a / t heads.
   int64_t qkv_width() const { return int64_t{heads + 2 * key_heads()} / tp * head_size(); }
   int64_t context_width() const { return int64_t{heads} / tp * head_size(); }
+  // Numbers of each token that latent attention makes first: those of the queries, those of keys and values, and the rotated
+  // part of the keys.
+  int32_t latent_width() const { return latent() ? query_rank + kv_rank + rotary_dims : 0; }
   bool has_qkv_bias() const { return qkv_bias || family == ModelFamily::kGpt; }
   // Width of the feed-forward block on one rank: f / t, or that of an expert.
   int64_t mlp_width() const { return moe() ? expert_ffn : int64_t{ffn} / tp; }
@@ -285,6 +312,7 @@ struct LayerShape {
   int32_t own_experts() const { return moe() ? experts / ep : 1; }  // blocks that a rank holds
   int32_t vocab_shard() const { return (vocab + tp - 1) / tp; }
   bool moe() const { return experts > 0; }
+  bool latent() const { return kv_rank > 0; }
   // Rows of one expert that one rank has room for (with a capacity): ceil(capacity * top_k * b n / E), at most b n, because a
   // token goes to an expert at most once.
   int64_t expert_room() const;
@@ -300,7 +328,11 @@ struct LayerShape {
   int32_t MembersOf(Collective kind) const { return kind == Collective::kAllToAll ? ep : tp; }
   int64_t element_bytes() const { return dtype == DataType::kBfloat16 ? 2 : 4; }
 };
+// The shape of the layers with experts, of the embedding and of the head; if the model has no experts, of all layers.
 LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
+// The shape of the layers of the same model that have no experts (MoeSpec::dense_layers): the same, without everything that
+// experts need.
+LayerShape DenseShape(LayerShape shape);
 
 // kUpdate: the op reads and writes the tensor in place. kAccumulate: the op adds to the tensor; the first op that does so
 // starts a new sum. kRelease: the op reads the tensor for the last time; the next op that adds to the tensor starts a new sum.
@@ -426,7 +458,7 @@ bool Transfers(const LayerShape& shape, LayerType type, Segment segment, Pass pa
 inline bool HasCollectives(const LayerShape& shape) { return shape.tp > 1 || shape.ep > 1; }
 
 inline constexpr Bytes kBufferAlignment{256};  // alignment of every buffer in an arena
-inline constexpr int kMaxRecomputable = 12;
+inline constexpr int kMaxRecomputable = 16;
 inline constexpr int kMaxWindows = 4;
 
 // Bytes of a tensor. LYNX_CHECK fails for kWorkspace, kWeights and kWeightGradients: see WorkspaceBytes and LayerParameters.

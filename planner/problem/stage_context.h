@@ -62,8 +62,14 @@ struct StageContext {
   bool has_head() const;
 
   PipelineShape pipeline() const { return PipelineOf(layout); }
+  // The shape of the layers with experts, of the embedding and of the head; if the model has no experts, of all layers.
   LayerShape shape() const { return ShapeOf(model, layout, micro_batch); }
   const LayerGraph& graph() const { return LayerGraph::Of(shape()); }
+  // The shape and the graph of one layer. `layer` may also be kEmbeddingLayer or kHeadLayer.
+  LayerShape ShapeOfLayer(int32_t layer) const { return IsDenseLayer(layer) ? DenseShape(shape()) : shape(); }
+  const LayerGraph& GraphOfLayer(int32_t layer) const { return LayerGraph::Of(ShapeOfLayer(layer)); }
+  // True for a transformer layer without experts in a model that has experts in other layers.
+  bool IsDenseLayer(int32_t layer) const { return layer >= 0 && layer < model.moe.dense_layers; }
   int32_t gradient_ranks() const { return GradientRanks(layout); }
   bool operator==(const StageContext&) const = default;
 };
