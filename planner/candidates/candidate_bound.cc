@@ -94,13 +94,19 @@ int32_t LastThatFits(int32_t low, int32_t high, int32_t guess, const Fits& fits)
 }  // namespace
 
 LayerLowerBound::LayerLowerBound(const CostModel& costs, const LayerShape& shape)
-    : layer_(WholeTime(costs, kLayer)), embedding_(WholeTime(costs, LayerType::kEmbedding)),
-      head_(WholeTime(costs, LayerType::kHead)),
+    : layer_(WholeTime(costs, kLayer)), any_layer_(std::min(layer_, WholeTime(costs.dense(), kLayer))),
+      embedding_(WholeTime(costs, LayerType::kEmbedding)), head_(WholeTime(costs, LayerType::kHead)),
       forward_(costs.woven() ? costs.ComputeOfLayer(kLayer, Pass::kForward) : costs.LayerTime(kLayer, Pass::kForward)),
       input_(TensorBytes(Tensor::kX, shape)) {
   const auto permille = [&](Nanos part) { return std::clamp<int64_t>(part.value / (layer_.value / 1000 + 1), 0, 1000); };
   pass_permille_ = permille(PassTime(costs, LayerGraph::Of(shape)));
   forward_permille_ = permille(forward_);
+  if (&costs.dense() != &costs) {
+    const LayerLowerBound dense(costs.dense(), DenseShape(shape));
+    forward_ = std::min(forward_, dense.forward_);
+    pass_permille_ = std::min(pass_permille_, dense.pass_permille_);
+    forward_permille_ = std::min(forward_permille_, dense.forward_permille_);
+  }
   const RecomputeProblem problem = MakeStageProblem(costs, shape, {.layers = 1, .in_flight = 2});
   for (const Nanos window : problem.forward) windows_ += window;
   for (const Nanos window : problem.backward) windows_ += window;
@@ -126,6 +132,7 @@ void LayerLowerBound::SortByPrice() {
 void LayerLowerBound::Lower(const LayerLowerBound& other) {
   LYNX_CHECK(items_.size() == other.items_.size());
   layer_ = std::min(layer_, other.layer_);
+  any_layer_ = std::min(any_layer_, other.any_layer_);
   embedding_ = std::min(embedding_, other.embedding_);
   head_ = std::min(head_, other.head_);
   forward_ = std::min(forward_, other.forward_);
@@ -163,7 +170,12 @@ CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& cand
   if (pipeline_.placement == StagePlacement::kLooping) {
     before_share_ = static_cast<double>(floor_.delay_permille(DelaysWeights(candidate.layout))) / 1000 / pipeline_.chunks;
   }
-  total_ = floor_.layer() * request.spec.model.layers + floor_.embedding() + floor_.head();
+  total_ = AllLayers() + floor_.embedding() + floor_.head();
+}
+
+Nanos CandidateBound::AllLayers() const {
+  const ModelSpec& model = request_.spec.model;
+  return floor_.layer() * (model.layers - model.moe.dense_layers) + floor_.any_layer() * model.moe.dense_layers;
 }
 
 // The step is shortest if the bound (1) has the same value for every rank. Let g be the share of a rank's time that delays the
@@ -181,7 +193,8 @@ Nanos CandidateBound::Quick() const {
 CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
   const ParallelLayout& layout = candidate_.layout;
   const PipelineShape& pipeline = pipeline_;
-  const auto states = [&](int32_t layers) {
+  const int32_t dense = request_.spec.model.moe.dense_layers;
+  const auto states = [&](int32_t first, int32_t layers) {
     StageContext context{.model = request_.spec.model,
                          .layout = layout,
                          .micro_batch = candidate_.micro_batch,
@@ -189,7 +202,7 @@ CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
                          .pipeline_rank = rank,
                          .slices = {}};
     for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
-      context.slices.push_back(SliceOf(layout, pipeline.StageOn(rank, chunk), 0, chunk == 0 ? layers : 0));
+      context.slices.push_back(SliceOf(layout, pipeline.StageOn(rank, chunk), first, first + (chunk == 0 ? layers : 0)));
     }
     return StatesOf(context).total();
   };
@@ -202,8 +215,14 @@ CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
   // Each pipe has its own embedding and head, which run for only half of the microbatches. Their time is left out, so that the
   // result stays a lower bound.
   if (pipeline.bidirectional()) result.ends = Nanos(0);
-  result.states = states(0);
-  result.states_per_layer = states(1) - result.states;
+  result.states = states(dense, 0);
+  result.states_per_layer = result.states_per_any_layer = states(dense, 1) - result.states;
+  if (dense > 0) {
+    result.states_per_any_layer = std::min(result.states_per_layer, states(0, 1) - result.states);
+    for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+      result.most_dense += std::max(0, dense - pipeline.PieceOf(pipeline.StageOn(rank, chunk)));
+    }
+  }
   const Bytes device = DeviceMemoryOfStage(request_.cluster, layout, rank);
   if (device.value > 0) result.memory = device;
   return result;
@@ -232,8 +251,7 @@ Nanos CandidateBound::BoundOfBoundaries() const {
   }
   of_boundaries_ = slowest * candidate_.microbatches * pipeline_.chunks;
   if (pipeline_.chunks == 1 && candidate_.layout.weave == WeaveMode::kOff) {
-    const Nanos layers = floor_.layer() * request_.spec.model.layers;
-    *of_boundaries_ += layers * floor_.delay_permille(DelaysWeights(candidate_.layout)) / 1000;
+    *of_boundaries_ += AllLayers() * floor_.delay_permille(DelaysWeights(candidate_.layout)) / 1000;
   }
   return *of_boundaries_;
 }
@@ -245,7 +263,9 @@ std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) co
   if (chains || options.offload_permille > 0) return std::nullopt;
   const Bytes limit = request_.spec.resources.activation_memory_per_rank;
   std::optional<Bytes> budget;
-  if (rank.memory) budget = *rank.memory - rank.states - rank.states_per_layer * layers;
+  const int32_t dense = std::min(layers, rank.most_dense);
+  const Bytes states = rank.states + rank.states_per_layer * (layers - dense) + rank.states_per_any_layer * dense;
+  if (rank.memory) budget = *rank.memory - states;
   if (limit.value > 0) budget = budget ? std::min(*budget, limit) : limit;
   return budget;
 }
@@ -282,10 +302,14 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nan
   if (!budget) return busy;
   const int64_t held_layers = rank.chunks_in_flight * LeastOfChunk(layers);
   if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
-  const Bytes each = *budget / held_layers - floor_.input();
+  Bytes each = *budget / held_layers - floor_.input();
   if (each.value < 0) return std::nullopt;
+  // Layers without experts may hold nothing but their inputs. Then the others hold so much more.
+  const int32_t recomputing = layers - std::min(layers, rank.most_dense);
+  if (recomputing == 0) return busy;
+  if (recomputing < layers) each = each * layers / recomputing;
   const Bytes offloaded = offloads_ ? Offloaded(step, layers / pipeline_.chunks * pipeline_.chunks) : Bytes(0);
-  return busy + floor_.Exposed(each + offloaded) * layers;
+  return busy + floor_.Exposed(each + offloaded) * recomputing;
 }
 
 std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nanos ahead, Nanos step) const {
@@ -320,7 +344,10 @@ bool CandidateBound::MayTake(Nanos step) const {
   int32_t guess = model_layers / p;  // a rank probably gets about as many layers as the rank after it
   for (int32_t r = p - 1; r >= 0; --r) {
     const Rank& rank = Ranks()[static_cast<size_t>(r)];
-    const auto share = [&](int32_t layers) { return before_share_ * static_cast<double>(Busy(rank, layers).value); };
+    // The time of these ranks is subtracted from that of all, so each layer counts with the longer time of both kinds.
+    const auto share = [&](int32_t layers) {
+      return before_share_ * static_cast<double>((floor_.layer() * layers + rank.ends).value);
+    };
     const auto fits = [&](int32_t layers) {
       const Nanos ahead(static_cast<int64_t>(std::max(0.0, before - share(layers))));
       const std::optional<Nanos> least_step = LeastStep(r, layers, ahead, step);

@@ -34,10 +34,15 @@
 // many layers as (1) allows: the more layers the later ranks have, the fewer layers remain for the earlier ranks. This decision
 // is exact for (1).
 //
+// Layers without experts. If only some layers of a model have experts, each piece before a piece of the model has a layer at
+// least, so it is known how many layers without experts a rank can have at most. These layers count with the shorter time of
+// both kinds of layers, with the states of the smaller kind, and with neither stored bytes nor recomputation.
+//
 // If nodes differ, the best value of each quantity is used for every rank. Pure; not thread-safe.
 #ifndef LYNX_PLANNER_CANDIDATES_CANDIDATE_BOUND_H_
 #define LYNX_PLANNER_CANDIDATES_CANDIDATE_BOUND_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -59,6 +64,8 @@ class LayerLowerBound {
 
   // Time of the forward and backward pass of one microbatch, without recomputation.
   Nanos layer() const { return layer_; }
+  // At most layer(); a lower bound also for the layers without experts of a model whose other layers have experts.
+  Nanos any_layer() const { return any_layer_; }
   Nanos embedding() const { return embedding_; }
   Nanos head() const { return head_; }
   Nanos forward() const { return forward_; }  // the forward part of layer(); if passes run side by side, its computation
@@ -81,7 +88,7 @@ class LayerLowerBound {
     Bytes bytes;
     Nanos cost;
   };
-  Nanos layer_, embedding_, head_, forward_;
+  Nanos layer_, any_layer_, embedding_, head_, forward_;
   int64_t pass_permille_ = 1000, forward_permille_ = 1000;
   Bytes input_, stored_;
   Nanos windows_;
@@ -119,7 +126,9 @@ class CandidateBound {
     Nanos ends;                   // time of the embedding and the head
     std::optional<Bytes> memory;  // memory for states and activations
     Bytes states, states_per_layer;
+    Bytes states_per_any_layer;  // of a layer of the kind with smaller states
     int64_t chunks_in_flight = 1;
+    int32_t most_dense = 0;  // number of layers without experts that the rank can have, if other layers have experts
   };
   Rank RankAt(int32_t rank) const;
   const std::vector<Rank>& Ranks() const;
@@ -134,7 +143,12 @@ class CandidateBound {
   int32_t LeastOfChunk(int32_t layers) const;
   // Lower bound for x_r if the layers offload as much as possible in a step of length `step`. nullopt: the layers do not fit.
   std::optional<Nanos> Least(const Rank& rank, int32_t layers, Nanos step) const;
-  Nanos Busy(const Rank& rank, int32_t layers) const { return floor_.layer() * layers + rank.ends; }
+  Nanos Busy(const Rank& rank, int32_t layers) const {
+    const int32_t dense = std::min(layers, rank.most_dense);
+    return floor_.layer() * (layers - dense) + floor_.any_layer() * dense + rank.ends;
+  }
+  // Lower bound for the time of all layers of the model for one microbatch.
+  Nanos AllLayers() const;
   // Lower bound for the step if a rank has `layers` layers, is delayed by `ahead`, and offloads as much as possible in a step
   // of length `step`. nullopt: the layers do not fit.
   std::optional<Nanos> LeastStep(int32_t rank, int32_t layers, Nanos ahead, Nanos step) const;

@@ -109,7 +109,7 @@ class Space {
 
   bool TensorParallelFits(int32_t tp) const {
     return tp <= least_devices_ && model_.heads % tp == 0 && model_.key_heads() % tp == 0 &&
-           (model_.moe.any() || model_.ffn % tp == 0) && tp <= model_.vocab;
+           (!model_.HasDenseBlock() || model_.ffn % tp == 0) && tp <= model_.vocab;
   }
 
   void AddReplicas(ParallelLayout layout) {

@@ -44,7 +44,9 @@ ParallelLayout LayerLayout(const ParallelLayout& layout) {
 }
 
 StagePeaks::StagePeaks(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch)
-    : model_(model), layout_(LayerLayout(layout)), micro_batch_(micro_batch), shape_(ShapeOf(model, layout_, micro_batch)) {}
+    : model_(model), layout_(LayerLayout(layout)), micro_batch_(micro_batch), shape_(ShapeOf(model, layout_, micro_batch)) {
+  model_.moe.dense_layers = 0;
+}
 
 Bytes StagePeaks::StoredLayers(const StagePolicy& policy) const {
   const LayerGraph& graph = LayerGraph::Of(shape_);

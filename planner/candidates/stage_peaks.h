@@ -7,7 +7,8 @@
 // In this formula, `stored` is the padded bytes of one microbatch that the policy stores on the device, with the inputs of
 // layers. If tensors are offloaded, the same holds from four microbatches in flight on (RepeatsFrom). The formula holds only
 // for policies that store the same bytes of every microbatch (StoresAlike). The arena is rarely larger than the peak of the
-// live buffers. Not thread-safe.
+// live buffers. In a model whose first layers have no experts, the peaks are those of a rank whose layers all have experts. Not
+// thread-safe.
 #ifndef LYNX_PLANNER_CANDIDATES_STAGE_PEAKS_H_
 #define LYNX_PLANNER_CANDIDATES_STAGE_PEAKS_H_
 

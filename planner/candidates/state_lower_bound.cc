@@ -14,20 +14,24 @@ constexpr int32_t kLayersStillThere = 2;
 }  // namespace
 
 StateLowerBound::StateLowerBound(const ClusterTopology& cluster, const ModelSpec& model, const ParallelLayout& layout)
-    : costs_(cluster, model, layout, /*micro_batch=*/1), zero_(layout.zero),
-      layer_parameters_(LayerParameters(LayerType::kTransformer, ShapeOf(model, layout, 1))),
-      layer_experts_(ExpertParameters(ShapeOf(model, layout, 1))) {
-  const int64_t embedding = LayerParameters(LayerType::kEmbedding, ShapeOf(model, layout, 1));
+    : costs_(cluster, model, layout, /*micro_batch=*/1), zero_(layout.zero) {
+  const LayerShape shape = ShapeOf(model, layout, 1);
+  kinds_.push_back({LayerParameters(LayerType::kTransformer, shape), ExpertParameters(shape)});
+  if (model.moe.dense_layers > 0) kinds_.push_back({LayerParameters(LayerType::kTransformer, DenseShape(shape)), 0});
+  const int64_t embedding = LayerParameters(LayerType::kEmbedding, shape);
   for (int32_t rank = 0; rank < layout.pp; ++rank) {
     if (rank > 0 && &costs_.Of(rank) == &costs_.Of(rank - 1)) {
       times_.push_back(times_.back());
       continue;
     }
     const CostModel& costs = costs_.Of(rank);
-    const Nanos reduction = costs.DataReduceTime(layer_parameters_, layer_experts_);
-    times_.push_back({.reduction = reduction,
-                      .last_reduction = std::min(reduction, costs.DataReduceTime(embedding, 0)),
-                      .gather = costs.WeightGatherTime(layer_parameters_, layer_experts_)});
+    Times& times = times_.emplace_back();
+    times.reduction = times.gather = kMaxTime;
+    for (const Parameters& kind : kinds_) {
+      times.reduction = std::min(times.reduction, costs.DataReduceTime(kind.all, kind.experts));
+      times.gather = std::min(times.gather, costs.WeightGatherTime(kind.all, kind.experts));
+    }
+    times.last_reduction = std::min(times.reduction, costs.DataReduceTime(embedding, 0));
   }
   // The last reduction of the step may be on any rank, and the optimizer of every rank begins only after it. So the shortest of
   // these reductions is the lower bound.
@@ -40,8 +44,11 @@ Nanos StateLowerBound::End(int32_t rank, int32_t layers) const {
   const Times& times = times_[static_cast<size_t>(rank)];
   const CostModel& costs = costs_.Of(rank);
   const Nanos gathers = zero_ == ZeroStage::kWeights ? Nanos(0) : times.gather * layers;
-  return times.last_reduction + costs.NormTime() + costs.OptimizerTime(layer_parameters_ * layers, layer_experts_ * layers) +
-         gathers;
+  Nanos optimizer = kMaxTime;
+  for (const Parameters& kind : kinds_) {
+    optimizer = std::min(optimizer, costs.OptimizerTime(kind.all * layers, kind.experts * layers));
+  }
+  return times.last_reduction + costs.NormTime() + optimizer + gathers;
 }
 
 Nanos StateLowerBound::EndWithReductions(int32_t rank, int32_t layers) const {

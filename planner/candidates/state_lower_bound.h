@@ -22,7 +22,7 @@ class StateLowerBound {
   StateLowerBound(const ClusterTopology& cluster, const ModelSpec& model, const ParallelLayout& layout);
 
   // Time from the end of the last backward pass to the end of the step, for a rank with `layers` layers. With more layers, this
-  // time never decreases.
+  // time never decreases. If only some layers of the model have experts, all layers count as those of the cheaper kind.
   Nanos End(int32_t rank, int32_t layers) const;
   // Used if reductions run once per step. Time from the start of the rank's first reduction to the end of the step; it contains
   // all reductions.
@@ -43,7 +43,10 @@ class StateLowerBound {
 
   StageCosts costs_;
   ZeroStage zero_;
-  int64_t layer_parameters_, layer_experts_;
+  struct Parameters {
+    int64_t all, experts;
+  };
+  std::vector<Parameters> kinds_;  // of a layer, for each kind of layers (one or two)
   std::vector<Times> times_;
 };
 

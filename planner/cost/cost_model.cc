@@ -37,8 +37,10 @@ RankParameters ParametersOf(const StageContext& context, const LayerShape& shape
   RankParameters sum;
   int64_t& parameters = sum.all;
   for (const StageSlice& slice : context.slices) {
-    sum.experts += slice.layers() * ExpertParameters(shape);
-    parameters += slice.layers() * LayerParameters(LayerType::kTransformer, shape);
+    const int32_t dense = slice.DenseLayers(context.model.moe);
+    sum.experts += (slice.layers() - dense) * ExpertParameters(shape);
+    parameters += (slice.layers() - dense) * LayerParameters(LayerType::kTransformer, shape);
+    if (dense > 0) parameters += dense * LayerParameters(LayerType::kTransformer, DenseShape(shape));
     if (slice.has_embedding) parameters += LayerParameters(LayerType::kEmbedding, shape);
     if (slice.has_head) parameters += LayerParameters(LayerType::kHead, shape);
   }
@@ -165,6 +167,11 @@ CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, con
   if (measured_) optimizer_per_mega_parameter_ = nearest->optimizer_per_mega_parameter;
   AddContextTransfers();
   ComputeSegmentTimes();
+  if (model.moe.dense_layers == 0) return;
+  ModelSpec dense = model;
+  dense.moe = MoeSpec();
+  dense_layers_ = model.moe.dense_layers;
+  dense_ = std::make_shared<const CostModel>(profile, dense, layout, micro_batch, ranks_per_node);
 }
 
 void CostModel::AddContextTransfers() {
@@ -353,6 +360,7 @@ Nanos CostModel::SegmentTime(LayerType type, Segment segment, Pass pass) const {
 }
 
 Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) const {
+  if (const CostModel& own = OfLayer(action.layer); &own != this) return own.ComputeTime(action, context);
   const auto segment_time = [&](Pass pass) { return SegmentTime(LayerTypeOf(action.layer), action.segment, pass); };
   switch (action.kind) {
     case ActionKind::kForward: return segment_time(Pass::kForward);
@@ -370,6 +378,7 @@ Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) 
 Nanos CostModel::TransferTime(const Action& start) const {
   const ActionInfo& info = InfoOf(start.kind);
   if (info.phase != Phase::kStart) return Nanos(0);
+  if (const CostModel& own = OfLayer(start.layer); &own != this) return own.TransferTime(start);
   switch (info.group) {
     case Group::kExpert:
     case Group::kTensor: return WindowTime(LayerTypeOf(start.layer), start.segment, info.segment_pass());

@@ -19,6 +19,7 @@
 #define LYNX_PLANNER_COST_COST_MODEL_H_
 
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "common/units.h"
@@ -37,6 +38,15 @@ class CostModel {
   // for each node on which it has experts, and not once for each of its experts (DeepEP). Only on GPUs.
   CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
             int32_t ranks_per_node, bool rows_once_per_node = false);
+
+  // The model of one layer. It is another one than this only for the layers without experts of a model that has experts in
+  // other layers (MoeSpec::dense_layers). Functions below that do not take an action are about the layers with experts, the
+  // embedding and the head.
+  const CostModel& OfLayer(int32_t layer) const {
+    return dense_ != nullptr && layer >= 0 && layer < dense_layers_ ? *dense_ : *this;
+  }
+  // The model of the layers without experts; *this if all layers are alike.
+  const CostModel& dense() const { return dense_ != nullptr ? *dense_ : *this; }
 
   Nanos OpTime(Op op, Pass pass) const;
   Nanos OpSetTime(OpSet ops) const;  // sum of the times of the ops' forward passes
@@ -135,8 +145,10 @@ class CostModel {
   const LayerGraph& graph_;
   bool measured_ = false;
   std::array<OpTimes, kOpCount> times_{};
-  Nanos optimizer_per_mega_parameter_;  // measured; used only if measured_ is true; otherwise the time follows from memory
-                                        // traffic
+  Nanos optimizer_per_mega_parameter_;      // measured; used only if measured_ is true; otherwise the time follows from memory
+                                            // traffic
+  std::shared_ptr<const CostModel> dense_;  // of the first dense_layers_ layers; nullptr: all layers are alike
+  int32_t dense_layers_ = 0;
   // The sum of the op times of a segment. The indices are layer type, segment and pass.
   std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{};
   RankPlaces places_;

@@ -29,8 +29,9 @@ int32_t MicrobatchesInFlight(const StepRequest& request) {
 class MemoryEstimator {
  public:
   explicit MemoryEstimator(const StepRequest& request)
-      : request_(request), shape_(ShapeOf(request.model, request.layout, request.micro_batch)), graph_(LayerGraph::Of(shape_)),
-        schedule_(ScheduleOf(request.layout, MicrobatchesInFlight(request))), pieces_(request, shape_, schedule_.shape) {}
+      : request_(request), shape_(ShapeOf(request.model, request.layout, request.micro_batch)), dense_(DenseShape(shape_)),
+        graph_(LayerGraph::Of(shape_)), schedule_(ScheduleOf(request.layout, MicrobatchesInFlight(request))),
+        pieces_(request, shape_, schedule_.shape) {}
 
   std::vector<MemoryEstimate> Run() const;
 
@@ -38,11 +39,12 @@ class MemoryEstimator {
   void AddStates(int32_t pipeline_rank, MemoryEstimate& rank) const;
   Bytes KeptBytes(int32_t piece) const;
   Bytes TransientBytes(int32_t pipeline_rank) const;
-  Bytes LayerTransient() const;
+  Bytes LayerTransient(const LayerGraph& graph, const LayerShape& shape) const;
   Bytes LossTransient() const;
 
   const StepRequest& request_;
   const LayerShape shape_;
+  const LayerShape dense_;  // of the layers without experts, if other layers have them
   const LayerGraph& graph_;
   const Schedule schedule_;
   const Pieces pieces_;
@@ -58,7 +60,7 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
   rank.weights = divided(parameters * shape_.element_bytes(), shards_weights);
   rank.gradients = divided(parameters * (int64_t{4}), zero >= ZeroStage::kGradients);
   const int64_t state_bytes = kMomentBytes + (half ? kMasterBytes : 0);
-  const int64_t experts = ExpertParameters(shape_) * pieces_.LayersOfRank(pipeline_rank);
+  const int64_t experts = pieces_.ExpertParametersOfRank(pipeline_rank);
   const int64_t holders = ExpertReplicas(request_.layout);
   rank.optimizer =
       divided((parameters - experts) * state_bytes, zero >= ZeroStage::kOptimizer) +
@@ -82,7 +84,9 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
 }
 
 Bytes MemoryEstimator::KeptBytes(int32_t piece) const {
-  Bytes kept = StoredLayerBytes(graph_, shape_, request_.recompute) * pieces_.LayersOf(piece);
+  const int32_t dense = pieces_.DenseLayersOf(piece);
+  Bytes kept = StoredLayerBytes(graph_, shape_, request_.recompute) * (pieces_.LayersOf(piece) - dense);
+  if (dense > 0) kept += StoredLayerBytes(LayerGraph::Of(dense_), dense_, request_.recompute) * dense;
   if (pieces_.First(piece) && shape_.dropout && shape_.stored_masks) kept += TensorBytes(Tensor::kEmbedMask, shape_);
   if (pieces_.Last(piece)) kept += TensorBytes(Tensor::kX, shape_) + TensorBytes(Tensor::kLnf, shape_);
   return kept;
@@ -90,14 +94,13 @@ Bytes MemoryEstimator::KeptBytes(int32_t piece) const {
 
 // While a layer runs backward, the gradient of its widest tensor is in memory beside that of its input. Under recomputation,
 // what the layer did not keep is there again.
-Bytes MemoryEstimator::LayerTransient() const {
-  const Bytes again =
-      StoredLayerBytes(graph_, shape_, RecomputeMode::kNone) - StoredLayerBytes(graph_, shape_, request_.recompute);
-  Bytes widest = std::max(TensorBytes(Tensor::kFc1, shape_), TensorBytes(Tensor::kQkv, shape_));
+Bytes MemoryEstimator::LayerTransient(const LayerGraph& graph, const LayerShape& shape) const {
+  const Bytes again = StoredLayerBytes(graph, shape, RecomputeMode::kNone) - StoredLayerBytes(graph, shape, request_.recompute);
+  Bytes widest = std::max(TensorBytes(Tensor::kFc1, shape), TensorBytes(Tensor::kQkv, shape));
   if (request_.model.attention == AttentionKernel::kUnfused) {
-    widest = std::max(widest, TensorBytes(Tensor::kProbs, shape_) * 2);
+    widest = std::max(widest, TensorBytes(Tensor::kProbs, shape) * 2);
   }
-  return again + widest + TensorBytes(Tensor::kGrad, shape_);
+  return again + widest + TensorBytes(Tensor::kGrad, shape);
 }
 
 // The logits: 32-bit numbers, in which the loss computes their gradient; and the 16-bit product that some frameworks keep
@@ -109,10 +112,12 @@ Bytes MemoryEstimator::LossTransient() const {
 }
 
 Bytes MemoryEstimator::TransientBytes(int32_t pipeline_rank) const {
-  Bytes most = LayerTransient();
+  Bytes most = LayerTransient(graph_, shape_);
   for (int32_t stage = 0; stage < schedule_.shape.stages(); ++stage) {
-    if (schedule_.shape.RankOf(stage) != pipeline_rank || !pieces_.Last(schedule_.shape.PieceOf(stage))) continue;
-    most = std::max(most, LossTransient());
+    const int32_t piece = schedule_.shape.PieceOf(stage);
+    if (schedule_.shape.RankOf(stage) != pipeline_rank) continue;
+    if (pieces_.DenseLayersOf(piece) > 0) most = std::max(most, LayerTransient(LayerGraph::Of(dense_), dense_));
+    if (pieces_.Last(piece)) most = std::max(most, LossTransient());
   }
   return most;
 }

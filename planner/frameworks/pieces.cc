@@ -1,5 +1,6 @@
 #include "planner/frameworks/pieces.h"
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -24,8 +25,17 @@ bool TreatsLayersAlike(RecomputeMode mode) {
 
 }  // namespace
 
+int32_t Pieces::DenseLayersOf(int32_t piece) const {
+  if (model_.moe.dense_layers == 0) return 0;
+  int32_t first = 0;
+  for (int32_t before = 0; before < piece; ++before) first += LayersOf(before);
+  return std::clamp(model_.moe.dense_layers - first, 0, LayersOf(piece));
+}
+
 int64_t Pieces::ParametersOf(int32_t piece) const {
-  int64_t parameters = LayersOf(piece) * LayerParameters(LayerType::kTransformer, shape_);
+  const int32_t dense = DenseLayersOf(piece);
+  int64_t parameters = (LayersOf(piece) - dense) * LayerParameters(LayerType::kTransformer, shape_);
+  if (dense > 0) parameters += dense * LayerParameters(LayerType::kTransformer, DenseShape(shape_));
   if (First(piece)) parameters += LayerParameters(LayerType::kEmbedding, shape_);
   if (Last(piece)) {
     parameters += LayerParameters(LayerType::kHead, shape_);
@@ -40,6 +50,15 @@ int32_t Pieces::LayersOfRank(int32_t pipeline_rank) const {
     if (pipeline_.RankOf(stage) == pipeline_rank) layers += LayersOf(pipeline_.PieceOf(stage));
   }
   return layers;
+}
+
+int64_t Pieces::ExpertParametersOfRank(int32_t pipeline_rank) const {
+  int64_t layers = 0;
+  for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) {
+    const int32_t piece = pipeline_.PieceOf(stage);
+    if (pipeline_.RankOf(stage) == pipeline_rank) layers += LayersOf(piece) - DenseLayersOf(piece);
+  }
+  return layers * ExpertParameters(shape_);
 }
 
 int64_t Pieces::ParametersOfRank(int32_t pipeline_rank) const {

@@ -27,10 +27,13 @@ class Pieces {
     if (!stage_layers_.empty()) return stage_layers_[static_cast<size_t>(piece)];
     return model_.layers / count() + (piece < model_.layers % count() ? 1 : 0);
   }
+  // Number of the piece's layers that have no experts, in a model whose other layers have them.
+  int32_t DenseLayersOf(int32_t piece) const;
   int64_t ParametersOf(int32_t piece) const;
   int32_t LayersOfRank(int32_t pipeline_rank) const;
   // The number of parameters of one tensor-parallel rank of this pipeline rank.
   int64_t ParametersOfRank(int32_t pipeline_rank) const;
+  int64_t ExpertParametersOfRank(int32_t pipeline_rank) const;  // those of them that belong to experts
 
  private:
   const ModelSpec& model_;

@@ -110,7 +110,7 @@ class Estimator {
   const PipelineShape& pipeline_;
   const Pieces pieces_;
   const CostModel costs_;
-  LayerEstimate layer_;
+  LayerEstimate layer_, dense_layer_;  // the second: of a layer without experts, if other layers have them
 };
 
 Nanos Estimator::TransferTo(int32_t stage) const {
@@ -133,19 +133,25 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
   const int32_t piece = pipeline_.PieceOf(stage);
   const int32_t layers = pieces_.LayersOf(piece);
   StagePassTimes times;
-  const auto add = [&](LayerType type, int32_t count, Nanos recompute) {
-    const bool transformer = type == LayerType::kTransformer;
-    times.forward += (transformer ? layer_.forward : costs_.LayerTime(type, Pass::kForward)) * count;
+  const auto add = [&](const CostModel& costs, LayerType type, int32_t count, const LayerEstimate& layer) {
+    times.forward += layer.forward * count;
     if (schedule_.splits_weight) {
-      times.backward += (recompute + costs_.InputGradientTime(type)) * count;
-      times.weight += costs_.LayerTime(type, Pass::kWeight) * count;
+      times.backward += (layer.recompute + costs.InputGradientTime(type)) * count;
+      times.weight += costs.LayerTime(type, Pass::kWeight) * count;
     } else {
-      times.backward += (transformer ? layer_.backward : costs_.LayerTime(type, Pass::kBackward)) * count;
+      times.backward += layer.backward * count;
     }
   };
-  add(LayerType::kTransformer, layers, layer_.recompute);
-  if (pieces_.First(piece)) add(LayerType::kEmbedding, 1, Nanos(0));
-  if (pieces_.Last(piece)) add(LayerType::kHead, 1, Nanos(0));
+  const auto add_end = [&](LayerType type) {
+    const LayerEstimate end{.forward = costs_.LayerTime(type, Pass::kForward),
+                            .backward = costs_.LayerTime(type, Pass::kBackward)};
+    add(costs_, type, 1, end);
+  };
+  const int32_t dense = pieces_.DenseLayersOf(piece);
+  add(costs_, LayerType::kTransformer, layers - dense, layer_);
+  add(costs_.dense(), LayerType::kTransformer, dense, dense_layer_);
+  if (pieces_.First(piece)) add_end(LayerType::kEmbedding);
+  if (pieces_.Last(piece)) add_end(LayerType::kHead);
   const Bytes offloaded =
       Bytes(StoredLayerBytes(graph_, shape_, request_.recompute).value * layers / 1000 * request_.offload_permille);
   times.backward += UnhiddenCopies(profile_.host, offloaded, times.forward + times.backward + times.weight);
@@ -208,12 +214,14 @@ absl::StatusOr<StepEstimate> Estimator::Run() {
   const ParallelLayout& layout = request_.layout;
   LYNX_ASSIGN_OR_RETURN(const SlotOrder order, OrderSlots(schedule_));
   layer_ = EstimateLayer(costs_, graph_, request_.recompute, request_.traits);
+  if (request_.model.moe.dense_layers > 0)
+    dense_layer_ = EstimateLayer(costs_.dense(), LayerGraph::Of(DenseShape(shape_)), request_.recompute, request_.traits);
   std::vector<StagePassTimes> passes;
   for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) passes.push_back(PassTimes(stage));
   TimelineScratch scratch;
   StepEstimate estimate{.pipeline = StepTime(order, passes, scratch), .layer = layer_};
   const int32_t largest = LargestRank();
-  const int64_t experts = ExpertParameters(shape_) * pieces_.LayersOfRank(largest);
+  const int64_t experts = pieces_.ExpertParametersOfRank(largest);
   estimate.parameters_per_rank = pieces_.ParametersOfRank(largest);
   estimate.data_reduction = ExposedDataReduction(estimate.parameters_per_rank, experts, passes.front().backward);
   if (request_.model.tied_embeddings && layout.pp > 1) estimate.tied_embedding = costs_.TiedEmbeddingTime();

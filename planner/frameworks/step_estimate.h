@@ -6,7 +6,7 @@
 // to the length of the pass.
 //
 // It can also estimate the steps of frameworks that differ from Lynx (FrameworkTraits), for a comparison with published
-// measurements. Pure; thread-safe.
+// measurements. StepEstimate::layer is a layer with experts, if only some layers have them. Pure; thread-safe.
 #ifndef LYNX_PLANNER_FRAMEWORKS_STEP_ESTIMATE_H_
 #define LYNX_PLANNER_FRAMEWORKS_STEP_ESTIMATE_H_
 

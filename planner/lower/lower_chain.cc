@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "planner/problem/layer_kinds.h"
 #include "planner/problem/layout_schedule.h"
 
 namespace lynx {
@@ -36,7 +37,7 @@ std::vector<Chain> ChainsOf(const StageSlice& slice, const StagePolicy& policy) 
 class ChainLowering {
  public:
   ChainLowering(const Program& program, const StageContext& context, const std::vector<StagePolicy>& policies)
-      : program_(program), context_(context), graph_(context.graph()) {
+      : program_(program), context_(context), kinds_(context) {
     for (size_t s = 0; s < policies.size(); ++s) {
       for (const Chain& chain : ChainsOf(context.slices[s], policies[s])) {
         for (int32_t layer = chain.first; layer <= chain.top; ++layer) chain_of_[layer] = chains_.size();
@@ -133,8 +134,9 @@ class ChainLowering {
                   .layer = layer,
                   .ops = Bit(Op::kFc2)};
     result_.push_back(action);
-    if (Transfers(context_.shape(), LayerType::kTransformer, Segment::kMlp, Pass::kForward)) {
-      const Collective kind = graph_.CollectiveOf(LayerType::kTransformer, Segment::kMlp, Pass::kForward).kind;
+    const LayerGraph& graph = kinds_.GraphOf(layer);
+    if (Transfers(kinds_.ShapeOf(layer), LayerType::kTransformer, Segment::kMlp, Pass::kForward)) {
+      const Collective kind = graph.CollectiveOf(LayerType::kTransformer, Segment::kMlp, Pass::kForward).kind;
       Action collective = action;
       collective.ops = 0;
       collective.kind = RepeatedCollectiveStart(kind);
@@ -143,7 +145,7 @@ class ChainLowering {
       result_.push_back(collective);
     }
     action.segment = Segment::kEnd;
-    action.ops = Bit(Op::kAdd2) | (graph_.Has(Op::kUnpermute) ? Bit(Op::kUnpermute) : 0);
+    action.ops = Bit(Op::kAdd2) | (graph.Has(Op::kUnpermute) ? Bit(Op::kUnpermute) : 0);
     result_.push_back(action);
   }
 
@@ -169,7 +171,7 @@ class ChainLowering {
 
   const Program& program_;
   const StageContext& context_;
-  const LayerGraph& graph_;
+  const LayerKinds kinds_;
   std::vector<Chain> chains_;
   std::map<int32_t, size_t> chain_of_;                   // the key is the layer
   std::map<std::pair<size_t, int32_t>, Remade> passes_;  // the key is chain and microbatch

@@ -11,42 +11,60 @@ namespace lynx {
 
 using enum ActionKind;
 
-SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy, bool stall,
-                             Program& program)
-    : context_(context), slice_(slice), graph_(context.graph()), splits_weight_(SplitsWeight(context.layout)),
-      program_(program) {
-  LYNX_CHECK(slice_.layers() > 0 && static_cast<int64_t>(policy.layers.size()) == slice_.layers());
+SliceLowering::KindOps::KindOps(const LayerGraph& graph) {
   for (const Tensor tensor : {Tensor::kLn1Full, Tensor::kLn2Full, Tensor::kLnfFull}) {
     OpSet readers = 0;
-    for (const OpInfo& info : graph_.ops()) {
+    for (const OpInfo& info : graph.ops()) {
       if (std::find(info.reads.begin(), info.reads.end(), tensor) != info.reads.end()) readers |= Bit(info.op);
     }
-    if (readers != 0) gathered_.emplace_back(tensor, readers);
+    if (readers != 0) gathered.emplace_back(tensor, readers);
   }
-  for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
+  for (const Segment segment : graph.SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
     OpSet ops = 0;
-    for (const Op op : graph_.OpsOf(LayerType::kTransformer, segment, Pass::kForward)) ops |= Bit(op);
-    forward_ops_.emplace_back(segment, ops);
+    for (const Op op : graph.OpsOf(LayerType::kTransformer, segment, Pass::kForward)) ops |= Bit(op);
+    forward_ops.emplace_back(segment, ops);
   }
+}
+
+SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy, bool stall,
+                             Program& program)
+    : context_(context), slice_(slice), kinds_(context), splits_weight_(SplitsWeight(context.layout)),
+      program_(program), ops_{KindOps(kinds_.graph()), KindOps(LayerGraph::Of(DenseShape(kinds_.shape())))} {
+  LYNX_CHECK(slice_.layers() > 0 && static_cast<int64_t>(policy.layers.size()) == slice_.layers());
   for (const bool paired : {false, true}) {
+    std::vector<RecomputeOps>& resolved = recompute_[paired];
+    RecomputeSituation before;
     for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) {
-      const LayerPolicy& of_layer = policy.layers[static_cast<size_t>(Position(layer))];
-      std::vector<RecomputeOps>& resolved = recompute_[paired];
-      // A layer with the same policy as the layer below it has the same result. The top layer is an exception: no layer is
-      // above it, so it cannot use the windows of such a layer.
-      const bool top = layer == slice_.top_layer();
-      if (!resolved.empty() && !top && of_layer == policy.layers[resolved.size() - 1]) {
+      const auto position = static_cast<size_t>(Position(layer));
+      RecomputeSituation situation = SituationOf(layer, stall);
+      situation.paired_forward = paired;
+      // A layer with the policy, kind and situation of the layer below it has the same result.
+      if (position > 0 && situation == before && policy.layers[position] == policy.layers[position - 1] &&
+          kinds_.IsDense(layer) == kinds_.IsDense(layer - 1)) {
         resolved.push_back(RecomputeOps(resolved.back()));
         continue;
       }
-      resolved.push_back(ResolveRecomputation(graph_, of_layer,
-                                              {.forward_windows = WindowsWithTransfer(context_.shape(), Pass::kForward),
-                                               .backward_windows = WindowsWithTransfer(context_.shape(), Pass::kBackward),
-                                               .paired_forward = paired,
-                                               .stall = stall && !SharesWeights(context),
-                                               .layer_above = !top && !SharesWeights(context)}));
+      before = situation;
+      const LayerGraph& graph = kinds_.GraphOf(layer);
+      resolved.push_back(ResolveRecomputation(graph, PolicyIn(graph, kinds_.graph(), policy.layers[position]), situation));
     }
   }
+}
+
+RecomputeSituation SliceLowering::SituationOf(int32_t layer, bool stall) const {
+  const bool top = layer == slice_.top_layer();
+  // The forward before the layer's backward may be that of any slice of the rank, so only windows count that the layers at this
+  // position have in all slices.
+  WindowSet forward = kAllWindows;
+  for (const StageSlice& slice : context_.slices) {
+    const int32_t host = slice.first_layer + Position(layer);
+    if (host < slice.end_layer) forward &= WindowsWithTransfer(kinds_.ShapeOf(host), Pass::kForward);
+  }
+  return {.forward_windows = forward,
+          .above_windows = top ? WindowSet{0} : WindowsWithTransfer(kinds_.ShapeOf(layer + 1), Pass::kBackward),
+          .own_windows = WindowsWithTransfer(kinds_.ShapeOf(layer), Pass::kBackward),
+          .stall = stall && !SharesWeights(context_),
+          .layer_above = !top && !SharesWeights(context_)};
 }
 
 void SliceLowering::Emit(Action action) const {
@@ -60,8 +78,12 @@ void SliceLowering::Run(ActionKind kind, int32_t microbatch, int32_t layer, Segm
   Emit({.kind = kind, .segment = segment, .microbatch = microbatch, .layer = layer});
 }
 
-ActionKind SliceLowering::StartOf(LayerType type, Segment segment, Pass pass) const {
-  return CollectiveStart(graph_.CollectiveOf(type, segment, pass).kind, pass);
+ActionKind SliceLowering::StartOf(int32_t layer, Segment segment, Pass pass) const {
+  return CollectiveStart(kinds_.GraphOf(layer).CollectiveOf(LayerTypeOf(layer), segment, pass).kind, pass);
+}
+
+bool SliceLowering::HasTransfer(int32_t layer, Segment segment, Pass pass) const {
+  return Transfers(kinds_.ShapeOf(layer), LayerTypeOf(layer), segment, pass);
 }
 
 OpSet SliceLowering::OpsAt(int32_t layer, RecomputePoint point, int32_t hosts) const {
@@ -76,24 +98,24 @@ OpSet SliceLowering::RecomputedOps(int32_t layer, int32_t hosts) const {
   return ops;
 }
 
-// Gathered tensors that one of the ops `ops` reads.
-std::vector<Tensor> SliceLowering::GatheredReads(OpSet ops) const {
+// Gathered tensors that one of the layer's ops `ops` reads.
+std::vector<Tensor> SliceLowering::GatheredReads(int32_t layer, OpSet ops) const {
   std::vector<Tensor> gathered;
-  for (const auto& [tensor, readers] : gathered_) {
+  for (const auto& [tensor, readers] : OpsOfKind(layer).gathered) {
     if ((ops & readers) != 0) gathered.push_back(tensor);
   }
   return gathered;
 }
 
-OpSet SliceLowering::WeightOps(LayerType type, Segment segment) const {
+OpSet SliceLowering::WeightOps(int32_t layer, Segment segment) const {
   OpSet ops = 0;
-  for (const Op op : graph_.OpsOf(type, segment, Pass::kWeight)) ops |= Bit(op);
+  for (const Op op : kinds_.GraphOf(layer).OpsOf(LayerTypeOf(layer), segment, Pass::kWeight)) ops |= Bit(op);
   return ops;
 }
 
 // Appends the start and the wait of a collective that repeats the forward collective at the end of the segment.
 void SliceLowering::AppendRepeated(Program& actions, int32_t microbatch, int32_t layer, Segment segment) const {
-  const Collective kind = graph_.CollectiveOf(LayerTypeOf(layer), segment, Pass::kForward).kind;
+  const Collective kind = kinds_.GraphOf(layer).CollectiveOf(LayerTypeOf(layer), segment, Pass::kForward).kind;
   Action action{.kind = RepeatedCollectiveStart(kind),
                 .segment = segment,
                 .stage = slice_.stage,
@@ -108,11 +130,11 @@ void SliceLowering::AppendRepeated(Program& actions, int32_t microbatch, int32_t
 Program SliceLowering::Recompute(int32_t microbatch, int32_t layer, OpSet ops) const {
   Program actions;
   if (ops == 0) return actions;
-  for (const auto& [segment, all] : forward_ops_) {
+  for (const auto& [segment, all] : OpsOfKind(layer).forward_ops) {
     const OpSet here = ops & all;
     if (here == 0) continue;
-    for (Tensor gathered : GatheredReads(here)) {
-      AppendRepeated(actions, microbatch, layer, graph_.GatherSegmentOf(gathered));
+    for (Tensor gathered : GatheredReads(layer, here)) {
+      AppendRepeated(actions, microbatch, layer, kinds_.GraphOf(layer).GatherSegmentOf(gathered));
     }
     actions.push_back(
         {.kind = kRecompute, .segment = segment, .stage = slice_.stage, .microbatch = microbatch, .layer = layer, .ops = here});
@@ -141,13 +163,12 @@ void SliceLowering::Forward(int32_t microbatch, const Guest& guest) {
 void SliceLowering::ForwardHead(int32_t microbatch) { ForwardLayer(microbatch, kHeadLayer, {}); }
 
 void SliceLowering::ForwardLayer(int32_t microbatch, int32_t layer, const Guest& guest) const {
-  const LayerType type = LayerTypeOf(layer);
   int window = -1;
-  for (const Segment segment : graph_.SegmentsOf(type, Pass::kForward)) {
+  for (const Segment segment : kinds_.GraphOf(layer).SegmentsOf(LayerTypeOf(layer), Pass::kForward)) {
     Run(kForward, microbatch, layer, segment);
     ++window;
-    if (!Transfers(context_.shape(), type, segment, Pass::kForward)) continue;
-    const ActionKind start = StartOf(type, segment, Pass::kForward);
+    if (!HasTransfer(layer, segment, Pass::kForward)) continue;
+    const ActionKind start = StartOf(layer, segment, Pass::kForward);
     Run(start, microbatch, layer, segment);
     if (guest.slice != nullptr) {
       guest.slice->EmitInForwardWindow(guest.microbatch, Position(layer), window, slice_.layers());
@@ -182,11 +203,11 @@ void SliceLowering::Backward(const BackwardSlot& slot, const std::function<void(
 // already gathered them.
 void SliceLowering::RunBackward(int32_t microbatch, int32_t layer, Segment segment, OpSet recomputed) const {
   Program gathers;
-  if (!splits_weight_ && !gathered_.empty()) {
-    const std::vector<Tensor> known = GatheredReads(recomputed);
-    for (Tensor gathered : GatheredReads(WeightOps(LayerTypeOf(layer), segment))) {
+  if (!splits_weight_ && !OpsOfKind(layer).gathered.empty()) {
+    const std::vector<Tensor> known = GatheredReads(layer, recomputed);
+    for (Tensor gathered : GatheredReads(layer, WeightOps(layer, segment))) {
       if (std::find(known.begin(), known.end(), gathered) != known.end()) continue;
-      AppendRepeated(gathers, microbatch, layer, graph_.GatherSegmentOf(gathered));
+      AppendRepeated(gathers, microbatch, layer, kinds_.GraphOf(layer).GatherSegmentOf(gathered));
     }
   }
   if (!gathers.empty()) Emit(gathers.front());
@@ -199,8 +220,8 @@ void SliceLowering::RunBackward(int32_t microbatch, int32_t layer, Segment segme
 void SliceLowering::BackwardHead(const BackwardSlot& slot, const Program& top) {
   RunBackward(slot.microbatch, kHeadLayer, Segment::kHead, 0);
   auto rest = top.begin();
-  const ActionKind start = StartOf(LayerType::kHead, Segment::kHead, Pass::kBackward);
-  const bool window = Transfers(context_.shape(), LayerType::kHead, Segment::kHead, Pass::kBackward);
+  const ActionKind start = StartOf(kHeadLayer, Segment::kHead, Pass::kBackward);
+  const bool window = HasTransfer(kHeadLayer, Segment::kHead, Pass::kBackward);
   if (window) Run(start, slot.microbatch, kHeadLayer, Segment::kHead);
   if (!splits_weight_) Run(kWeight, slot.microbatch, kHeadLayer, Segment::kHead);
   if (window) {
@@ -216,16 +237,14 @@ void SliceLowering::BackwardHead(const BackwardSlot& slot, const Program& top) {
 void SliceLowering::BackwardLayer(const BackwardSlot& slot, int32_t layer, const std::function<void()>& before_bottom) {
   const OpSet recomputed = RecomputedOps(layer, slot.hosts);
   int index = 0;  // of the segment, and of the window after it
-  for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kBackward)) {
+  for (const Segment segment : kinds_.GraphOf(layer).SegmentsOf(LayerType::kTransformer, Pass::kBackward)) {
     if (segment == Segment::kAttn && layer == slice_.first_layer) before_bottom();
     if (index > 0 || layer != slice_.top_layer()) EmitRecompute(slot, layer, BeforeSegmentPoint(index));
     RunBackward(slot.microbatch, layer, segment, recomputed);
-    const bool window = Transfers(context_.shape(), LayerType::kTransformer, segment, Pass::kBackward);
-    const ActionKind start = window ? StartOf(LayerType::kTransformer, segment, Pass::kBackward) : kBackward;
+    const bool window = HasTransfer(layer, segment, Pass::kBackward);
+    const ActionKind start = window ? StartOf(layer, segment, Pass::kBackward) : kBackward;
     if (window) Run(start, slot.microbatch, layer, segment);
-    if (!splits_weight_ && !graph_.OpsOf(LayerType::kTransformer, segment, Pass::kWeight).empty()) {
-      Run(kWeight, slot.microbatch, layer, segment);
-    }
+    if (!splits_weight_ && WeightOps(layer, segment) != 0) Run(kWeight, slot.microbatch, layer, segment);
     if (window) {
       EmitRecompute(slot, layer, OwnWindowPoint(index));
       if (layer > slice_.first_layer) EmitRecompute(slot, layer - 1, AboveWindowPoint(index));
@@ -237,10 +256,10 @@ void SliceLowering::BackwardLayer(const BackwardSlot& slot, int32_t layer, const
 }
 
 void SliceLowering::BackwardEmbedding(const BackwardSlot& slot) {
-  for (const Segment segment : graph_.SegmentsOf(LayerType::kEmbedding, Pass::kBackward)) {
+  for (const Segment segment : kinds_.graph().SegmentsOf(LayerType::kEmbedding, Pass::kBackward)) {
     Run(kBackward, slot.microbatch, kEmbeddingLayer, segment);
-    if (!Transfers(context_.shape(), LayerType::kEmbedding, segment, Pass::kBackward)) continue;
-    const ActionKind start = StartOf(LayerType::kEmbedding, segment, Pass::kBackward);
+    if (!HasTransfer(kEmbeddingLayer, segment, Pass::kBackward)) continue;
+    const ActionKind start = StartOf(kEmbeddingLayer, segment, Pass::kBackward);
     Run(start, slot.microbatch, kEmbeddingLayer, segment);
     Run(InfoOf(start).counterpart, slot.microbatch, kEmbeddingLayer, segment);
   }
@@ -256,13 +275,13 @@ void SliceLowering::Weight(int32_t microbatch, bool last) {
   };
   std::vector<Step> steps;
   const auto add = [&](int32_t layer) {
-    const LayerType type = LayerTypeOf(layer);
-    for (const Segment segment : graph_.SegmentsOf(type, Pass::kBackward)) {
-      const OpSet ops = WeightOps(type, segment);
+    const LayerGraph& graph = kinds_.GraphOf(layer);
+    for (const Segment segment : graph.SegmentsOf(LayerTypeOf(layer), Pass::kBackward)) {
+      const OpSet ops = WeightOps(layer, segment);
       if (ops == 0) continue;
       steps.push_back({layer, segment, {}, false});
-      for (Tensor gathered : GatheredReads(ops)) {
-        AppendRepeated(steps.back().gathers, microbatch, layer, graph_.GatherSegmentOf(gathered));
+      for (Tensor gathered : GatheredReads(layer, ops)) {
+        AppendRepeated(steps.back().gathers, microbatch, layer, graph.GatherSegmentOf(gathered));
       }
     }
     steps.back().ends_layer = true;
@@ -286,7 +305,7 @@ void SliceLowering::ReduceTiedEmbedding() {
 // Starts the sum of a layer's gradients over the ranks that hold the same weights. At this point, the last microbatch has
 // already added its part.
 void SliceLowering::Reduce(int32_t layer) {
-  if (layer >= 0 && HasExpertReplicas(context_)) Emit({.kind = kExpertReduceStart, .layer = layer});
+  if (context_.model.HasExpertsIn(layer) && HasExpertReplicas(context_)) Emit({.kind = kExpertReduceStart, .layer = layer});
   if (context_.gradient_ranks() == 1 || ReducesEachMicrobatch(context_)) return;  // see ShareStates
   Emit({.kind = kDataReduceStart, .layer = layer});
 }

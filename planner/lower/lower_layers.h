@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "planner/lower/lower_recompute.h"
+#include "planner/problem/layer_kinds.h"
 #include "planner/problem/stage_context.h"
 #include "planner/program/action.h"
 #include "planner/recompute/recompute_policy.h"
@@ -69,12 +70,13 @@ class SliceLowering {
   void Emit(Action action) const;
   void EmitAll(const Program& actions) const;
   void Run(ActionKind kind, int32_t microbatch, int32_t layer, Segment segment) const;
-  ActionKind StartOf(LayerType type, Segment segment, Pass pass) const;
+  ActionKind StartOf(int32_t layer, Segment segment, Pass pass) const;
+  bool HasTransfer(int32_t layer, Segment segment, Pass pass) const;
 
   OpSet OpsAt(int32_t layer, RecomputePoint point, int32_t hosts) const;
   OpSet RecomputedOps(int32_t layer, int32_t hosts) const;
-  std::vector<Tensor> GatheredReads(OpSet ops) const;
-  OpSet WeightOps(LayerType type, Segment segment) const;
+  std::vector<Tensor> GatheredReads(int32_t layer, OpSet ops) const;
+  OpSet WeightOps(int32_t layer, Segment segment) const;
   void AppendRepeated(Program& actions, int32_t microbatch, int32_t layer, Segment segment) const;
   Program Recompute(int32_t microbatch, int32_t layer, OpSet ops) const;
   void EmitRecompute(const BackwardSlot& slot, int32_t layer, RecomputePoint point) const;
@@ -90,11 +92,20 @@ class SliceLowering {
 
   const StageContext& context_;
   const StageSlice& slice_;
-  const LayerGraph& graph_;
+  const LayerKinds kinds_;
   const bool splits_weight_;
   Program& program_;
-  std::vector<std::pair<Tensor, OpSet>> gathered_;      // each gathered tensor with the ops that read it
-  std::vector<std::pair<Segment, OpSet>> forward_ops_;  // for each segment, the ops of a transformer layer
+  // What the lowering needs to know of a kind of layers.
+  struct KindOps {
+    explicit KindOps(const LayerGraph& graph);
+    std::vector<std::pair<Tensor, OpSet>> gathered;      // each gathered tensor with the ops that read it
+    std::vector<std::pair<Segment, OpSet>> forward_ops;  // for each segment, the ops of a transformer layer
+  };
+  const KindOps& OpsOfKind(int32_t layer) const { return ops_[kinds_.IsDense(layer)]; }
+  // What decides about the points at which a layer recomputes, without RecomputeSituation::paired_forward.
+  RecomputeSituation SituationOf(int32_t layer, bool stall) const;
+
+  const std::array<KindOps, 2> ops_;                    // the index is LayerKinds::IsDense
   std::array<std::vector<RecomputeOps>, 2> recompute_;  // the indices are whether there is a paired forward, and layer -
                                                         // first_layer
 };

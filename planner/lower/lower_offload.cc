@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "planner/problem/layer_kinds.h"
 #include "planner/program/memory_model.h"
 
 namespace lynx {
@@ -16,17 +17,20 @@ using enum ActionKind;
 
 // For each layer, the tensors that are offloaded to the host.
 std::map<int32_t, TensorSet> OffloadedTensors(const StageContext& context, const std::vector<StagePolicy>& policies) {
-  const LayerGraph& graph = context.graph();
+  const LayerKinds kinds(context);
   std::map<int32_t, TensorSet> offloaded;
   LYNX_CHECK(policies.size() == context.slices.size());
   for (size_t s = 0; s < policies.size(); ++s) {
     for (size_t l = 0; l < policies[s].layers.size(); ++l) {
       TensorSet tensors = 0;
+      const int32_t layer = context.slices[s].first_layer + static_cast<int32_t>(l);
+      const LayerGraph& graph = kinds.GraphOf(layer);
+      const LayerPolicy policy = PolicyIn(graph, kinds.graph(), policies[s].layers[l]);
       for (size_t i = 0; i < graph.recomputable().size(); ++i) {
-        if (policies[s].layers[l][i] != Placement::kOffload) continue;
+        if (policy[i] != Placement::kOffload) continue;
         for (const Tensor tensor : graph.MadeWith(graph.recomputable()[i])) tensors |= Bit(tensor);
       }
-      if (tensors != 0) offloaded[context.slices[s].first_layer + static_cast<int32_t>(l)] = tensors;
+      if (tensors != 0) offloaded[layer] = tensors;
     }
   }
   return offloaded;

@@ -24,22 +24,19 @@ RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePo
   const RecomputePoint stall = situation.stall ? kStallPoint : deadline;
   if (placement == Placement::kCritical) return deadline;
   if (placement == Placement::kStall) return stall;
-  if ((situation.forward_windows | situation.backward_windows) == 0) return deadline;
-  const auto exists = [&](int window, Pass pass) {
-    const WindowSet windows = pass == Pass::kForward ? situation.forward_windows : situation.backward_windows;
-    return window < static_cast<int>(graph.WindowsOf(pass).size()) && (windows >> window & 1) != 0;
-  };
+  if ((situation.forward_windows | situation.above_windows | situation.own_windows) == 0) return deadline;
+  const auto exists = [&](int window, WindowSet windows) { return (windows >> window & 1) != 0; };
   if (IsForwardWindow(placement)) {
     const int window = static_cast<int>(placement) - static_cast<int>(Placement::kForward1);
-    return situation.paired_forward && exists(window, Pass::kForward) ? ForwardWindowPoint(window) : stall;
+    return situation.paired_forward && exists(window, situation.forward_windows) ? ForwardWindowPoint(window) : stall;
   }
   if (IsAboveWindow(placement)) {
     const int window = static_cast<int>(placement) - static_cast<int>(Placement::kAbove1);
-    return situation.layer_above && exists(window, Pass::kBackward) ? AboveWindowPoint(window) : stall;
+    return situation.layer_above && exists(window, situation.above_windows) ? AboveWindowPoint(window) : stall;
   }
   LYNX_CHECK(IsOwnWindow(placement));
   const int window = static_cast<int>(placement) - static_cast<int>(Placement::kOwn1);
-  if (!exists(window, Pass::kBackward)) return deadline;
+  if (!exists(window, situation.own_windows)) return deadline;
   const Segment segment = graph.WindowsOf(Pass::kBackward)[static_cast<size_t>(window)];
   return std::min(OwnWindowPoint(BackwardSegmentIndex(graph, segment)), deadline);
 }

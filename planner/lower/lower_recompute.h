@@ -32,12 +32,16 @@ WindowSet WindowsWithTransfer(const LayerShape& shape, Pass pass);
 
 // Says which points exist for a layer and microbatch.
 struct RecomputeSituation {
-  WindowSet forward_windows = 0, backward_windows = 0;  // WindowsWithTransfer
-  bool paired_forward = false;                          // another microbatch's forward runs just before this backward
+  // WindowsWithTransfer of the layers in whose windows the layer recomputes: of the forward that runs before, of the layer
+  // above, and of the layer's own backward
+  WindowSet forward_windows = 0, above_windows = 0, own_windows = 0;
+  bool paired_forward = false;  // another microbatch's forward runs just before this backward
   // With sharded weights (ZeRO-3), `stall` and `layer_above` are false: a layer's weights are present only for the layer's own
   // passes.
   bool stall = false;        // the gradient comes from a next stage
   bool layer_above = false;  // the stage has layer l + 1
+
+  bool operator==(const RecomputeSituation&) const = default;
 };
 
 // The index is the RecomputePoint. An entry is the set of ops that run again at this point.

@@ -109,7 +109,7 @@ class Sharing {
     for (const StageSlice& slice : context_.slices) {
       const auto gather = [&](int32_t layer) {
         if (GathersUpdatedWeights(context_)) Start({.kind = kWeightGatherStart, .stage = slice.stage, .layer = layer});
-        if (layer >= 0 && ExpertShares(context_) > 1) {
+        if (context_.model.HasExpertsIn(layer) && ExpertShares(context_) > 1) {
           Start({.kind = kExpertGatherStart, .stage = slice.stage, .layer = layer});
         }
       };

@@ -95,7 +95,7 @@ absl::Status CheckShape(const Plan& plan) {
                      l.pp >= 1 && l.dp >= 1 && l.cp >= 1 && l.ep >= 1 && l.virtual_stages >= 1 &&
                      l.virtual_stages <= kMaxPipelineChunks && plan.micro_batch >= 1 && plan.microbatches >= 1;
   if (!sizes || m.head_dim < 0 || (m.head_dim == 0 && m.hidden % m.heads != 0) || m.heads % l.tp != 0 ||
-      (!m.moe.any() && m.ffn % l.tp != 0)) {
+      (m.HasDenseBlock() && m.ffn % l.tp != 0)) {
     return absl::FailedPreconditionError(absl::StrCat("plan: the model does not divide into ", LayoutText(l)));
   }
   if (m.moe.any() ? RanksOfStage(l) % l.ep != 0 || m.moe.experts % l.ep != 0 : l.ep != 1) {

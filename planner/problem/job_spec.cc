@@ -459,7 +459,7 @@ absl::Status ValidateParallel(const JobSpec& spec) {
   if (p.tp > 0) {
     LYNX_RETURN_IF_ERROR(Divides("model.heads", spec.model.heads, "parallel.tp", p.tp));
     LYNX_RETURN_IF_ERROR(Divides("model.kvHeads", spec.model.key_heads(), "parallel.tp", p.tp));
-    if (!spec.model.moe.any()) LYNX_RETURN_IF_ERROR(Divides("model.ffn", spec.model.ffn, "parallel.tp", p.tp));
+    if (spec.model.HasDenseBlock()) LYNX_RETURN_IF_ERROR(Divides("model.ffn", spec.model.ffn, "parallel.tp", p.tp));
     if (p.tp > spec.model.vocab) {
       return Bad("parallel.tp", p.tp, absl::StrCat("must be at most model.vocab, which is ", spec.model.vocab));
     }

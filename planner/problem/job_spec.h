@@ -180,6 +180,8 @@ struct ModelSpec {
   int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
   int32_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   int32_t expert_ffn() const { return moe.ffn == 0 ? ffn : moe.ffn; }
+  // True if the feed-forward block of some layer has no experts. Tensor parallelism divides its width.
+  bool HasDenseBlock() const { return !moe.any() || moe.dense_layers > 0; }
   bool HasExpertsIn(int32_t layer) const { return moe.any() && layer >= moe.dense_layers; }
   bool operator==(const ModelSpec&) const = default;
 };

@@ -3,7 +3,7 @@
 // memory model, the lowering, the profiler and the engine all read it.
 //
 // Layer types. A model is an embedding layer, `layers` transformer layers and a head layer (final norm, output projection,
-// loss).
+// loss). All transformer layers have one shape, unless the first ones have no experts (LayerKinds in layer_kinds.h).
 //
 // Graphs. The ops of a layer depend on the model's family, the attention kernel, whether dropout masks are stored and whether
 // the norms are sharded (sequence parallelism): LayerGraph::Of(shape) is the graph of a shape. An op or tensor means the same

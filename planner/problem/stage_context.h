@@ -8,6 +8,7 @@
 #ifndef LYNX_PLANNER_PROBLEM_STAGE_CONTEXT_H_
 #define LYNX_PLANNER_PROBLEM_STAGE_CONTEXT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct StageSlice {
 
   int32_t layers() const { return end_layer - first_layer; }
   int32_t top_layer() const { return end_layer - 1; }
+  // Number of the slice's layers that have no experts, in a model whose other layers have them.
+  int32_t DenseLayers(const MoeSpec& moe) const { return std::clamp(moe.dense_layers - first_layer, 0, layers()); }
   bool operator==(const StageSlice&) const = default;
 };
 // Returns the slice with these layers. `stage` is a virtual stage of PipelineOf(layout).
@@ -65,9 +68,9 @@ struct StageContext {
   // The shape of the layers with experts, of the embedding and of the head; if the model has no experts, of all layers.
   LayerShape shape() const { return ShapeOf(model, layout, micro_batch); }
   const LayerGraph& graph() const { return LayerGraph::Of(shape()); }
-  // The shape and the graph of one layer. `layer` may also be kEmbeddingLayer or kHeadLayer.
+  // The shape of one layer. `layer` may also be kEmbeddingLayer or kHeadLayer. LayerKinds (layer_kinds.h) does the same for
+  // many layers, faster.
   LayerShape ShapeOfLayer(int32_t layer) const { return IsDenseLayer(layer) ? DenseShape(shape()) : shape(); }
-  const LayerGraph& GraphOfLayer(int32_t layer) const { return LayerGraph::Of(ShapeOfLayer(layer)); }
   // True for a transformer layer without experts in a model that has experts in other layers.
   bool IsDenseLayer(int32_t layer) const { return layer >= 0 && layer < model.moe.dense_layers; }
   int32_t gradient_ranks() const { return GradientRanks(layout); }

@@ -13,6 +13,7 @@ bool AccessTable::Alike(const Action& a, const Action& b) const {
   if ((a.microbatch == kNoMicrobatch) != (b.microbatch == kNoMicrobatch)) return false;
   if (a.layer < 0 || b.layer < 0) return a.layer == b.layer;
   if (a.layer == b.layer) return true;
+  if (context_.IsDenseLayer(a.layer) != context_.IsDenseLayer(b.layer)) return false;
   const StageSlice* slice = context_.FindSlice(a.stage);
   LYNX_CHECK(slice != nullptr);
   return a.layer != slice->top_layer() && b.layer != slice->top_layer();

@@ -36,7 +36,7 @@ int32_t GradientLayer(const StageContext& context, const StageSlice& slice) {
 class AccessList {
  public:
   AccessList(const Action& action, const StageContext& context, const StageSlice& slice)
-      : action_(action), context_(context), slice_(slice), shape_(context.shape()) {}
+      : action_(action), context_(context), slice_(slice), shape_(context.ShapeOfLayer(action.layer)) {}
 
   // Adds a tensor of the action's own layer. All layers use the same kGrad, so its key does not have the action's layer.
   void Add(Tensor tensor, AccessMode mode) {
@@ -159,10 +159,10 @@ void AddCollective(const Action& action, const LayerGraph& graph, AccessList& li
 // Adds the weights that the ops read, and the weight gradients to which the ops add, if ranks shard these states.
 void AddSharedStates(const Action& action, const StageContext& context, AccessList& list) {
   if (!ReducesEachMicrobatch(context)) return;
-  if (SharesWeights(context) && ReadsWeights(action, context.graph(), list.shape())) {
+  if (SharesWeights(context) && ReadsWeights(action, LayerGraph::Of(list.shape()), list.shape())) {
     list.AddStates(Tensor::kWeights, AccessMode::kRead);
   }
-  if (AddsWeightGradients(action, context.graph(), list.shape())) {
+  if (AddsWeightGradients(action, LayerGraph::Of(list.shape()), list.shape())) {
     list.AddStates(Tensor::kWeightGradients, AccessMode::kAccumulate);
   }
 }
@@ -281,11 +281,11 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
   switch (info.group) {
     case Group::kNone:
       if (!info.has_segment) break;  // the optimizer's action
-      AddOps(action, context.graph(), list);
+      AddOps(action, LayerGraph::Of(list.shape()), list);
       AddSharedStates(action, context, list);
       break;
     case Group::kExpert:
-    case Group::kTensor: AddCollective(action, context.graph(), list); break;
+    case Group::kTensor: AddCollective(action, LayerGraph::Of(list.shape()), list); break;
     case Group::kNextStage:
     case Group::kPreviousStage: AddBoundary(info, *slice, list); break;
     case Group::kExpertData: break;  // the states of experts are never in the arena
@@ -358,15 +358,18 @@ std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const S
 
 StateBytes StatesOf(const StageContext& context) {
   const LayerShape shape = context.shape();
+  const LayerShape dense_shape = DenseShape(shape);
   const auto layer = [&](LayerType type) {
     return Shareable(context, LayerParameters(type, shape) - (type == LayerType::kTransformer ? ExpertParameters(shape) : 0));
   };
+  const int64_t dense_layer = Shareable(context, LayerParameters(LayerType::kTransformer, dense_shape));
   int64_t parameters = 0, experts = 0;
   Bytes copies;  // of weights, in 8 bits
   for (const StageSlice& slice : context.slices) {
-    parameters += layer(LayerType::kTransformer) * slice.layers();
-    experts += ShareableExperts(context, ExpertParameters(shape)) * slice.layers();
-    copies += EightBitWeights(shape) * slice.layers();
+    const int64_t dense = slice.DenseLayers(context.model.moe), sparse = slice.layers() - dense;
+    parameters += layer(LayerType::kTransformer) * sparse + dense_layer * dense;
+    experts += ShareableExperts(context, ExpertParameters(shape)) * sparse;
+    copies += EightBitWeights(shape) * sparse + EightBitWeights(dense_shape) * dense;
     if (slice.has_embedding) parameters += layer(LayerType::kEmbedding);
     if (!slice.has_head) continue;
     const int64_t tied = HoldsTiedEmbedding(context) ? OpParameters(Op::kLogits, shape) : 0;

@@ -40,7 +40,7 @@ enum class EndState : uint8_t { kBefore, kNormStarted, kNormDone, kOptimized };
 class StageValidator {
  public:
   StageValidator(const Program& program, const StageContext& context)
-      : program_(program), context_(context), pipeline_(context.pipeline()), graph_(context.graph()), remade_(context),
+      : program_(program), context_(context), pipeline_(context.pipeline()), kinds_(context), remade_(context),
         copies_(context) {
     for (const StageSlice& slice : context.slices) slices_.emplace_back(context, slice);
   }
@@ -114,16 +114,17 @@ class StageValidator {
   absl::Status CheckSegment(const Action& action) const {
     const LayerType type = LayerTypeOf(action.layer);
     const ActionInfo& info = InfoOf(action.kind);
-    const std::vector<Segment> segments = graph_.SegmentsOf(type, info.segment_pass());
+    const LayerGraph& graph = kinds_.GraphOf(action.layer);
+    const std::vector<Segment> segments = graph.SegmentsOf(type, info.segment_pass());
     if (std::find(segments.begin(), segments.end(), action.segment) == segments.end()) {
       return Fail(absl::StrCat("the ", EnumName(type), " layer has no such segment in this pass"));
     }
-    if (action.kind == kWeight && graph_.OpsOf(type, action.segment, Pass::kWeight).empty()) {
+    if (action.kind == kWeight && graph.OpsOf(type, action.segment, Pass::kWeight).empty()) {
       return Fail("the segment has no weight pass");
     }
     if (action.kind == kRecompute) return FailIf(remade_.CheckOps(action));
     if (info.group != Group::kTensor && info.group != Group::kExpert) return absl::OkStatus();
-    const CollectiveInfo& collective = graph_.CollectiveOf(type, action.segment, info.segment_pass());
+    const CollectiveInfo& collective = graph.CollectiveOf(type, action.segment, info.segment_pass());
     if (collective.kind != info.collective || (info.part == StepPart::kRecompute && !remade_.MayRepeat(action))) {
       return Fail("no such collective ends this segment");
     }
@@ -134,9 +135,9 @@ class StageValidator {
     switch (InfoOf(action.kind).group) {
       case Group::kTensor:
         return context_.layout.tp > 1 ? absl::OkStatus() : Fail("there is no tensor-parallel group with tp 1");
-      case Group::kExpert: return context_.shape().ep > 1 ? absl::OkStatus() : Fail("there is no expert group with ep 1");
+      case Group::kExpert: return kinds_.shape().ep > 1 ? absl::OkStatus() : Fail("there is no expert group with ep 1");
       case Group::kExpertData:
-        if (LayerTypeOf(action.layer) != LayerType::kTransformer) return Fail("the layer has no experts");
+        if (!context_.model.HasExpertsIn(action.layer)) return Fail("the layer has no experts");
         return HasExpertReplicas(context_) ? absl::OkStatus() : Fail("no other rank holds the same experts");
       case Group::kNextStage:
         if (slice.slice().has_head) return Fail("the last stage has no next stage");
@@ -183,7 +184,7 @@ class StageValidator {
         if (GathersUpdatedWeights(context_) && !gathered_.contains(layer)) {
           return Lacks({.kind = kWeightGatherStart, .stage = stage, .layer = layer});
         }
-        if (layer >= 0 && ExpertShares(context_) > 1 && !gathered_experts_.contains(layer)) {
+        if (context_.model.HasExpertsIn(layer) && ExpertShares(context_) > 1 && !gathered_experts_.contains(layer)) {
           return Lacks({.kind = kExpertGatherStart, .stage = stage, .layer = layer});
         }
       }
@@ -230,7 +231,7 @@ class StageValidator {
     for (const SliceProgress& slice : slices_) {
       if (const std::optional<Action> action = slice.LackingWeight()) return Lacks(*action);
       for (const int32_t layer : slice.Layers()) {
-        if (layer >= 0 && HasExpertReplicas(context_) && !reduced_experts_.contains(layer)) {
+        if (context_.model.HasExpertsIn(layer) && HasExpertReplicas(context_) && !reduced_experts_.contains(layer)) {
           return Lacks({.kind = kExpertReduceStart, .stage = slice.slice().stage, .layer = layer});
         }
         if (context_.gradient_ranks() == 1) continue;
@@ -341,7 +342,9 @@ class StageValidator {
     return Fail("recomputation after the layer's backward pass is of no use");
   }
 
-  Segment LastSegment(int32_t layer) const { return graph_.SegmentsOf(LayerTypeOf(layer), Pass::kBackward).back(); }
+  Segment LastSegment(int32_t layer) const {
+    return kinds_.GraphOf(layer).SegmentsOf(LayerTypeOf(layer), Pass::kBackward).back();
+  }
 
   // True if the backward and weight passes of all microbatches have added to the layer's gradients.
   bool AllAdded(int32_t layer, const SliceProgress& slice) const {
@@ -438,7 +441,7 @@ class StageValidator {
   const Program& program_;
   const StageContext& context_;
   const PipelineShape pipeline_;
-  const LayerGraph& graph_;
+  const LayerKinds kinds_;
   RecomputeRules remade_;
   CopyRules copies_;
   std::deque<SliceProgress> slices_;  // the index is the chunk

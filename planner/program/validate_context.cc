@@ -106,7 +106,7 @@ absl::Status CheckContext(const StageContext& c) {
   if (c.layout.weave == WeaveMode::kAuto) return fail("a layout says which passes run side by side; its weave is auto");
   const ModelSpec& m = c.model;
   if (m.hidden < 1 || m.heads < 1 || m.ffn < 1 || m.seq < 1 || m.vocab < 1 || m.heads % c.layout.tp != 0 || m.head_dim < 0 ||
-      (m.head_dim == 0 && m.hidden % m.heads != 0) || (!m.moe.any() && m.ffn % c.layout.tp != 0)) {
+      (m.head_dim == 0 && m.hidden % m.heads != 0) || (m.HasDenseBlock() && m.ffn % c.layout.tp != 0)) {
     return fail(absl::StrCat("tp ", c.layout.tp, " does not divide a model of hidden ", m.hidden, ", heads ", m.heads, ", ffn ",
                              m.ffn, ", seq ", m.seq, ", vocab ", m.vocab));
   }

@@ -9,7 +9,7 @@ using enum ActionKind;
 
 // Only recomputable tensors, and tensors that are made together with them (MadeWith), can be offloaded.
 std::optional<std::string> CopyRules::CheckTensors(const Action& action) const {
-  const LayerGraph& graph = context_.graph();
+  const LayerGraph& graph = LayerGraph::Of(context_.ShapeOfLayer(action.layer));
   TensorSet movable = 0;
   for (const Tensor tensor : graph.recomputable()) {
     for (const Tensor with : graph.MadeWith(tensor)) movable |= Bit(with);

@@ -13,12 +13,13 @@ bool RecomputeRules::MakesInput(const Action& action) const {
 }
 
 RecomputeRules::Broken RecomputeRules::CheckOps(const Action& action) const {
+  const LayerGraph& graph = kinds_.GraphOf(action.layer);
   OpSet allowed = MakesInput(action) ? Bit(Op::kFc2) | Bit(Op::kUnpermute) | Bit(Op::kAdd2) : 0;
-  for (const Tensor tensor : graph_.recomputable()) {
-    for (const Op op : graph_.ProducersOf(tensor)) allowed |= Bit(op);
+  for (const Tensor tensor : graph.recomputable()) {
+    for (const Op op : graph.ProducersOf(tensor)) allowed |= Bit(op);
   }
   OpSet of_segment = 0;
-  for (const Op op : graph_.OpsOf(LayerType::kTransformer, action.segment, Pass::kForward)) of_segment |= Bit(op);
+  for (const Op op : graph.OpsOf(LayerType::kTransformer, action.segment, Pass::kForward)) of_segment |= Bit(op);
   const bool transformer = LayerTypeOf(action.layer) == LayerType::kTransformer;
   if (transformer && action.ops != 0 && (action.ops & ~(allowed & of_segment)) == 0) return std::nullopt;
   return "only the producers of recomputable tensors in this segment can be recomputed";
@@ -26,7 +27,7 @@ RecomputeRules::Broken RecomputeRules::CheckOps(const Action& action) const {
 
 bool RecomputeRules::MayRepeat(const Action& action) const {
   const LayerType type = LayerTypeOf(action.layer);
-  const CollectiveInfo& collective = graph_.CollectiveOf(type, action.segment, Pass::kForward);
+  const CollectiveInfo& collective = kinds_.GraphOf(action.layer).CollectiveOf(type, action.segment, Pass::kForward);
   const bool gathers_shares = collective.kind == Collective::kAllGather && collective.from != collective.to;
   if (gathers_shares) return true;
   const bool dispatch = action.segment == Segment::kNorm2 && collective.kind == Collective::kAllToAll;
@@ -47,20 +48,21 @@ RecomputeRules::Broken RecomputeRules::Recompute(const Action& action) {
   OpSet& done = recomputed_[{action.microbatch, action.layer}];
   if ((done & action.ops) != 0) return "an op is recomputed once for each microbatch";
   done |= action.ops;
-  for (const Op op : graph_.OpsOf(LayerType::kTransformer, action.segment, Pass::kForward)) {
+  const LayerGraph& graph = kinds_.GraphOf(action.layer);
+  for (const Op op : graph.OpsOf(LayerType::kTransformer, action.segment, Pass::kForward)) {
     if (!Contains(action.ops, op)) continue;
     Broken broken;
     switch (op) {
       case Op::kProj: sums_[KeyOf(action, Tensor::kX1)] = Sum::kPartial; break;
       case Op::kFc2:
-        if (!graph_.Has(Op::kUnpermute)) sums_[KeyOf(action, Tensor::kX)] = Sum::kPartial;
+        if (!graph.Has(Op::kUnpermute)) sums_[KeyOf(action, Tensor::kX)] = Sum::kPartial;
         break;
       case Op::kUnpermute: sums_[KeyOf(action, Tensor::kX)] = Sum::kPartial; break;
       case Op::kAdd1: broken = Grow(action, Tensor::kX1, Op::kProj, true); break;
-      case Op::kAdd2: broken = Grow(action, Tensor::kX, graph_.Has(Op::kUnpermute) ? Op::kUnpermute : Op::kFc2, true); break;
+      case Op::kAdd2: broken = Grow(action, Tensor::kX, graph.Has(Op::kUnpermute) ? Op::kUnpermute : Op::kFc2, true); break;
       default: break;
     }
-    if (!broken) broken = CheckWhole(action, graph_.InfoOf(op).reads);
+    if (!broken) broken = CheckWhole(action, graph.InfoOf(op).reads);
     if (broken) return broken;
   }
   return std::nullopt;
@@ -97,8 +99,9 @@ RecomputeRules::Broken RecomputeRules::RepeatCollective(const Action& action) {
 }
 
 RecomputeRules::Broken RecomputeRules::Backward(const Action& action) const {
-  for (const Op op : graph_.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward)) {
-    if (Broken broken = CheckWhole(action, graph_.InfoOf(op).backward_reads)) return broken;
+  const LayerGraph& graph = kinds_.GraphOf(action.layer);
+  for (const Op op : graph.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward)) {
+    if (Broken broken = CheckWhole(action, graph.InfoOf(op).backward_reads)) return broken;
   }
   return std::nullopt;
 }

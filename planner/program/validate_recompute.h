@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/problem/layer_kinds.h"
 #include "planner/problem/stage_context.h"
 #include "planner/program/memory_model.h"
 
@@ -23,7 +24,7 @@ class RecomputeRules {
   // The rule that an action breaks, if any.
   using Broken = std::optional<std::string>;
 
-  explicit RecomputeRules(const StageContext& context) : context_(context), graph_(context.graph()) {}
+  explicit RecomputeRules(const StageContext& context) : context_(context), kinds_(context) {}
 
   // CheckOps checks whether the ops of a kRecompute action may be recomputed. MayRepeat: true if a collective may be repeated.
   Broken CheckOps(const Action& action) const;
@@ -46,7 +47,7 @@ class RecomputeRules {
   Broken CheckWhole(const Action& action, const std::vector<Tensor>& reads) const;
 
   const StageContext& context_;
-  const LayerGraph& graph_;
+  const LayerKinds kinds_;
   std::map<std::pair<int32_t, int32_t>, OpSet> recomputed_;  // for each microbatch and layer, the ops that have been recomputed
   std::map<BufferKey, Sum> sums_;
 };

@@ -17,7 +17,7 @@ Action WithMicrobatch(Action action, int32_t microbatch) {
 }  // namespace
 
 SliceProgress::SliceProgress(const StageContext& context, const StageSlice& slice)
-    : context_(context), slice_(slice), graph_(context.graph()), one_pipe_(context.pipeline().pipes() == 1),
+    : context_(context), slice_(slice), kinds_(context), one_pipe_(context.pipeline().pipes() == 1),
       place_(static_cast<size_t>(context.microbatches), -1) {
   const PipelineShape pipeline = context.pipeline();
   const auto elsewhere = [&](int32_t stage) { return stage != kNoStage && pipeline.RankOf(stage) != context.pipeline_rank; };
@@ -42,14 +42,15 @@ void SliceProgress::AddLayer(int32_t layer, Pass pass) {
   const LayerType type = LayerTypeOf(layer);
   const bool forward = pass == Pass::kForward;
   Sequence& sequence = Of(pass);
-  for (const Segment segment : graph_.SegmentsOf(type, pass)) {
+  const LayerGraph& graph = kinds_.GraphOf(layer);
+  for (const Segment segment : graph.SegmentsOf(type, pass)) {
     const auto add = [&](ActionKind kind) {
       sequence.actions.push_back(OfStage({.kind = kind, .segment = segment, .layer = layer}));
     };
     sequence.passes[{layer, segment}] = sequence.actions.size();
     add(forward ? kForward : kBackward);
-    if (!Transfers(context_.shape(), type, segment, pass)) continue;
-    const ActionKind start = CollectiveStart(graph_.CollectiveOf(type, segment, pass).kind, pass);
+    if (!Transfers(kinds_.ShapeOf(layer), type, segment, pass)) continue;
+    const ActionKind start = CollectiveStart(graph.CollectiveOf(type, segment, pass).kind, pass);
     add(start);
     add(InfoOf(start).counterpart);
   }
@@ -133,7 +134,7 @@ bool SliceProgress::ForwardComputed(int32_t microbatch) const {
 
 bool SliceProgress::BackwardComputed(int32_t microbatch) const {
   const int32_t layer = slice_.has_embedding ? kEmbeddingLayer : slice_.first_layer;
-  return Past(Pass::kBackward, microbatch, layer, graph_.SegmentsOf(LayerTypeOf(layer), Pass::kBackward).back());
+  return Past(Pass::kBackward, microbatch, layer, kinds_.GraphOf(layer).SegmentsOf(LayerTypeOf(layer), Pass::kBackward).back());
 }
 
 int32_t SliceProgress::WeightPasses(int32_t layer, Segment segment) const {
@@ -143,8 +144,9 @@ int32_t SliceProgress::WeightPasses(int32_t layer, Segment segment) const {
 
 std::vector<Segment> SliceProgress::WeightSegments(int32_t layer) const {
   std::vector<Segment> segments;
-  for (const Segment segment : graph_.SegmentsOf(LayerTypeOf(layer), Pass::kBackward)) {
-    if (!graph_.OpsOf(LayerTypeOf(layer), segment, Pass::kWeight).empty()) segments.push_back(segment);
+  const LayerGraph& graph = kinds_.GraphOf(layer);
+  for (const Segment segment : graph.SegmentsOf(LayerTypeOf(layer), Pass::kBackward)) {
+    if (!graph.OpsOf(LayerTypeOf(layer), segment, Pass::kWeight).empty()) segments.push_back(segment);
   }
   return segments;
 }

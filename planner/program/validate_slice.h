@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/problem/layer_kinds.h"
 #include "planner/problem/stage_context.h"
 #include "planner/program/action.h"
 
@@ -75,7 +76,7 @@ class SliceProgress {
 
   const StageContext& context_;
   const StageSlice& slice_;
-  const LayerGraph& graph_;
+  const LayerKinds kinds_;
   const bool one_pipe_;
   bool receives_ = false, sends_ = false;
   Sequence sequences_[2];  // the index is 0 for forward, 1 for backward

@@ -72,6 +72,16 @@ std::string TensorsAt(const LayerGraph& graph, const LayerPolicy& policy, Placem
 
 }  // namespace
 
+LayerPolicy PolicyIn(const LayerGraph& graph, const LayerGraph& of, const LayerPolicy& policy) {
+  if (&graph == &of) return policy;
+  LayerPolicy result{};
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    const int position = of.RecomputableIndex(graph.recomputable()[i]);
+    if (position >= 0) result[i] = policy[static_cast<size_t>(position)];
+  }
+  return result;
+}
+
 StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers) {
   LayerPolicy policy{};
   for (size_t i = 0; i < graph.recomputable().size(); ++i) policy[i] = NamedPlacement(mode, graph.recomputable()[i]);

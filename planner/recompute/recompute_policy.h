@@ -53,9 +53,15 @@ constexpr bool IsRecomputed(Placement p) { return p != Placement::kStore && p !=
 
 // The index is the position in LayerGraph::recomputable(). Unused positions have kStore.
 using LayerPolicy = std::array<Placement, kMaxRecomputable>;
+// The same policy for a layer with the graph `graph`, if `policy` is for the graph `of`: each tensor that both graphs have
+// keeps its placement. A tensor that `of` lacks is stored. (ResolveRecomputation moves tensors from windows that the layer
+// lacks.)
+LayerPolicy PolicyIn(const LayerGraph& graph, const LayerGraph& of, const LayerPolicy& policy);
 
 struct StagePolicy {
-  std::vector<LayerPolicy> layers;  // one policy per transformer layer of the stage
+  // One policy per transformer layer of the stage. The positions are those of the graph StageContext::graph(), also for the
+  // layers without experts of a model with experts, which PolicyIn translates.
+  std::vector<LayerPolicy> layers;
   // input_recomputed[l] is true if layer l does not store its input, and layer l - 1 recomputes this input. Consecutive layers
   // of this kind form a chain: everything that they recompute is recomputed together, before the backward pass of the chain's
   // top layer. The list is either empty (false for all layers) or has one entry per layer. Its first entry is false.

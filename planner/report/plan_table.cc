@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/units.h"
 #include "planner/problem/model_families.h"
 
@@ -117,6 +118,13 @@ std::string ModelNotes(const ModelSpec& model) {
   if (model.matmul_type != MatmulType::kModel) {
     absl::StrAppend(&text, "note: planned with products of linears in ", EnumName(model.matmul_type),
                     ", which the engine does not compute\n");
+  }
+  std::vector<const char*> untrained;
+  if (model.latent.any()) untrained.push_back("latent attention (model.latent)");
+  if (model.moe.shared_ffn > 0) untrained.push_back("shared experts (model.moe.sharedFfn)");
+  if (model.moe.dense_layers > 0) untrained.push_back("first layers without experts (model.moe.denseLayers)");
+  if (!untrained.empty()) {
+    absl::StrAppend(&text, "note: planned with ", absl::StrJoin(untrained, ", "), ", which the engine does not train\n");
   }
   if (model.window != 0 && model.seq > model.window) {
     absl::StrAppend(&text, "note: attention within a window of ", model.window, " positions is counted as attention to all ",

@@ -1,5 +1,6 @@
 // LayoutPlanner::Guess estimates the time of a candidate's step. It lowers no program.
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -118,7 +119,7 @@ std::vector<TransferPassTimes> LayoutPlanner::GuessedPasses(const std::vector<in
     TransferPassTimes times;
     // With ZeRO-2 and ZeRO-3, transfers of the layers' states run at the same time as the passes.
     const auto beside = [&](Nanos work, Nanos transfer) { return std::max(transfer, costs.OverlappedTime(work, transfer)); };
-    const auto add = [&](LayerType type, int32_t count) {
+    const auto add = [&](const CostModel& costs, LayerType type, int32_t count) {
       const int64_t parameters = LayerParameters(type, fits_.shape());
       const ZeroStage zero = candidate_.layout.zero;
       const Nanos gather = zero >= ZeroStage::kWeights ? costs.WeightGatherTime(parameters, 0) : Nanos(0);
@@ -131,10 +132,14 @@ std::vector<TransferPassTimes> LayoutPlanner::GuessedPasses(const std::vector<in
         times.backward += beside(costs.LayerTime(type, Pass::kBackward), gather + reduction) * count;
       }
     };
-    add(LayerType::kTransformer, pieces[pipeline.PieceOf(stage)]);
-    if (pipeline.Previous(stage) == kNoStage) add(LayerType::kEmbedding, 1);
+    const int32_t piece = pipeline.PieceOf(stage), count = pieces[piece];
+    const int32_t first = std::accumulate(pieces.begin(), pieces.begin() + piece, 0);
+    const int32_t dense = std::clamp(request_.spec.model.moe.dense_layers - first, 0, count);
+    add(costs, LayerType::kTransformer, count - dense);
+    if (dense > 0) add(costs.dense(), LayerType::kTransformer, dense);
+    if (pipeline.Previous(stage) == kNoStage) add(costs, LayerType::kEmbedding, 1);
     const bool last = pipeline.Next(stage) == kNoStage;
-    if (last) add(LayerType::kHead, 1);
+    if (last) add(costs, LayerType::kHead, 1);
     times.backward += exposed[rank] * pipeline.pipes() / pipeline.chunks;
     // The receive is posted before the attention of the bottom layer (planner/lower/lower.cc).
     times.after_post = costs.LayerTime(LayerType::kTransformer, Pass::kBackward) / 2;

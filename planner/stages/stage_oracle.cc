@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "common/check.h"
 #include "planner/lower/lower.h"
@@ -56,10 +57,14 @@ StageOracle::StageOracle(const PlanRequest& request, const Candidate& candidate,
     const Bytes limit = offers ? Limit(stage, layers).value_or(Bytes(0)) : Bytes(0);
     host_memory_.push_back(offers ? HostShare(stage, layers, limit) / pipeline_.chunks : Bytes(0));
     auto& busy = busy_times_.emplace_back();
+    const CostModel& dense = costs_.Of(stage).dense();
     if (stage > 0 && &costs_.Of(stage) == &costs_.Of(stage - 1)) {
       busy = busy_times_[stage - 1];
+      dense_busy_times_.push_back(dense_busy_times_.back());
       continue;
     }
+    dense_busy_times_.push_back(dense.LayerTime(LayerType::kTransformer, Pass::kForward) +
+                                dense.LayerTime(LayerType::kTransformer, Pass::kBackward));
     for (LayerType type : {LayerType::kEmbedding, LayerType::kTransformer, LayerType::kHead}) {
       busy[static_cast<size_t>(type)] =
           costs_.Of(stage).LayerTime(type, Pass::kForward) + costs_.Of(stage).LayerTime(type, Pass::kBackward);
@@ -177,17 +182,34 @@ StageContext StageOracle::Context(int32_t stage, int32_t layers) const {
                        .microbatches = candidate_.microbatches,
                        .pipeline_rank = stage,
                        .slices = {}};
+  const bool mixed = request_.spec.model.moe.dense_layers > 0;
   int32_t first = 0, chunk = 0;
   for (const Part& part : PartsOf(stage, layers)) {
+    if (mixed) first = std::max(first, EvenFirstLayer(pipeline_.PieceOf(pipeline_.StageOn(stage, chunk))));
     context.slices.push_back(SliceOf(candidate_.layout, pipeline_.StageOn(stage, chunk++), first, first + part.layers));
     first += part.layers;
   }
   return context;
 }
 
+int32_t StageOracle::EvenFirstLayer(int32_t piece) const {
+  const std::vector<int32_t>& pinned = request_.spec.parallel.stage_layers;
+  const std::vector<int32_t> counts = pinned.empty() ? EvenPartition(pipeline_.pieces(), request_.spec.model.layers) : pinned;
+  return std::accumulate(counts.begin(), counts.begin() + piece, 0);
+}
+
+int32_t StageOracle::DenseLayersOf(int32_t stage, int32_t layers) const {
+  const MoeSpec& moe = request_.spec.model.moe;
+  if (moe.dense_layers == 0 || layers < pipeline_.chunks) return 0;  // no rank has fewer layers than chunks
+  int32_t dense = 0;
+  for (const StageSlice& slice : Context(stage, layers).slices) dense += slice.DenseLayers(moe);
+  return dense;
+}
+
 Nanos StageOracle::BusyTime(int32_t stage, int32_t layers) const {
   const auto of = [&](LayerType type) { return busy_times_[stage][static_cast<size_t>(type)]; };
-  Nanos time = of(LayerType::kTransformer) * layers;
+  const int32_t dense = DenseLayersOf(stage, layers);
+  Nanos time = of(LayerType::kTransformer) * (layers - dense) + dense_busy_times_[stage] * dense;
   for (int32_t chunk = 0; chunk < pipeline_.chunks; ++chunk) {
     const int32_t virtual_stage = pipeline_.StageOn(stage, chunk);
     if (pipeline_.Previous(virtual_stage) == kNoStage) time += of(LayerType::kEmbedding);
@@ -214,8 +236,12 @@ Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies,
   if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) {
     return Probe(stage, policies, Probed::kLiveness).live_peak;
   }
-  if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward || candidate_.layout.weave != WeaveMode::kOff) {
-    return lowers_peaks_ ? PeakOfProgram(stage, policies, limit) : PeakOfSlots(stage, policies);
+  int32_t layers = 0;
+  for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
+  const bool mixed = DenseLayersOf(stage, layers) > 0;  // StagePeaks knows only layers with experts
+  if (mixed || candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward ||
+      candidate_.layout.weave != WeaveMode::kOff) {
+    return lowers_peaks_ || mixed ? PeakOfProgram(stage, policies, limit) : PeakOfSlots(stage, policies);
   }
   const SliceEnds ends = PartsOf(stage, 1).front().ends;
   return peaks_.Peak(ends, policies.front(), InFlightOf(stage), candidate_.microbatches);

@@ -153,8 +153,13 @@ class StageOracle {
 
   std::vector<Part> PartsOf(int32_t stage, int32_t layers) const;
   // A context for one rank. The layers of the other ranks are not known. So the slices have the right number of layers, but the
-  // indices of these layers start at 0.
+  // indices of these layers start at 0. If only some layers of the model have experts, the indices are instead those that the
+  // rank would have if every other piece of the model had an equal number of layers.
   StageContext Context(int32_t stage, int32_t layers) const;
+  // The first layer of a piece of the model if the pieces have equal numbers of layers, or those that the job says.
+  int32_t EvenFirstLayer(int32_t piece) const;
+  // Number of layers of the rank that have no experts, if other layers of the model have them; see Context.
+  int32_t DenseLayersOf(int32_t stage, int32_t layers) const;
   // Number of microbatches whose activations one virtual stage of the rank holds: the largest number that the rank holds at any
   // time over all its virtual stages, divided by the number of virtual stages and rounded up.
   int32_t InFlightOf(int32_t stage) const { return in_flight_[static_cast<size_t>(stage)]; }
@@ -223,6 +228,7 @@ class StageOracle {
   std::vector<int32_t> for_weights_;
   std::vector<std::array<Nanos, kLayerTypeCount>> busy_times_;  // for each stage and layer type, the time of the forward and
                                                                 // backward pass of a layer
+  std::vector<Nanos> dense_busy_times_;                         // for each stage, the same for a layer without experts
   std::vector<Bytes> device_memory_;                            // one entry per stage; 0 = unknown
   std::vector<Nanos> stalls_;                                   // for each stage, the stall per microbatch
   std::vector<Bytes> reserves_;                                 // for each stage, the bytes that are subtracted from the limit

@@ -73,6 +73,12 @@ TEST(CandidateBound, NoSimulatedStepIsShorter) {
   EXPECT_EQ(counts.offloading, 0);
 }
 
+TEST(CandidateBound, NoSimulatedStepIsShorterIfSomeLayersHaveExperts) {
+  const Bounded counts = CheckBounds(RandomExpertsRequest, 13);
+  EXPECT_GT(counts.planned, 60);
+  EXPECT_GT(counts.tight, counts.planned / 2);
+}
+
 TEST(CandidateBound, NoSimulatedStepIsShorterWhereTensorsGoToTheHost) {
   const Bounded counts = CheckBounds(RandomOffloadRequest, 9);
   EXPECT_GT(counts.planned, 40);

@@ -52,6 +52,24 @@ TEST(MemoryEstimate, ContextParallelRanksShareTheOptimizerToo) {
   EXPECT_EQ(shared.optimizer, whole.optimizer / 4);
 }
 
+TEST(MemoryEstimate, FirstLayersMayHaveNoExperts) {
+  StepRequest request = Request({.pp = 2, .dp = 4, .ep = 4, .zero = ZeroStage::kOptimizer});
+  request.model.family = ModelFamily::kLlama;
+  request.model.dropout = 0;
+  request.model.moe = {.experts = 8, .top_k = 2, .ffn = 512, .dense_layers = 3};
+  const LayerShape shape = ShapeOf(request.model, request.layout, 2);
+  const int64_t sparse = LayerParameters(LayerType::kTransformer, shape), experts = ExpertParameters(shape);
+  const int64_t dense = LayerParameters(LayerType::kTransformer, DenseShape(shape));
+  const int64_t embedding = LayerParameters(LayerType::kEmbedding, shape);
+  const std::vector<MemoryEstimate> ranks = Estimated(request);
+  EXPECT_EQ(ranks[0].weights, Bytes(2 * (3 * dense + sparse + embedding)));
+  EXPECT_EQ(ranks[0].optimizer, Bytes(12 * (3 * dense + sparse - experts + embedding) / 4 + 12 * experts));
+  EXPECT_EQ(ranks[1].weights, Bytes(2 * (4 * sparse + LayerParameters(LayerType::kHead, shape))));
+  // What the layers store: three of one kind and one of the other, of two microbatches.
+  const auto stored = [&](const LayerShape& of) { return StoredLayerBytes(LayerGraph::Of(of), of, RecomputeMode::kNone); };
+  EXPECT_EQ(ranks[0].activations, (stored(DenseShape(shape)) * 3 + stored(shape)) * 2);
+}
+
 TEST(MemoryEstimate, WeightsOf32BitsHaveNoSecondCopy) {
   StepRequest request = Request({});
   request.model.dtype = DataType::kFloat32;

@@ -89,7 +89,8 @@ std::string ResolvedText(const LayerPolicy& policy, const RecomputeSituation& si
 }
 
 constexpr RecomputeSituation kSteady{.forward_windows = kAllWindows,
-                                     .backward_windows = kAllWindows,
+                                     .above_windows = kAllWindows,
+                                     .own_windows = kAllWindows,
                                      .paired_forward = true,
                                      .stall = true,
                                      .layer_above = true};
@@ -116,7 +117,7 @@ TEST(ResolveRecomputationTest, WindowsHoldWhatIsPlacedThere) {
   situation.layer_above = false;
   EXPECT_EQ(ResolvedText(policy, situation), "f1: ln1; f2: qkv; stall: probs ln2 fc1; before mlp: gelu; o1: context");
   // The last stage has no stall, and just before its backward pass there is no forward pass of another microbatch.
-  situation = {.forward_windows = kAllWindows, .backward_windows = kAllWindows, .layer_above = true};
+  situation = {.forward_windows = kAllWindows, .above_windows = kAllWindows, .own_windows = kAllWindows, .layer_above = true};
   EXPECT_EQ(ResolvedText(policy, situation), "b1: ln2; b2: fc1; before mlp: gelu; before attn: ln1 qkv probs context");
   situation = {.paired_forward = true, .stall = true, .layer_above = true};
   EXPECT_EQ(ResolvedText(policy, situation), "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
@@ -131,7 +132,7 @@ TEST(ResolveRecomputationTest, CriticalComesBeforeTheOwnWindowThatReadsIt) {
   EXPECT_EQ(ResolvedText({kCritical, kCritical, kOwn1, kStore, kStore, kStore, kStore, kStore}, kSteady),
             "before mlp: ln1 qkv; o1: probs");
   RecomputeSituation situation = kSteady;
-  situation.forward_windows = situation.backward_windows = 0;
+  situation.forward_windows = situation.above_windows = situation.own_windows = 0;
   EXPECT_EQ(ResolvedText({kCritical, kCritical, kOwn1, kStore, kStore, kStore, kStore, kStore}, situation),
             "before attn: ln1 qkv probs");
 }

@@ -86,7 +86,9 @@ TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
       ASSERT_TRUE(plan.ok()) << plan.status();
       EXPECT_GE(plan->arena, plan->live_peak);
       // Gradients that wait for their reduction live longer than the buffers around them.
-      const double most = ReducesEachMicrobatch(p.contexts[s]) ? 1.15 : 1.08;
+      // Layers of two kinds have buffers of different sizes.
+      const bool two_kinds = p.contexts[s].model.moe.dense_layers > 0;
+      const double most = ReducesEachMicrobatch(p.contexts[s]) ? 1.15 : two_kinds ? 1.1 : 1.08;
       EXPECT_LE(static_cast<double>(plan->arena.value), static_cast<double>(plan->live_peak.value) * most);
       ExpectNoOverlap(*plan);
     }

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "planner/problem/layer_kinds.h"
 #include "planner/problem/stage_context.h"
 #include "planner/program/action.h"
 #include "planner/program/memory_model.h"
@@ -37,7 +38,7 @@ class ProgramValues {
  public:
   // `whole`: the step from which values of other ranks are taken. Null: no values come from other ranks.
   ProgramValues(const Program& program, const StageContext& context, const StepValues* whole)
-      : program_(program), context_(context), graph_(context.graph()), whole_(whole) {}
+      : program_(program), context_(context), kinds_(context), whole_(whole) {}
 
   StepValues Run() && {
     for (const Action& action : program_) {
@@ -73,9 +74,9 @@ class ProgramValues {
   }
 
   void Forward(const Action& action) {
-    for (const Op op : graph_.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kForward)) {
+    for (const Op op : kinds_.GraphOf(action.layer).OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kForward)) {
       if (action.kind == ActionKind::kRecompute && !Contains(action.ops, op)) continue;
-      const OpInfo& info = graph_.InfoOf(op);
+      const OpInfo& info = kinds_.GraphOf(action.layer).InfoOf(op);
       Value value = Id(Pass::kForward, op);
       for (const Tensor tensor : info.reads) value = Mixed(value, Get(tensor));
       if (info.output == Tensor::kWorkspace) continue;
@@ -99,8 +100,8 @@ class ProgramValues {
   }
 
   void Backward(const Action& action) {
-    for (const Op op : graph_.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward)) {
-      const OpInfo& info = graph_.InfoOf(op);
+    for (const Op op : kinds_.GraphOf(action.layer).OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward)) {
+      const OpInfo& info = kinds_.GraphOf(action.layer).InfoOf(op);
       Value value = Id(Pass::kBackward, op);
       for (const Tensor tensor : info.backward_reads) value = Mixed(value, Get(tensor));
       for (const TensorUse& use : info.gradients) {
@@ -117,8 +118,8 @@ class ProgramValues {
   }
 
   void Weight(const Action& action) {
-    for (const Op op : graph_.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kWeight)) {
-      const OpInfo& info = graph_.InfoOf(op);
+    for (const Op op : kinds_.GraphOf(action.layer).OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kWeight)) {
+      const OpInfo& info = kinds_.GraphOf(action.layer).InfoOf(op);
       Value value = Id(Pass::kWeight, op);
       for (const auto* tensors : {&info.weight_reads, &info.weight_gradients}) {
         for (const Tensor tensor : *tensors) value = Mixed(value, Get(tensor));
@@ -130,7 +131,8 @@ class ProgramValues {
   // A repeated collective gives the same result as the first one.
   void Collect(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
-    const CollectiveInfo& collective = graph_.CollectiveOf(LayerTypeOf(action.layer), action.segment, info.segment_pass());
+    const CollectiveInfo& collective =
+        kinds_.GraphOf(action.layer).CollectiveOf(LayerTypeOf(action.layer), action.segment, info.segment_pass());
     CollectPair(action, collective.from, collective.to);
     if (collective.from_weights != Tensor::kWorkspace) CollectPair(action, collective.from_weights, collective.to_weights);
     if (info.phase == Phase::kWait && collective.to == Tensor::kX) RecordX(action);
@@ -180,7 +182,7 @@ class ProgramValues {
 
   const Program& program_;
   const StageContext& context_;
-  const LayerGraph& graph_;
+  const LayerKinds kinds_;
   const StepValues* whole_;
   const Action* action_ = nullptr;
   std::vector<Access> accesses_;

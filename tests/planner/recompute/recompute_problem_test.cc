@@ -155,7 +155,7 @@ TEST(RecomputeProblem, ValidationNamesWhatIsWrong) {
     return std::string(ValidateProblem(problem).message());
   };
   EXPECT_TRUE(ValidateProblem(TwoItems()).ok());
-  EXPECT_THAT(error_with([](auto& p) { p.items.resize(kMaxItems + 1); }), HasSubstr("number of items is 13"));
+  EXPECT_THAT(error_with([](auto& p) { p.items.resize(kMaxItems + 1); }), HasSubstr("number of items is 17"));
   EXPECT_THAT(error_with([](auto& p) { p.forward.resize(5); }), HasSubstr("forward windows is 5"));
   EXPECT_THAT(error_with([](auto& p) { p.backward.resize(5); }), HasSubstr("backward windows is 5"));
   EXPECT_THAT(error_with([](auto& p) { p.layers = 0; }), HasSubstr("layers is 0"));

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "common/status.h"
 #include "planner/cost/cost_model.h"
 #include "planner/cost/hardware_profile.h"
@@ -95,6 +97,53 @@ TEST(ExpertsPlan, TensorParallelismNeedNotDivideTheWidth) {
   request.spec.parallel = {.tp = 2, .pp = 1, .dp = 4, .ep = 4};
   const absl::StatusOr<Plan> plan = Planned(request);
   EXPECT_TRUE(plan.ok()) << plan.status();
+}
+
+// The first layers have no experts: nothing is dispatched there, and they have the states of an ordinary layer.
+TEST(ExpertsPlan, FirstLayersMayHaveNoExperts) {
+  PlanRequest request = Request();
+  request.spec.model.ffn = 1024;
+  request.spec.model.moe.ffn = 128;
+  request.spec.model.moe.dense_layers = 1;
+  request.target = PlanTarget::kAnyFramework;
+  request.spec.parallel = {.tp = 1, .pp = 2, .dp = 4, .ep = 4, .zero = ZeroStage::kNone};
+  request.spec.parallel.schedule = ScheduleKind::kOneForwardOneBackward;
+  const absl::StatusOr<Plan> plan = Planned(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(CheckPlan(*plan).ok()) << CheckPlan(*plan);
+  std::set<int32_t> dispatching;
+  for (const StagePlan& stage : plan->stages) {
+    for (const Action& action : stage.program) {
+      if (InfoOf(action.kind).group == Group::kExpert) dispatching.insert(action.layer);
+    }
+  }
+  EXPECT_THAT(dispatching, ::testing::ElementsAre(1, 2, 3));
+  const LayerShape shape = ShapeOf(request.spec.model, plan->layout, 1);
+  const auto parameters = [&](LayerType type) { return LayerParameters(type, shape); };
+  const int64_t dense = LayerParameters(LayerType::kTransformer, DenseShape(shape));
+  EXPECT_EQ(dense - parameters(LayerType::kTransformer),
+            3 * 256 * 1024 - 2 * 3 * 256 * 128 - 256 * 8);  // less two experts, and the router
+  const int32_t first = plan->stages[0].slices[0].layers();
+  const int64_t of_first = dense + (first - 1) * parameters(LayerType::kTransformer) + parameters(LayerType::kEmbedding);
+  EXPECT_EQ(plan->stages[0].states.total(), Bytes(of_first * (2 + 4 + 12)));
+}
+
+// A rank with wide first layers gets fewer layers than with the experts of the other layers.
+TEST(ExpertsPlan, WideFirstLayersTakeTimeAndMemory) {
+  PlanRequest request = Request();
+  request.spec.model.layers = 8;
+  request.spec.model.ffn = 64 * 256;
+  request.spec.model.moe.ffn = 128;
+  request.target = PlanTarget::kAnyFramework;
+  request.spec.parallel = {.tp = 1, .pp = 2, .dp = 4, .ep = 4, .schedule = ScheduleKind::kOneForwardOneBackward};
+  const auto layers_of_first = [&](int32_t dense) {
+    request.spec.model.moe.dense_layers = dense;
+    const absl::StatusOr<Plan> plan = Planned(request);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? plan->stages[0].slices[0].layers() : 0;
+  };
+  EXPECT_GE(layers_of_first(0), 4);
+  EXPECT_LT(layers_of_first(1), layers_of_first(0));
 }
 
 // With one replica, the tensor-parallel ranks that hold the same experts share out their states.

@@ -54,6 +54,21 @@ inline PlanRequest RandomOffloadRequest(std::mt19937_64& rng) {
   return request;
 }
 
+// Returns a random request for a model with experts, whose first layers often have none, with passes that run side by side in
+// half of the cases.
+inline PlanRequest RandomExpertsRequest(std::mt19937_64& rng) {
+  PlanRequest request = RandomRequest(rng);
+  ModelSpec& model = request.spec.model;
+  model.family = ModelFamily::kLlama;
+  model.dropout = 0;
+  model.attention = AttentionKernel::kFused;
+  model.moe = {.experts = 8, .top_k = Draw(rng, 1, 3), .ffn = 64 << Draw(rng, 0, 3), .capacity = 1.25};
+  if (rng() % 4) model.moe.dense_layers = Draw(rng, 1, 3);
+  request.target = PlanTarget::kAnyFramework;
+  if (rng() % 2) request.spec.parallel.weave = WeaveMode::kPairs;
+  return request;
+}
+
 // Plans every candidate completely and returns the best step. nullopt: no candidate fits.
 inline std::optional<Nanos> BestOfAll(const PlanRequest& request, const std::vector<Candidate>& candidates) {
   PlanCaches caches(request);
