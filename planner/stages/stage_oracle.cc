@@ -239,9 +239,11 @@ Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies,
   int32_t layers = 0;
   for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
   const bool mixed = DenseLayersOf(stage, layers) > 0;  // StagePeaks knows only layers with experts
-  if (mixed || candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward ||
-      candidate_.layout.weave != WeaveMode::kOff) {
-    return lowers_peaks_ || mixed ? PeakOfProgram(stage, policies, limit) : PeakOfSlots(stage, policies);
+  if (lowers_peaks_ || mixed) {
+    return PeakOfProgram(stage, policies, lowers_peaks_ ? Probed::kArena : Probed::kLiveness, limit);
+  }
+  if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward || candidate_.layout.weave != WeaveMode::kOff) {
+    return PeakOfSlots(stage, policies);
   }
   const SliceEnds ends = PartsOf(stage, 1).front().ends;
   return peaks_.Peak(ends, policies.front(), InFlightOf(stage), candidate_.microbatches);
@@ -273,11 +275,15 @@ Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& po
   return peak;
 }
 
-Bytes StageOracle::PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
+Bytes StageOracle::PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed,
+                                 std::optional<Bytes> limit) {
   std::vector<LayerPolicy> all;
   for (const StagePolicy& policy : policies) all.insert(all.end(), policy.layers.begin(), policy.layers.end());
-  auto [it, inserted] = lowered_peaks_.try_emplace({stage, limit.value_or(Bytes(0)), std::move(all)});
-  if (inserted) it->second = Probe(stage, policies, Probed::kArena, limit).arena;
+  auto [it, inserted] = lowered_peaks_.try_emplace({stage, probed, limit.value_or(Bytes(0)), std::move(all)});
+  if (inserted) {
+    const MemoryPlan memory = Probe(stage, policies, probed, limit);
+    it->second = probed == Probed::kArena ? memory.arena : memory.live_peak;
+  }
   return it->second;
 }
 

@@ -166,10 +166,11 @@ class StageOracle {
   // Peak of a program with few microbatches. If there is a `limit`, the search for a small arena may stop early (see Probe).
   // nullopt: no limit.
   Bytes Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
-  // PeakOfSlots finds the peak by sums over the slots of the schedule. PeakOfProgram finds it by lowering a program.
-  Bytes PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies);
-  Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
   enum class Probed : uint8_t { kLiveness, kArena };
+  // PeakOfSlots finds the peak by sums over the slots of the schedule. PeakOfProgram finds it by lowering a program: the peak of
+  // the live bytes, or the size of the arena.
+  Bytes PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies);
+  Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed, std::optional<Bytes> limit);
   // The program whose memory Probe computes.
   Program LowerToProbe(const StageContext& context, const std::vector<RankSlot>& slots,
                        const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
@@ -241,7 +242,8 @@ class StageOracle {
     bool least = false;
   };
   std::map<int32_t, ProbeTuning> tunings_;                                               // by stage
-  std::map<std::tuple<int32_t, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;  // the key is stage, limit, policies
+  // the key is stage, probed, limit, policies
+  std::map<std::tuple<int32_t, Probed, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
   bool offloading_ = false;
   // For each stage: host memory that each virtual stage may use, if all stages have an equal number of layers. 0: the stage
   // cannot or may not offload.
