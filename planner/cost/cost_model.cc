@@ -183,11 +183,17 @@ void CostModel::AddContextTransfers() {
 }
 
 void CostModel::ComputeSegmentTimes() {
+  experts_of_layer_ = ExpertParameters(shape_);
   for (LayerType type : {LayerType::kEmbedding, LayerType::kTransformer, LayerType::kHead}) {
+    of_all_ranks_[static_cast<size_t>(type)] =
+        LayerParameters(type, shape_) - (type == LayerType::kTransformer ? experts_of_layer_ : 0);
     for (Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
       for (Segment segment : graph_.SegmentsOf(type, pass == Pass::kForward ? Pass::kForward : Pass::kBackward)) {
-        Nanos& sum = segment_times_[static_cast<int>(type)][static_cast<int>(segment)][static_cast<int>(pass)];
-        for (Op op : graph_.OpsOf(type, segment, pass)) sum += OpTime(op, pass);
+        const auto at = [&](auto& times) -> Nanos& {
+          return times[static_cast<int>(type)][static_cast<int>(segment)][static_cast<int>(pass)];
+        };
+        for (Op op : graph_.OpsOf(type, segment, pass)) at(segment_times_) += OpTime(op, pass);
+        if (pass != Pass::kWeight) at(window_times_) = FindWindowTime(type, segment, pass);
       }
     }
   }
@@ -389,13 +395,11 @@ Nanos CostModel::TransferTime(const Action& start) const {
       return BoundaryTime(BoundaryAfter(pipeline, before), TensorBytes(Tensor::kX, shape_));
     }
     case Group::kData: {
-      const LayerType type = LayerTypeOf(start.layer);
-      const int64_t parameters =
-          LayerParameters(type, shape_) - (type == LayerType::kTransformer ? ExpertParameters(shape_) : 0);
+      const int64_t parameters = of_all_ranks_[static_cast<size_t>(LayerTypeOf(start.layer))];
       return start.kind == ActionKind::kDataReduceStart ? DataReduceTime(parameters, 0) : WeightGatherTime(parameters, 0);
     }
     case Group::kExpertData: {
-      const int64_t parameters = ExpertParameters(shape_);
+      const int64_t parameters = experts_of_layer_;
       return start.kind == ActionKind::kExpertReduceStart ? DataReduceTime(parameters, parameters)
                                                           : WeightGatherTime(parameters, parameters);
     }
@@ -410,6 +414,10 @@ Nanos CostModel::TransferTime(const Action& start) const {
 }
 
 Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
+  return window_times_[static_cast<int>(type)][static_cast<int>(segment)][static_cast<int>(pass)];
+}
+
+Nanos CostModel::FindWindowTime(LayerType type, Segment segment, Pass pass) const {
   const Collective kind = graph_.CollectiveOf(type, segment, pass).kind;
   if (kind == Collective::kNone || shape_.MembersOf(kind) == 1) return Nanos(0);
   const Bytes bytes = CollectiveBytes(type, segment, pass, shape_);

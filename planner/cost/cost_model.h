@@ -130,6 +130,7 @@ class CostModel {
   // The path of the slowest group of this kind, if the groups use links up to `level`.
   GroupPath PathOf(size_t level, GroupKind kind) const;
   void ComputeSegmentTimes();
+  Nanos FindWindowTime(LayerType type, Segment segment, Pass pass) const;
   void AddContextTransfers();
   void ChooseLinks();
   void ChooseLinksOfShards();
@@ -149,8 +150,11 @@ class CostModel {
                                             // traffic
   std::shared_ptr<const CostModel> dense_;  // of the first dense_layers_ layers; nullptr: all layers are alike
   int32_t dense_layers_ = 0;
-  // The sum of the op times of a segment. The indices are layer type, segment and pass.
-  std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{};
+  // The sum of the op times of a segment, and WindowTime. The indices are layer type, segment and pass.
+  std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{}, window_times_{};
+  // Parameters of a layer on one rank: those that do not belong to experts, for each layer type, and those of its experts.
+  std::array<int64_t, kLayerTypeCount> of_all_ranks_{};
+  int64_t experts_of_layer_ = 0;
   RankPlaces places_;
   GroupPath tensor_path_, context_path_, data_path_;  // of the slowest group of each kind
   GroupPath shard_path_, across_path_;                // the first is data_path_ if states are sharded over all replicas

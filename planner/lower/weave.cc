@@ -59,15 +59,6 @@ struct Woven {
   int32_t tuning = 0;          // index in kTunings
 };
 
-// The pass of the slot: forward, backward or weight. nullopt for a slot without steps of a pass.
-std::optional<StepPart> PartOfSlot(const Program& program, const WeaveGraph& graph, int32_t slot) {
-  for (const int32_t step : graph.StepsOf(slot)) {
-    const StepPart part = InfoOf(program[static_cast<size_t>(step)].kind).part;
-    if (part == StepPart::kForward || part == StepPart::kBackward || part == StepPart::kWeight) return part;
-  }
-  return std::nullopt;
-}
-
 class ListScheduler {
  public:
   // Schedules the first `slots` slots. These slots are the first part of the program and need nothing from the rest.
@@ -106,7 +97,7 @@ class ListScheduler {
 
  private:
   const ActionInfo& InfoOfAction(int32_t action) const { return InfoOf(program_[static_cast<size_t>(action)].kind); }
-  bool IsPass(int32_t slot, StepPart part) const { return PartOfSlot(program_, graph_, slot) == part; }
+  bool IsPass(int32_t slot, StepPart part) const { return graph_.PartOf(slot) == part; }
   int32_t Head(int32_t slot) const {
     const std::vector<int32_t>& steps = graph_.StepsOf(slot);
     const auto at = static_cast<size_t>(next_step_[static_cast<size_t>(slot)]);
@@ -168,15 +159,15 @@ class ListScheduler {
 
   // Emits the wait for every collective that a mark started and that is done.
   bool TakeArrivals() {
-    std::vector<int32_t> arrived;
+    arrived_.clear();
     for (const int32_t start : under_way_) {
-      if (Arrives(start)) arrived.push_back(start);
+      if (Arrives(start)) arrived_.push_back(start);
     }
-    for (const int32_t start : arrived) {
+    for (const int32_t start : arrived_) {
       std::erase(under_way_, start);
       Emit(arrival_of_[static_cast<size_t>(start)]);
     }
-    return !arrived.empty();
+    return !arrived_.empty();
   }
 
   // True if a mark started the collective, the collective is done, and its wait can be emitted.
@@ -280,7 +271,7 @@ class ListScheduler {
                              [&](int32_t a, int32_t b) { return durations_.until_start[a] < durations_.until_start[b]; });
   }
 
-  int32_t ChooseCompute() const {
+  int32_t ChooseCompute() {
     if (MayBeginStrand()) {
       if (const int32_t overdue = Overdue(); overdue != kNone) return overdue;
     }
@@ -290,11 +281,11 @@ class ListScheduler {
         if (graph_.SlotOf(filler) == slot) return filler;
       }
     }
-    std::vector<int32_t> choices;
+    choices_.clear();
     for (const int32_t slot : strands_) {
-      if (const int32_t action = NextOf(slot); action != kNone) choices.push_back(action);
+      if (const int32_t action = NextOf(slot); action != kNone) choices_.push_back(action);
     }
-    if (!choices.empty()) return Preferred(choices);
+    if (!choices_.empty()) return Preferred(choices_);
     const std::optional<Nanos> until = NextEnd();
     if (!until) {
       LYNX_CHECK(!fillers_.empty());  // otherwise the order has a cycle
@@ -347,8 +338,9 @@ class ListScheduler {
   std::set<int32_t> fillers_, marks_;  // actions that could run now
   Nanos now_, data_free_;
   std::array<Nanos, 2> copies_free_;
-  std::deque<int32_t> under_way_;  // starts of segments' collectives that nothing has waited for
-  Nanos link_free_;                // when the last of these collectives ends
+  std::deque<int32_t> under_way_;           // starts of segments' collectives that nothing has waited for
+  Nanos link_free_;                         // when the last of these collectives ends
+  std::vector<int32_t> arrived_, choices_;  // scratch of TakeArrivals and ChooseCompute
   Woven woven_;
 };
 
@@ -385,7 +377,7 @@ class Tunings {
   Tunings(const Program& program, const WeaveGraph& graph, const Durations& durations, const CostModel& costs, int32_t strands)
       : program_(program), graph_(graph), durations_(durations), costs_(costs), strands_(strands) {
     int32_t warm_up = 0;
-    while (warm_up < graph.slots() && PartOfSlot(program, graph, warm_up) == StepPart::kForward) ++warm_up;
+    while (warm_up < graph.slots() && graph.PartOf(warm_up) == StepPart::kForward) ++warm_up;
     slots_ = std::min(graph.slots(), warm_up + 2 * kRehearsed * strands_);
     for (int32_t tuning = 0; tuning < kWeaveTunings; ++tuning) {
       Woven woven = Schedule(tuning, slots_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -82,8 +83,13 @@ void WeaveGraph::FindSlots(const Program& program, bool splits_weight) {
     if (steps_.empty()) steps_.emplace_back(), now = next[i];
     slot_of_.push_back(slots() - 1);
     roles_.push_back(lynx::RoleOf(info, splits_weight));
-    if (roles_.back() == WeaveRole::kStep) steps_.back().push_back(i);
+    if (roles_.back() != WeaveRole::kStep) continue;
+    steps_.back().push_back(i);
+    parts_.resize(steps_.size());
+    const bool pass = info.part == StepPart::kForward || info.part == StepPart::kBackward || info.part == StepPart::kWeight;
+    if (pass && !parts_.back()) parts_.back() = info.part;
   }
+  parts_.resize(steps_.size());
 }
 
 // Orders the actions of each slot. A step comes after the step before it. A filler or a mark comes after the last step before
@@ -215,28 +221,32 @@ void WeaveGraph::AddTransferOrder(const Program& program, int32_t group) {
   }
 }
 
+// Sorts the edges by their first action, then by their second. An action has few edges, so a bucket for each action is faster
+// than a sort of all edges.
 void WeaveGraph::SortEdges() {
-  std::sort(edges_.begin(), edges_.end());
-  edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
   const auto count = static_cast<size_t>(size_) + 1;
+  std::vector<int32_t> first(count, 0);
+  for (const auto& [before, after] : edges_) ++first[static_cast<size_t>(before) + 1];
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  std::vector<int32_t> seconds(edges_.size()), at = first;
+  for (const auto& [before, after] : edges_) seconds[static_cast<size_t>(at[static_cast<size_t>(before)]++)] = after;
+  edges_ = {};
+  after_.reserve(seconds.size());
   after_first_.assign(count, 0);
   before_first_.assign(count, 0);
-  for (const auto& [before, after] : edges_) {
-    ++after_first_[static_cast<size_t>(before) + 1];
-    ++before_first_[static_cast<size_t>(after) + 1];
+  for (size_t action = 0; action + 1 < count; ++action) {
+    const auto begin = seconds.begin() + first[action], end = seconds.begin() + first[action + 1];
+    std::sort(begin, end);
+    after_.insert(after_.end(), begin, std::unique(begin, end));
+    after_first_[action + 1] = static_cast<int32_t>(after_.size());
   }
-  for (size_t i = 1; i < count; ++i) {
-    after_first_[i] += after_first_[i - 1];
-    before_first_[i] += before_first_[i - 1];
+  for (const int32_t after : after_) ++before_first_[static_cast<size_t>(after) + 1];
+  std::partial_sum(before_first_.begin(), before_first_.end(), before_first_.begin());
+  before_.resize(after_.size());
+  at = before_first_;
+  for (int32_t before = 0; before < size_; ++before) {
+    for (const int32_t after : After(before)) before_[static_cast<size_t>(at[static_cast<size_t>(after)]++)] = before;
   }
-  after_.resize(edges_.size());
-  before_.resize(edges_.size());
-  std::vector<int32_t> at = before_first_;
-  for (size_t i = 0; i < edges_.size(); ++i) {
-    after_[i] = edges_[i].second;  // sorted by `before`
-    before_[static_cast<size_t>(at[static_cast<size_t>(edges_[i].second)]++)] = edges_[i].first;
-  }
-  edges_ = {};
 }
 
 }  // namespace lynx

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -52,6 +53,8 @@ class WeaveGraph {
   WeaveRole RoleOf(int32_t action) const { return roles_[static_cast<size_t>(action)]; }
   int32_t SlotOf(int32_t action) const { return slot_of_[static_cast<size_t>(action)]; }
   const std::vector<int32_t>& StepsOf(int32_t slot) const { return steps_[static_cast<size_t>(slot)]; }
+  // The pass of the slot: forward, backward or weight. nullopt for a slot without steps of a pass.
+  std::optional<StepPart> PartOf(int32_t slot) const { return parts_[static_cast<size_t>(slot)]; }
   // True if the action can run as soon as its slot begins, because no step of the slot has to come before it. Never true for
   // arrivals.
   bool BeginsSlot(int32_t action) const { return begins_slot_[static_cast<size_t>(action)]; }
@@ -79,6 +82,7 @@ class WeaveGraph {
   std::vector<WeaveRole> roles_;
   std::vector<bool> begins_slot_;
   std::vector<std::vector<int32_t>> steps_;
+  std::vector<std::optional<StepPart>> parts_;
   std::vector<std::pair<int32_t, int32_t>> edges_;  // (before, after); used only to build the graph
   std::vector<int32_t> before_, before_first_, after_, after_first_;
 };
