@@ -69,12 +69,14 @@ GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& sha
   return {};
 }
 
-Nanos TiledGemmTime(const HardwareProfile& profile, const GemmShape& gemm, Op op, Pass pass, const LayerShape& shape) {
+// Time of one of an op's products, which has `flops` FLOPs.
+Nanos TiledGemmTime(const HardwareProfile& profile, const GemmShape& gemm, int64_t flops, Op op, Pass pass,
+                    const LayerShape& shape) {
   const GemmBytes bytes = BytesOf(gemm, op, pass, shape);
   const bool eight_bit = IsEightBitProduct(op, shape);
   LYNX_CHECK(!eight_bit || profile.float8_flops_per_second > 0);
   const int64_t peak = eight_bit ? profile.float8_flops_per_second : profile.FlopsPerSecond(shape.dtype);
-  const int64_t rate = RateAt(peak, CurveOf(profile, OpClass::kGemm), OpFlops(op, pass, shape));
+  const int64_t rate = RateAt(peak, CurveOf(profile, OpClass::kGemm), flops);
   const Nanos products = TimeAtRate(PaddedFlops(gemm, profile.gemm_tiles), rate);
   return Sum(std::max(products, MemoryTime(profile, Bytes(bytes.operands))), MemoryTime(profile, Bytes(bytes.alone)));
 }
@@ -115,35 +117,50 @@ Nanos MemoryTime(const HardwareProfile& profile, Bytes bytes) {
   return TimeAtRate(bytes.value, RateAt(profile.memory_bytes_per_second, CurveOf(profile, OpClass::kMemory), bytes.value));
 }
 
-std::optional<GemmShape> GemmOf(Op op, Pass pass, const LayerShape& shape) {
+std::vector<GemmShape> GemmsOf(Op op, Pass pass, const LayerShape& shape) {
   int64_t in = shape.hidden, out = 0, rows = shape.tokens(), count = 1;
   if (shape.moe() && (op == Op::kFc1 || op == Op::kFc2)) {
     count = shape.own_experts();
     rows = CeilDiv(shape.filled_rows(), count);
   }
+  if (op == Op::kSharedFc1 || op == Op::kSharedFc2) rows = shape.shard_tokens();
+  const auto product = [&](int64_t depth, int64_t columns) -> GemmShape {
+    switch (pass) {
+      case Pass::kForward: return {rows, columns, depth, false, count};
+      case Pass::kBackward: return {rows, depth, columns, false, count};
+      case Pass::kWeight: return {columns, depth, rows, true, count};
+    }
+    LYNX_CHECK(!"unknown pass");
+    return {};
+  };
+  if (op == Op::kQkv && shape.latent()) {
+    const int64_t heads = shape.heads / shape.tp, plain = shape.head_size() - shape.rotary_dims;
+    const int64_t queries = shape.query_rank == 0 ? shape.hidden : shape.query_rank;
+    return {product(queries, heads * shape.head_size()), product(shape.kv_rank, heads * (plain + shape.value_dim))};
+  }
   switch (op) {
+    case Op::kLatent: out = shape.latent_width(); break;
     case Op::kQkv: out = shape.qkv_width(); break;
     case Op::kProj: in = shape.context_width(), out = shape.hidden; break;
     case Op::kFc1: out = shape.fc1_width(); break;
     case Op::kFc2: in = shape.mlp_width(), out = shape.hidden; break;
+    case Op::kSharedFc1: out = int64_t{2} * shape.shared_ffn; break;
+    case Op::kSharedFc2: in = shape.shared_ffn, out = shape.hidden; break;
     case Op::kLogits: out = shape.vocab_shard(); break;
-    default: return std::nullopt;
+    default: return {};
   }
-  switch (pass) {
-    case Pass::kForward: return GemmShape{rows, out, in, false, count};
-    case Pass::kBackward: return GemmShape{rows, in, out, false, count};
-    case Pass::kWeight: return GemmShape{out, in, rows, true, count};
-  }
-  LYNX_CHECK(!"unknown pass");
-  return std::nullopt;
+  return {product(in, out)};
 }
 
 OpClass ClassOf(Op op, Pass pass) {
   switch (op) {
+    case Op::kLatent:
     case Op::kQkv:
     case Op::kProj:
     case Op::kFc1:
     case Op::kFc2:
+    case Op::kSharedFc1:
+    case Op::kSharedFc2:
     case Op::kLogits: return OpClass::kGemm;
     case Op::kFlash: return pass == Pass::kForward ? OpClass::kAttention : OpClass::kAttentionBackward;
     case Op::kProbs:
@@ -192,8 +209,14 @@ Nanos OpCost(const HardwareProfile& profile, Op op, Pass pass, const LayerShape&
   if (flops == 0 && traffic.value == 0) return Nanos(0);
   const OpClass op_class = ClassOf(op, pass);
   const Nanos overhead = Sum(profile.op_overhead, QuantizeTime(profile, op, pass, shape));
-  if (HasTiles(profile)) {
-    if (const auto gemm = GemmOf(op, pass, shape)) return Sum(TiledGemmTime(profile, *gemm, op, pass, shape), overhead);
+  if (HasTiles(profile) && op_class == OpClass::kGemm) {
+    Nanos time = overhead;
+    const std::vector<GemmShape> gemms = GemmsOf(op, pass, shape);
+    for (const GemmShape& gemm : gemms) {
+      const int64_t own = gemms.size() == 1 ? flops : 2 * gemm.rows * gemm.columns * gemm.depth;
+      time = Sum(TiledGemmTime(profile, gemm, own, op, pass, shape), time);
+    }
+    return gemms.size() > 1 ? Sum(time, profile.op_overhead) : time;
   }
   const Bytes moved = HasTiles(profile) ? KernelTraffic(op, pass, shape) : traffic;
   const bool attention = op_class == OpClass::kAttention || op_class == OpClass::kAttentionBackward;

@@ -5,7 +5,7 @@
 //
 // The efficiency is that of the op's class at the op's size (OpClass, HardwareProfile::efficiency). This formula is for a CPU
 // rank, which works through an op in cache. A device with tiles (HardwareProfile::gemm_tiles) is a GPU. Its times differ in
-// six ways:
+// seven ways:
 //
 // - Products. An incomplete last wave of tiles costs as much as a full one. A tile's result is written after its
 //   multiplications; nothing is multiplied during the write: time = max(padded FLOPs / (peak * efficiency), operands / rate) +
@@ -19,6 +19,8 @@
 //   own, which is part of the op that makes them, or else of the linear. Only devices with tiles have such products.
 // - Experts. The products of all experts of a rank are one kernel: their tiles fill the same waves. The rows are spread evenly
 //   over the experts of a rank.
+// - Latent attention. qkv is two kernels, one for each of its products. latent, which makes the latents of queries, keys and
+//   values, is one.
 // - The loss. Each step of the cross entropy is a kernel over the 32-bit logits.
 // - SwiGLU: the kernels of silu and swiglu read one half of fc1 each.
 //
@@ -28,7 +30,7 @@
 #ifndef LYNX_PLANNER_COST_OP_COST_H_
 #define LYNX_PLANNER_COST_OP_COST_H_
 
-#include <optional>
+#include <vector>
 
 #include "common/units.h"
 #include "planner/cost/hardware_profile.h"
@@ -46,8 +48,10 @@ struct GemmShape {
   int64_t count = 1;         // so many products of this shape run at the same time: one for each expert of the rank
   bool operator==(const GemmShape&) const = default;
 };
-// The shape of the matrix product of a linear layer (qkv, proj, fc1, fc2, logits). nullopt for all other ops.
-std::optional<GemmShape> GemmOf(Op op, Pass pass, const LayerShape& shape);
+// The shapes of the matrix products of a linear layer, which run one after the other. The linears are latent, qkv, proj, fc1,
+// fc2, shared_fc1, shared_fc2 and logits. qkv of latent attention has two products, one for the queries and one for keys and
+// values; every other linear has one. All other ops have none.
+std::vector<GemmShape> GemmsOf(Op op, Pass pass, const LayerShape& shape);
 
 OpClass ClassOf(Op op, Pass pass);
 

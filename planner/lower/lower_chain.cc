@@ -127,14 +127,14 @@ class ChainLowering {
 
   // Emits the recomputation of the next layer's input, which comes after all other recomputation of `layer`.
   void EmitOutput(int32_t stage, int32_t microbatch, int32_t layer) {
+    const LayerGraph& graph = kinds_.GraphOf(layer);
     Action action{.kind = kRecompute,
                   .segment = Segment::kMlp,
                   .stage = stage,
                   .microbatch = microbatch,
                   .layer = layer,
-                  .ops = Bit(Op::kFc2)};
+                  .ops = Bit(Op::kFc2) | (graph.Has(Op::kSharedFc2) ? Bit(Op::kSharedFc2) : 0)};
     result_.push_back(action);
-    const LayerGraph& graph = kinds_.GraphOf(layer);
     if (Transfers(kinds_.ShapeOf(layer), LayerType::kTransformer, Segment::kMlp, Pass::kForward)) {
       const Collective kind = graph.CollectiveOf(LayerType::kTransformer, Segment::kMlp, Pass::kForward).kind;
       Action collective = action;

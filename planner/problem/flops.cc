@@ -13,23 +13,35 @@ struct TokenFlops {
   double logits = 0;
 };
 
+// Parameters of one layer's linears that a token passes: those of attention, and the feed-forward block or the router, top_k
+// experts and the block beside them.
+double LinearWeights(const LayerShape& shape) {
+  const double hidden = shape.hidden;
+  const auto block = static_cast<double>(shape.fc1_width() + shape.mlp_width());  // of one expert, or of the layer
+  const double feed_forward = shape.moe() ? shape.experts + shape.top_k * block + 3.0 * shape.shared_ffn : block;
+  if (!shape.latent()) {
+    return hidden * (static_cast<double>(shape.qkv_width()) + static_cast<double>(shape.context_width()) + feed_forward);
+  }
+  int64_t attention = 0;
+  for (const Op op : {Op::kLatent, Op::kQkv, Op::kProj}) attention += OpParameters(op, shape);
+  return static_cast<double>(attention) + hidden * feed_forward;
+}
+
 TokenFlops TokenFlopsOf(const ModelSpec& model) {
   const LayerShape shape = ShapeOf(model, ParallelLayout{}, 1);
-  const double hidden = model.hidden, layers = model.layers;
-  const auto context = static_cast<double>(shape.context_width());
-  const auto block = static_cast<double>(shape.fc1_width() + shape.mlp_width());  // of one expert, or of the layer
-  const double feed_forward = shape.moe() ? model.moe.experts + model.moe.top_k * block : block;  // the router, and experts
-  const double widths = static_cast<double>(shape.qkv_width()) + context + feed_forward;
-  return {.linears = 2 * layers * hidden * widths,
-          .attention = 4 * layers * context * model.seq,
-          .logits = 2 * hidden * model.vocab};
+  const double hidden = model.hidden, layers = model.layers, dense = model.moe.dense_layers;
+  // Products of the scores: with queries and keys, and with values.
+  const double scores = double{1} * model.heads * model.head_size() + static_cast<double>(shape.context_width());
+  double linears = (layers - dense) * LinearWeights(shape);
+  if (dense > 0) linears += dense * LinearWeights(DenseShape(shape));
+  return {.linears = 2 * linears, .attention = 2 * layers * scores * model.seq, .logits = 2 * hidden * model.vocab};
 }
 
 }  // namespace
 
 int64_t ActiveParameters(const ModelSpec& model) {
   if (!model.moe.any()) return ModelParameters(model);
-  const int64_t of_experts = model.layers * ExpertParameters(ShapeOf(model, ParallelLayout{}, 1));
+  const int64_t of_experts = (model.layers - model.moe.dense_layers) * ExpertParameters(ShapeOf(model, ParallelLayout{}, 1));
   return ModelParameters(model) - of_experts / model.moe.experts * (model.moe.experts - model.moe.top_k);
 }
 

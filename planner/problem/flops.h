@@ -5,7 +5,9 @@
 // and as many key heads as query heads, model FLOPs are 72 B L s h^2 (1 + s/6h + v/12hL) (Korthikanti et al. 2022, equation
 // 10). The forward pass has 24 B s h^2 + 4 B s^2 h per layer and 2 B s h v for the logits; the backward pass has twice as many.
 // This code counts the actual widths of the linear layers, so it is also right for gated feed-forward layers and grouped
-// queries. With experts, a token passes the router and top_k experts (MoeSpec); only these are counted, whatever is dropped.
+// queries. With experts, a token passes the router, top_k experts (MoeSpec) and the block of width shared_ffn; only these are
+// counted, whatever is dropped. Layers without experts (dense_layers) count as they are. Latent attention (LatentSpec) is
+// counted as it trains: queries, keys and values of all heads are made from the latents.
 #ifndef LYNX_PLANNER_PROBLEM_FLOPS_H_
 #define LYNX_PLANNER_PROBLEM_FLOPS_H_
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "common/check.h"
 
@@ -29,6 +30,9 @@ struct Features {
   bool qk_norm;
   bool moe;        // the feed-forward block has experts
   bool exchanged;  // the experts are on several ranks
+  bool shared;     // every token passes a block of its own beside the experts
+  bool latent;     // queries, keys and values are made from latents
+  bool direct;     // with latents: the queries are made from the norm of x
 };
 
 // The segments of the norms and additions. Sequence parallelism moves these ops into segments of their own, and so does the
@@ -63,6 +67,21 @@ void AddEmbedding(const Features& model, Ops& ops) {
   ops.back().side_outputs = {kEmbedMask};
 }
 
+// Latent attention. Its products are replicated or work on the rank's heads, so the gradients of the latents, and of ln1, are
+// partial sums; the norms are linear in the gradient, so the sum over the ranks can wait for the collective of grad_ln1.
+void AddLatent(Tensor input, const Features& model, Ops& ops) {
+  constexpr auto kSeg = Segment::kAttn;
+  ops.push_back({Op::kLatent, kT, kSeg, kSeg, {input}, kLatent, false,
+                 {}, {{kGradLatent, kRead}, {kGradLn1, model.direct ? kUpdate : kWrite}}, {input}, {kGradLatent}, true});
+  ops.push_back({Op::kLatentNorm, kT, kSeg, kSeg, {kLatent}, kLatentNormed, false,
+                 {kLatent}, {{kGradLatent, kUpdate}}, {}, {}, false});
+  ops.push_back({Op::kQkv, kT, kSeg, kSeg, {kLatentNormed}, kQkv, false,
+                 {}, {{kGradQkv, kRead}, {kGradLatent, kWrite}}, {kLatentNormed}, {kGradQkv}, true});
+  if (!model.direct) return;
+  ops.back().reads.push_back(input), ops.back().weight_reads.push_back(input);
+  ops.back().gradients.push_back({kGradLn1, kWrite});
+}
+
 // `heads` is the tensor with the queries, keys and values that attention reads.
 void AddAttentionCore(Tensor heads, const Features& model, Ops& ops) {
   constexpr auto kSeg = Segment::kAttn;
@@ -88,8 +107,12 @@ void AddAttention(const Features& model, Ops& ops) {
   const Tensor input = model.sharded ? kLn1Full : kLn1;
   ops.push_back({Op::kLn1, kT, at.forward_norm1, Segment::kEnd, {kX}, kLn1, false,
                  {kX}, {{kGradLn1, kRead}, {kGrad, kUpdate}}, {}, {}, false});
-  ops.push_back({Op::kQkv, kT, kSeg, kSeg, {input}, kQkv, false,
-                 {}, {{kGradQkv, kRead}, {kGradLn1, kWrite}}, {input}, {kGradQkv}, true});
+  if (model.latent) {
+    AddLatent(input, model, ops);
+  } else {
+    ops.push_back({Op::kQkv, kT, kSeg, kSeg, {input}, kQkv, false,
+                   {}, {{kGradQkv, kRead}, {kGradLn1, kWrite}}, {input}, {kGradQkv}, true});
+  }
   const Tensor heads = model.qk_norm ? kQkNormed : kQkv;
   if (model.qk_norm) {
     ops.push_back({Op::kQkNorm, kT, kSeg, kSeg, {kQkv}, kQkNormed, false, {kQkv}, {{kGradQkv, kUpdate}}, {}, {}, false});
@@ -139,6 +162,17 @@ void AddMlp(const Features& model, Ops& ops) {
   if (bias_pass) ops.back().weight_gradients = {kGradFc2};
 }
 
+// The block that every token passes beside its experts. `backward` is the segment of its input gradients.
+void AddSharedBlock(Segment backward, Ops& ops) {
+  constexpr auto kSeg = Segment::kMlp;
+  ops.push_back({Op::kSharedFc1, kT, kSeg, backward, {kLn2}, kSharedFc1, false,
+                 {}, {{kGradSharedFc1, kRead}, {kGradLn2, kWrite}}, {kLn2}, {kGradSharedFc1}, true});
+  ops.push_back({Op::kSharedSwiglu, kT, kSeg, backward, {kSharedFc1}, kSharedSwiglu, false,
+                 {kSharedFc1}, {{kGradSharedSwiglu, kRead}, {kGradSharedFc1, kWrite}}, {}, {}, false});
+  ops.push_back({Op::kSharedFc2, kT, kSeg, backward, {kSharedSwiglu}, kFc2Sum, false,
+                 {}, {{kGradFc2, kRead}, {kGradSharedSwiglu, kWrite}}, {kSharedSwiglu}, {kGradFc2}, true});
+}
+
 // The feed-forward block with experts.
 void AddExperts(const Features& model, Ops& ops) {
   const Places at = PlacesOf(model);
@@ -151,7 +185,7 @@ void AddExperts(const Features& model, Ops& ops) {
   ops.push_back({Op::kRouter, kT, at.forward_norm2, at.backward_norm2, {kLn2}, kScores, false,
                  {kScores, kRoute}, {{grad_weights, kRead}, {kGradScores, kWrite}, {kGradLn2, kUpdate}}, {kLn2}, {kGradScores}, true, {kRoute}});
   ops.push_back({Op::kPermute, kT, at.forward_norm2, at.backward_norm2, {kLn2, kRoute}, rows, false,
-                 {kRoute}, {{grad_rows, kRead}, {kGradLn2, kWrite}}, {}, {}, false, {weights}});
+                 {kRoute}, {{grad_rows, kRead}, {kGradLn2, model.shared ? kUpdate : kWrite}}, {}, {}, false, {weights}});
   ops.push_back({Op::kFc1, kT, kSeg, kSeg, {kExpertRows, kExpertWeights}, kFc1, false,
                  {kExpertWeights}, {{kGradFc1, kRead}, {kGradExpertRows, kWrite}}, {kExpertRows, kExpertWeights}, {kGradFc1}, true});
   ops.push_back({Op::kSilu, kT, kSeg, kSeg, {kFc1}, kSilu, false, {kFc1}, {{kGradFc1, kUpdate}}, {}, {}, false});
@@ -159,8 +193,10 @@ void AddExperts(const Features& model, Ops& ops) {
                  {kFc1, kSilu, kExpertWeights}, {{kGradSwiglu, kRead}, {kGradFc1, kWrite}, {kGradExpertWeights, kWrite}}, {}, {}, false});
   ops.push_back({Op::kFc2, kT, kSeg, kSeg, {kSwiglu, kExpertWeights}, kExpertOut, false,
                  {kExpertWeights}, {{kGradExpertOut, kRead}, {kGradSwiglu, kWrite}}, {kSwiglu, kExpertWeights}, {kGradExpertOut}, true});
+  if (model.shared) AddSharedBlock(at.backward_out, ops);
   ops.push_back({Op::kUnpermute, kT, Segment::kEnd, at.backward_out, {away ? kCombined : kExpertOut, kRoute}, kX, false,
                  {kRoute}, {{kGradFc2, kRead}, {away ? kGradCombined : kGradExpertOut, kWrite}}, {}, {}, false});
+  if (model.shared) ops.back().reads.push_back(kFc2Sum);
   ops.push_back({Op::kAdd2, kT, Segment::kEnd, at.backward_out, {kX1}, kX, true,
                  {}, {{kGrad, kRead}, {kGradFc2, kWrite}}, {}, {}, false});
 }
@@ -235,22 +271,33 @@ LayerShape DenseShape(LayerShape shape) {
 }
 
 const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
-  // The index of a graph is the seven bits of Kind. The vector is never destroyed, so references stay valid until the program
-  // ends.
+  // The index of a graph is the ten bits below. Bits that mean nothing for a family or kind of attention change nothing, so
+  // fewer graphs than indices are made. The vector is never destroyed, so references stay valid until the program ends.
   static const std::vector<const LayerGraph*>& graphs = *new std::vector<const LayerGraph*>([] {
+    std::map<Kind, const LayerGraph*> made;
     std::vector<const LayerGraph*> all;
-    for (int bits = 0; bits < 128; ++bits) {
-      const auto family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt;
-      const bool masks = family == ModelFamily::kGpt && (bits & 2) != 0;  // Llama has no dropout
-      const bool moe = family == ModelFamily::kLlama && (bits & 32) != 0;
-      all.push_back(
-          new LayerGraph({family, (bits & 4) != 0, masks, (bits & 1) != 0, (bits & 16) != 0, moe, moe && (bits & 64) != 0}));
+    for (int bits = 0; bits < 1024; ++bits) {
+      Kind kind{.family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt, .fused = (bits & 4) != 0};
+      const bool llama = kind.family == ModelFamily::kLlama;
+      kind.stored_masks = !llama && (bits & 2) != 0;  // Llama has no dropout
+      kind.sequence_parallel = (bits & 1) != 0;
+      kind.moe = llama && (bits & 32) != 0;
+      kind.exchanged = kind.moe && (bits & 64) != 0;
+      kind.shared = kind.moe && (bits & 128) != 0;
+      kind.latent = llama && kind.fused && (bits & 256) != 0;
+      kind.direct = kind.latent && (bits & 512) != 0;
+      kind.qk_norm = !kind.latent && (bits & 16) != 0;
+      const LayerGraph*& graph = made[kind];
+      if (graph == nullptr) graph = new LayerGraph(kind);
+      all.push_back(graph);
     }
     return all;
   }());
-  const size_t bits = (shape.ep > 1 ? 64 : 0) + (shape.moe() ? 32 : 0) + (shape.qk_norm ? 16 : 0) +
-                      (shape.family == ModelFamily::kLlama ? 8 : 0) + (shape.attention == AttentionKernel::kFused ? 4 : 0) +
-                      (shape.stored_masks ? 2 : 0) + (shape.sequence_parallel ? 1 : 0);
+  const size_t bits = (shape.latent() && shape.query_rank == 0 ? 512 : 0) + (shape.latent() ? 256 : 0) +
+                      (shape.shared_ffn > 0 ? 128 : 0) + (shape.ep > 1 ? 64 : 0) + (shape.moe() ? 32 : 0) +
+                      (shape.qk_norm ? 16 : 0) + (shape.family == ModelFamily::kLlama ? 8 : 0) +
+                      (shape.attention == AttentionKernel::kFused ? 4 : 0) + (shape.stored_masks ? 2 : 0) +
+                      (shape.sequence_parallel ? 1 : 0);
   return *graphs[bits];
 }
 
@@ -261,7 +308,10 @@ LayerGraph::LayerGraph(const Kind& kind) {
                        .sharded = kind.sequence_parallel,
                        .qk_norm = kind.qk_norm,
                        .moe = kind.moe,
-                       .exchanged = kind.exchanged};
+                       .exchanged = kind.exchanged,
+                       .shared = kind.shared,
+                       .latent = kind.latent,
+                       .direct = kind.direct};
   AddEmbedding(model, ops_);
   AddAttention(model, ops_);
   kind.moe ? AddExperts(model, ops_) : AddMlp(model, ops_);
@@ -351,7 +401,7 @@ void LayerGraph::FindRecomputable() {
     };
     const Tensor made = after(info.output);
     // The results of experts only lead to the x of the next layer: no backward op reads them.
-    if (info.layer_type != kT || made == kX || made == kExpertOut || made == kCombined) continue;
+    if (info.layer_type != kT || made == kX || made == kExpertOut || made == kCombined || made == kFc2Sum) continue;
     std::vector<Op>& producers = producers_[Index(made)];
     if (producers.empty()) {
       made_with_[Index(made)] = {made};

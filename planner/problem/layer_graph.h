@@ -43,6 +43,16 @@
 //   transformer, backward:  out = add2 unpermute | BCA | mlp = fc2 swiglu silu fc1 | BDA |
 //                           norm2 = permute router ln2 add1 | BAG | attn = proj core qkv | BRS | end = ln1
 //
+// Experts beside a block that every token passes (MoeSpec::shared_ffn). The block works on the rank's own tokens with whole
+// weights, as the router does, so it needs no collective. Its ops are shared_fc1 shared_swiglu shared_fc2, in this order after
+// fc2 in the forward mlp; unpermute adds their result. In the backward pass they come after unpermute, in the reverse order. So
+// with ep above 1 their weight gradients run beside BCA, the only window after which no other weight gradient is ready
+// (docs/moe.md). shared_fc1 begins the sum grad_ln2, to which permute and router add.
+//
+// Latent attention (LatentSpec; Llama with fused attention only): latent and latent_norm come between ln1 and qkv, in the
+// segment attn. Every tensor-parallel rank computes all latents, with whole weights; qkv makes the queries, keys and values of
+// the rank's heads from them. If query_rank is 0, qkv makes the queries from ln1 (or ln1_full) itself.
+//
 // Without sequence parallelism, tp is 1: the ops of norm1 are in attn, and the ops of the backward norm2 are in the backward
 // attn. With ep 1 there is no DA and no CA: the ops of the forward norm2 and of the backward out and norm2 are in mlp (without
 // sequence parallelism: those of the backward norm2 are in attn). swiglu also multiplies by the weight of the row (as
@@ -163,12 +173,13 @@ enum class Tensor : uint8_t {
   kX,             // (b, n, h)       input of a layer; the layer number in its BufferKey is that of the layer that reads it
   kLn1,           // (b, n, h)       norm of x
   kLn1Full,       // (b, q, h)       gathered ln1
-  kQkv,           // (b, q, (a + 2k)/t, d)  queries, keys and values; rope changes them in place, if they have no norms
+  kQkv,           // (b, q, (a + 2k)/t, d)  queries, keys and values; rope changes them in place, if they have no norms; latent
+                  // attention: (b, q, a/t, 2d + e), where a head of values has e elements
   kQkNormed,      // (b, q, (a + 2k)/t, d)  qkv after the norms of queries and keys, values unchanged; rope changes it in place
   kProbs,         // (b, a/t, q, s)  softmax of the masked scores, before dropout
   kProbsMask,     // (b, a/t, q, s)  one byte per element; the mask of attention dropout
   kProbsDropped,  // (b, a/t, q, s)  probs after dropout
-  kContext,       // (b, q, a/t, d)  output of attention, before proj
+  kContext,       // (b, q, a/t, d)  output of attention, before proj; latent attention: (b, q, a/t, e)
   kLse,           // (b, a/t, q)     32-bit log-sum-exp of the scores' rows
   kProjSum,       // (b, q, h)       partial sum of proj, with sequence parallelism
   kX1,            // (b, n, h)       x plus the output of the attention block; input of ln2
@@ -179,7 +190,7 @@ enum class Tensor : uint8_t {
   kGelu,          // (b, q, f/t)     gelu(fc1)
   kSilu,          // (b, q, f/t)     silu(gate); experts: (R, w)
   kSwiglu,        // (b, q, f/t)     silu(gate) * up; experts: (R, w), multiplied by the row's weight
-  kFc2Sum,        // (b, q, h)       partial sum of fc2, with sequence parallelism
+  kFc2Sum,        // (b, q, h)       partial sum of fc2, with sequence parallelism; experts: (b, n, h), output of shared_fc2
   kMask2,         // (b, n, h)       one byte per element; the mask of add2's dropout
   kEmbedSum,      // (b, q, h)       partial sum of embed, with sequence parallelism
   kEmbedMask,     // (b, n, h)       one byte per element; the mask of position's dropout
@@ -197,7 +208,7 @@ enum class Tensor : uint8_t {
   kGradSwiglu,   // (b, q, f/t)     gradient of swiglu; experts: (R, w)
   kGradLn2,      // (b, q, h)       gradient of ln2; a partial sum, reduced in place; experts: (b, n, h), not a partial sum
   kGradProj,     // (b, q, h)       gradient of proj's output; with sequence parallelism gathered in place
-  kGradContext,  // (b, q, a/t, d)  gradient of context
+  kGradContext,  // shape of context; gradient of context
   kGradQkv,      // shape of qkv; gradient of qkv
   kGradLn1,      // (b, q, h)       gradient of ln1; a partial sum, reduced in place
   kGradLnf,      // (b, q, h)       gradient of lnf; a partial sum, reduced in place
@@ -287,7 +298,7 @@ struct LayerShape {
   int32_t ep = 1;
   int32_t capacity_permille = 0;  // MoeSpec::capacity in thousandths, rounded up
   int32_t skew_permille = 1000;   // MoeSpec::skew in thousandths, rounded up
-  // Models with these are planned only, so nobody measures their shapes: MoeSpec::shared_ffn and LatentSpec.
+  // Models with these are planned only, so nobody measures their shapes. See MoeSpec::shared_ffn and LatentSpec.
   int32_t shared_ffn = 0;  // only with experts
   int32_t query_rank = 0;
   int32_t kv_rank = 0;
@@ -298,9 +309,13 @@ struct LayerShape {
   int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }  // b * n
   int32_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
+  int32_t value_size() const { return latent() ? value_dim : head_size(); }  // elements of a head of values
   // qkv_width: width of qkv on one rank, (a + 2k) / t heads. context_width: width of attention's output, a / t heads.
-  int64_t qkv_width() const { return int64_t{heads + 2 * key_heads()} / tp * head_size(); }
-  int64_t context_width() const { return int64_t{heads} / tp * head_size(); }
+  int64_t qkv_width() const {
+    if (latent()) return int64_t{heads} / tp * (2 * head_size() + value_dim);
+    return int64_t{heads + 2 * key_heads()} / tp * head_size();
+  }
+  int64_t context_width() const { return int64_t{heads} / tp * value_size(); }
   // Numbers of each token that latent attention makes first: those of the queries, those of keys and values, and the rotated
   // part of the keys.
   int32_t latent_width() const { return latent() ? query_rank + kv_rank + rotary_dims : 0; }
@@ -427,8 +442,10 @@ class LayerGraph {
 
  private:
   struct Kind {
-    ModelFamily family;
-    bool fused, stored_masks, sequence_parallel, qk_norm, moe, exchanged;
+    ModelFamily family = ModelFamily::kGpt;
+    bool fused = false, stored_masks = false, sequence_parallel = false, qk_norm = false, moe = false, exchanged = false,
+         shared = false, latent = false, direct = false;
+    auto operator<=>(const Kind&) const = default;
   };
   explicit LayerGraph(const Kind& kind);
   void AddSegments(const Kind& kind);
@@ -480,9 +497,10 @@ Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerSha
 int64_t OpFlops(Op op, Pass pass, const LayerShape& shape);
 // Bytes that the op reads from and writes to memory, its weights included. The roofline of memory-bound ops uses them.
 Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape);
-// Parameters of one op on one tensor-parallel rank. Matrices are sharded over t. Every rank holds all parameters of norms, and
-// of biases that follow a collective (add1, add2), and of the router. fc1 and fc2: those of the rank's experts. The output
-// projection has no bias. Llama has no biases except qkv_bias.
+// Parameters of one op on one tensor-parallel rank. Matrices are sharded over t. Every rank holds all parameters of norms, of
+// biases that follow a collective (add1, add2), of the router, of latent and of the block that every token passes (shared_fc1,
+// shared_fc2). fc1 and fc2: those of the rank's experts. The output projection has no bias. Llama has no biases except
+// qkv_bias.
 int64_t OpParameters(Op op, const LayerShape& shape);
 // Parameters of one layer of that type on one tensor-parallel rank. The parameters of the head include the output projection
 // even if its weights are those of the embedding, because a stage that has only one of the two layers holds these weights.
@@ -490,7 +508,7 @@ int64_t LayerParameters(LayerType type, const LayerShape& shape);
 // The part of the parameters of one transformer layer on one rank that belongs to experts: 3 h w E / ep. The ranks that hold
 // the same experts sum its gradients and shard its states (ExpertReplicas in layout.h). 0 without experts.
 int64_t ExpertParameters(const LayerShape& shape);
-// Parameters of the whole model; tied embeddings count once.
+// Parameters of the whole model; tied embeddings count once. The first layers may have no experts (MoeSpec::dense_layers).
 int64_t ModelParameters(const ModelSpec& model);
 
 }  // namespace lynx

@@ -30,6 +30,10 @@ int64_t ExpertElements(Tensor tensor, const LayerShape& s) {
     case Tensor::kGradExpertRows: return s.expert_rows() * s.hidden;
     case Tensor::kExpertWeights:
     case Tensor::kGradExpertWeights: return s.expert_rows();
+    case Tensor::kSharedFc1:
+    case Tensor::kGradSharedFc1: return s.shard_tokens() * 2 * s.shared_ffn;
+    case Tensor::kSharedSwiglu:
+    case Tensor::kGradSharedSwiglu: return s.shard_tokens() * s.shared_ffn;
     default: break;
   }
   LYNX_CHECK(!"the tensor has no shape of its own; see WorkspaceBytes and LayerParameters");
@@ -51,12 +55,12 @@ int64_t Elements(Tensor tensor, const LayerShape& s) {
     case Tensor::kEmbedMask:
     case Tensor::kLnf:
     case Tensor::kGrad: return s.shard_tokens() * s.hidden;
+    case Tensor::kFc2Sum:
     case Tensor::kGradFc2:
     case Tensor::kGradLn2: return (s.moe() ? s.shard_tokens() : s.tokens()) * s.hidden;
     case Tensor::kLn1Full:
     case Tensor::kProjSum:
     case Tensor::kLn2Full:
-    case Tensor::kFc2Sum:
     case Tensor::kEmbedSum:
     case Tensor::kLnfFull:
     case Tensor::kGradProj:
@@ -66,6 +70,9 @@ int64_t Elements(Tensor tensor, const LayerShape& s) {
     case Tensor::kQkv:
     case Tensor::kQkNormed:
     case Tensor::kGradQkv: return s.tokens() * s.qkv_width();
+    case Tensor::kLatent:
+    case Tensor::kLatentNormed:
+    case Tensor::kGradLatent: return s.tokens() * s.latent_width();
     case Tensor::kProbs:
     case Tensor::kProbsMask:
     case Tensor::kProbsDropped: return ScoreElements(s);
@@ -104,11 +111,25 @@ int64_t ElementBytes(Tensor tensor, const LayerShape& s) {
   }
 }
 
-// FLOPs of one matrix product of queries and keys: q rows of a/t heads with d elements, and s keys. If `causal_half`: half of
-// this number.
-int64_t ScoreFlops(const LayerShape& s, bool causal_half) {
-  const int64_t full = 2 * s.tokens() * s.seq * s.context_width();
+// FLOPs of one matrix product of all scores of the rank's a/t heads (q rows, s columns) and a matrix that has `elements` for
+// each head. If `causal_half`: half of this number.
+int64_t ScoreFlops(const LayerShape& s, int64_t elements, bool causal_half) {
+  const int64_t full = 2 * s.tokens() * s.seq * (int64_t{s.heads} / s.tp * elements);
   return causal_half ? full / 2 : full;
+}
+
+// FLOPs of fused attention. The forward pass has two products, one with keys and one with values. The backward pass computes
+// the scores again and has four more products: two with elements of keys, two with elements of values.
+int64_t FlashFlops(const LayerShape& s, Pass pass) {
+  const int64_t keys = ScoreFlops(s, s.head_size(), true), values = ScoreFlops(s, s.value_size(), true);
+  return pass == Pass::kBackward ? 3 * keys + 2 * values : keys + values;
+}
+
+// Parameters of qkv without biases, on one rank.
+int64_t QkvWeights(const LayerShape& s) {
+  if (!s.latent()) return int64_t{s.hidden} * s.qkv_width();
+  const int64_t heads = s.heads / s.tp, queries = s.query_rank == 0 ? s.hidden : s.query_rank;
+  return heads * (queries * s.head_size() + int64_t{s.kv_rank} * (s.head_size() - s.rotary_dims + s.value_dim));
 }
 
 // Bytes of a gradient that an op reads or writes. With sequence parallelism, the gradients before and after a norm or an
@@ -175,7 +196,8 @@ int64_t RowsAtOnce(const LayerShape& shape) { return std::min(kAttentionRows, sh
 
 Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
   if (shape.dtype != DataType::kBfloat16) return Bytes(0);
-  return Bytes((whole * shape.seq + rows * RowsAtOnce(shape)) * shape.head_size() * kFloatBytes);
+  const int64_t widest = std::max(shape.head_size(), shape.value_size());
+  return Bytes((whole * shape.seq + rows * RowsAtOnce(shape)) * widest * kFloatBytes);
 }
 
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
@@ -203,8 +225,8 @@ Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
 
 Bytes ContextGatherBytes(const LayerShape& shape) {
   if (shape.cp == 1) return Bytes(0);
-  const int64_t width = int64_t{shape.key_heads()} / shape.tp * shape.head_size();
-  return Bytes(2 * shape.tokens() * shape.cp * width * shape.element_bytes());
+  const int64_t width = int64_t{shape.key_heads()} / shape.tp * (shape.head_size() + shape.value_size());
+  return Bytes(shape.tokens() * shape.cp * width * shape.element_bytes());
 }
 
 Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerShape& shape) {
@@ -229,8 +251,11 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
   const int64_t tokens = s.tokens();
   const int64_t hidden = s.hidden;
   switch (op) {
-    case Op::kQkv: return 2 * tokens * hidden * s.qkv_width();
+    case Op::kLatent: return 2 * tokens * hidden * s.latent_width();
+    case Op::kQkv: return 2 * tokens * QkvWeights(s);
     case Op::kProj: return 2 * tokens * hidden * s.context_width();
+    case Op::kSharedFc1: return 2 * s.shard_tokens() * hidden * 2 * s.shared_ffn;
+    case Op::kSharedFc2: return 2 * s.shard_tokens() * hidden * s.shared_ffn;
     case Op::kRouter: return 2 * s.shard_tokens() * hidden * s.experts;
     case Op::kFc1: return 2 * (s.moe() ? s.filled_rows() : tokens) * hidden * s.fc1_width();
     case Op::kFc2: return 2 * (s.moe() ? s.filled_rows() : tokens) * hidden * s.mlp_width();
@@ -238,10 +263,8 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
     case Op::kProbs:
     case Op::kContext:
       // The forward pass has one product. The backward pass has one product for each of its two inputs.
-      return (pass == Pass::kBackward ? 2 : 1) * ScoreFlops(s, false);
-    case Op::kFlash:
-      // The forward pass has two products. The backward pass computes the scores again and has four more products.
-      return (pass == Pass::kBackward ? 5 : 2) * ScoreFlops(s, true);
+      return (pass == Pass::kBackward ? 2 : 1) * ScoreFlops(s, s.head_size(), false);
+    case Op::kFlash: return FlashFlops(s, pass);
     default: return 0;
   }
 }
@@ -287,7 +310,9 @@ int64_t OpParameters(Op op, const LayerShape& s) {
     case Op::kLn1:
     case Op::kLn2:
     case Op::kLnf: return (1 + bias) * hidden;
-    case Op::kQkv: return (hidden + (s.has_qkv_bias() ? 1 : 0)) * s.qkv_width();
+    case Op::kLatent: return hidden * s.latent_width();
+    case Op::kLatentNorm: return int64_t{s.query_rank} + s.kv_rank;
+    case Op::kQkv: return QkvWeights(s) + (s.has_qkv_bias() ? s.qkv_width() : 0);
     case Op::kQkNorm: return 2 * int64_t{s.head_size()};
     case Op::kProj: return hidden * s.context_width();
     case Op::kAdd1:
@@ -295,6 +320,8 @@ int64_t OpParameters(Op op, const LayerShape& s) {
     case Op::kRouter: return hidden * s.experts;
     case Op::kFc1: return (hidden + bias) * s.fc1_width() * s.own_experts();
     case Op::kFc2: return hidden * s.mlp_width() * s.own_experts();
+    case Op::kSharedFc1: return hidden * 2 * s.shared_ffn;
+    case Op::kSharedFc2: return hidden * s.shared_ffn;
     default: return 0;
   }
 }
@@ -314,7 +341,8 @@ int64_t ExpertParameters(const LayerShape& shape) {
 int64_t ModelParameters(const ModelSpec& model) {
   const LayerShape shape = ShapeOf(model, ParallelLayout{}, 1);
   const int64_t all = LayerParameters(LayerType::kEmbedding, shape) + LayerParameters(LayerType::kHead, shape) +
-                      model.layers * LayerParameters(LayerType::kTransformer, shape);
+                      model.moe.dense_layers * LayerParameters(LayerType::kTransformer, DenseShape(shape)) +
+                      (model.layers - model.moe.dense_layers) * LayerParameters(LayerType::kTransformer, shape);
   return model.tied_embeddings ? all - OpParameters(Op::kLogits, shape) : all;
 }
 

@@ -14,7 +14,7 @@ bool RecomputeRules::MakesInput(const Action& action) const {
 
 RecomputeRules::Broken RecomputeRules::CheckOps(const Action& action) const {
   const LayerGraph& graph = kinds_.GraphOf(action.layer);
-  OpSet allowed = MakesInput(action) ? Bit(Op::kFc2) | Bit(Op::kUnpermute) | Bit(Op::kAdd2) : 0;
+  OpSet allowed = MakesInput(action) ? Bit(Op::kFc2) | Bit(Op::kSharedFc2) | Bit(Op::kUnpermute) | Bit(Op::kAdd2) : 0;
   for (const Tensor tensor : graph.recomputable()) {
     for (const Op op : graph.ProducersOf(tensor)) allowed |= Bit(op);
   }

@@ -13,11 +13,13 @@ namespace {
 bool IsBalanced(Tensor tensor) {
   switch (tensor) {
     case Tensor::kLn1:
+    case Tensor::kLatentNormed:
     case Tensor::kQkNormed:
     case Tensor::kLn2:
     case Tensor::kGelu:
     case Tensor::kSilu:
-    case Tensor::kSwiglu: return true;
+    case Tensor::kSwiglu:
+    case Tensor::kSharedSwiglu: return true;
     default: return false;
   }
 }

@@ -87,8 +87,9 @@ StageOracle::Estimate StageOracle::EstimateUniform(int32_t stage, int32_t layers
   for (const Tensor tensor : graph_.recomputable()) layer += StoredBytes(tensor, shape_);
   estimate.bytes += layer * (group - 1) - TensorBytes(Tensor::kX, shape_) * below * InFlightOf(stage);
   const CostModel& costs = costs_.Of(stage);
-  const Nanos unpermute = graph_.Has(Op::kUnpermute) ? costs.OpTime(Op::kUnpermute, Pass::kForward) : Nanos(0);
-  const Nanos again = unpermute + costs.OpTime(Op::kFc2, Pass::kForward) + costs.OpTime(Op::kAdd2, Pass::kForward) +
+  const auto if_any = [&](Op op) { return graph_.Has(op) ? costs.OpTime(op, Pass::kForward) : Nanos(0); };
+  const Nanos again = if_any(Op::kUnpermute) + if_any(Op::kSharedFc2) + costs.OpTime(Op::kFc2, Pass::kForward) +
+                      costs.OpTime(Op::kAdd2, Pass::kForward) +
                       costs.WindowTime(LayerType::kTransformer, Segment::kMlp, Pass::kForward);
   estimate.exposed += again * below / pipeline_.pipes();
   return estimate;

@@ -121,6 +121,17 @@ inline void AddExperts(std::mt19937_64& rng, ModelSpec& model) {
   model.qk_norm = Draw(rng, 0, 1) == 0;
   model.moe = {.experts = 8, .top_k = Draw(rng, 1, 3), .ffn = 48, .capacity = 0.5 * Draw(rng, 0, 4)};
   if (Draw(rng, 0, 1) == 0) model.moe.dense_layers = Draw(rng, 0, model.layers - 1);
+  if (Draw(rng, 0, 1) == 0) model.moe.shared_ffn = 40;
+}
+
+// Gives every second Llama latent attention.
+inline void AddLatent(std::mt19937_64& rng, ModelSpec& model) {
+  if (model.family != ModelFamily::kLlama || Draw(rng, 0, 1) == 0) return;
+  model.attention = AttentionKernel::kFused;
+  model.qk_norm = false;
+  model.head_dim = 12;
+  model.rotary.dims = 4;
+  model.latent = {.query_rank = Draw(rng, 0, 1) * 20, .kv_rank = 10, .value_dim = 6};
 }
 
 // Changes a layout so that it can run a model with 8 experts.
@@ -137,6 +148,7 @@ inline Pipeline RandomPipeline(std::mt19937_64& rng, bool experts = false) {
   const int32_t pieces = PipelineOf(layout).pieces();
   ModelSpec model = RandomModel(rng, pieces * Draw(rng, 1, 2) + Draw(rng, 0, pieces - 1));
   if (experts) AddExperts(rng, model);
+  AddLatent(rng, model);
   const int32_t microbatches = layout.schedule == ScheduleKind::kChimera ? 2 * Draw(rng, 1, 5) : Draw(rng, 1, 9);
   std::vector<StageContext> contexts = ContextsOf(model, layout, microbatches);
   const LayerGraph& graph = contexts.front().graph();

@@ -106,7 +106,7 @@ TEST(EightBit, ProductsRunAtTheirOwnPeak) {
   const LayerShape plain = Shape(MatmulType::kModel), float8 = Shape(MatmulType::kFloat8);
   for (const Op op : {Op::kQkv, Op::kProj, Op::kFc1, Op::kFc2}) {
     for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
-      const int64_t flops = PaddedFlops(*GemmOf(op, pass, float8), gpu.gemm_tiles);
+      const int64_t flops = PaddedFlops(GemmsOf(op, pass, float8).front(), gpu.gemm_tiles);
       // 20000 FLOPs take a nanosecond, and 40000 on the faster device; nothing else changes.
       const Nanos saved((flops + 19'999) / 20'000 - (flops + 39'999) / 40'000);
       EXPECT_EQ(OpCost(gpu, op, pass, float8) - OpCost(faster, op, pass, float8), saved) << EnumName(op);

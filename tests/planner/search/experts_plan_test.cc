@@ -76,6 +76,61 @@ TEST(ExpertsPlan, MoreRanksShareTheStatesOfExperts) {
   EXPECT_EQ(states(1) - states(8), Bytes(experts * 7 / 8));
 }
 
+// A small DeepSeek.
+PlanRequest Deepseek() {
+  PlanRequest request = Request();
+  ModelSpec& model = request.spec.model;
+  model.attention = AttentionKernel::kFused;
+  model.head_dim = 48;
+  model.rotary.dims = 16;
+  model.latent = {.query_rank = 96, .kv_rank = 64, .value_dim = 32};
+  model.moe.ffn = 128, model.moe.shared_ffn = 256;
+  return request;
+}
+
+TEST(ExpertsPlan, LatentAttentionAndSharedExpertsArePlannedWithEveryPolicy) {
+  using enum RecomputeMode;
+  for (const RecomputeMode mode : {kNone, kFull, kFullKeepCollectives, kBalanced, kUniform, kHeu, kAuto}) {
+    for (const int32_t tp : {1, 2}) {
+      for (const int32_t rank : {0, 96}) {
+        SCOPED_TRACE(::testing::Message() << EnumName(mode) << " tp " << tp << " query rank " << rank);
+        PlanRequest request = Deepseek();
+        request.spec.model.latent.query_rank = rank;
+        request.spec.recompute = mode;
+        request.spec.parallel = {.tp = tp, .pp = 2, .ep = 4};
+        request.spec.parallel.sequence_parallel = tp > 1 ? Choice::kOn : Choice::kAuto;
+        ASSERT_TRUE(ValidateJobSpec(request.spec).ok()) << ValidateJobSpec(request.spec);
+        const absl::StatusOr<Plan> plan = Planned(request);
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        EXPECT_TRUE(CheckPlan(*plan).ok()) << CheckPlan(*plan);
+      }
+    }
+  }
+}
+
+TEST(ExpertsPlan, SharedExpertsAndLatentsCostTimeAndMemory) {
+  const auto planned = [](void (*change)(ModelSpec&)) {
+    PlanRequest request = Deepseek();
+    change(request.spec.model);
+    request.spec.recompute = RecomputeMode::kNone;
+    request.spec.parallel = {.tp = 1, .pp = 1, .dp = 8, .ep = 8};
+    request.spec.parallel.schedule = ScheduleKind::kOneForwardOneBackward;
+    request.spec.train.micro_batch = 4;
+    const absl::StatusOr<Plan> plan = Planned(request);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return *plan;
+  };
+  const Plan all = planned([](ModelSpec&) {});
+  const Plan without = planned([](ModelSpec& m) { m.moe.shared_ffn = 0; });
+  EXPECT_GT(all.step, without.step);
+  // Four layers keep gate and up, and their product, of 4 * 128 tokens in 16 bits.
+  const Bytes kept(4 * (4 * 128) * 3 * 256 * 2);
+  EXPECT_GE(all.stages.at(0).live_peak - without.stages.at(0).live_peak, kept);
+  EXPECT_EQ(all.stages.at(0).states.weights - without.stages.at(0).states.weights, Bytes(4 * 3 * 256 * 256 * 2));
+  const Plan wide = planned([](ModelSpec& m) { m.latent.query_rank = 0, m.latent.kv_rank = 1024; });
+  EXPECT_GT(wide.step, all.step);
+}
+
 TEST(ExpertsPlan, SkewCostsTimeAndMemory) {
   const auto plan = [](double skew) {
     PlanRequest request = Request();
