@@ -271,9 +271,12 @@ absl::Status ValidateLargestOp(const JobSpec& spec) {
   constexpr double kMaxFlops = 1e18;
   const ModelSpec& m = spec.model;
   const double samples = std::max(1, spec.train.micro_batch), tokens = samples * m.seq;
-  const double width = double{1} * m.heads * m.head_size();
+  const double width = double{1} * m.heads * std::max(m.head_size(), m.latent.value_dim);
   const double experts = m.moe.any() ? 2.0 * m.expert_ffn() * m.moe.experts : 0;  // all rows on one rank
-  const double widest = std::max({3 * width, 2.0 * m.ffn, double{1} * m.vocab, experts});
+  const double latents = 2.0 * m.latent.query_rank + m.latent.kv_rank, shared = 2.0 * m.moe.shared_ffn;
+  // The inputs of qkv are at most as wide as hidden and latents together.
+  const double widest =
+      std::max({3 * width * (1 + latents / m.hidden), 2.0 * m.ffn, double{1} * m.vocab, experts, shared, latents});
   const double flops = std::max(2 * tokens * m.hidden * widest, 10 * tokens * m.seq * width);
   if (flops <= kMaxFlops) return absl::OkStatus();
   return Bad("train.microBatch", samples,
@@ -536,7 +539,7 @@ void Normalize(JobSpec& spec) {
   if (model.kv_heads == model.heads) model.kv_heads = 0;
   if (model.moe.ffn == model.ffn) model.moe.ffn = 0;
   if (model.heads > 0 && int64_t{model.head_dim} * model.heads == model.hidden) model.head_dim = 0;
-  if (model.heads > 0 && model.rotary.dims == model.head_size()) model.rotary.dims = 0;
+  if (model.heads > 0 && model.rotary.dims == model.head_size() && !model.latent.any()) model.rotary.dims = 0;
   ParallelSpec& parallel = spec.parallel;
   if (parallel.schedule == ScheduleKind::kCustom) {
     const absl::StatusOr<SharedSchedule> custom = ReadCustomSchedule(parallel.schedule_text);

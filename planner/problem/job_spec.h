@@ -95,15 +95,18 @@ enum class PlanOnlyFeature : uint8_t {
   kUnknownFamily,
   kAttentionSinks,
   kOtherRouting,
+  kSharedExpertGate,
+  kMultiTokenPrediction,
 };
-inline constexpr int kPlanOnlyFeatureCount = static_cast<int>(PlanOnlyFeature::kOtherRouting) + 1;
+inline constexpr int kPlanOnlyFeatureCount = static_cast<int>(PlanOnlyFeature::kMultiTokenPrediction) + 1;
 template <>
 inline constexpr auto kEnumNames<PlanOnlyFeature> = EnumTable("gated-gelu", "exact-gelu", "other-activation", "layer-norm",
                                                               "norm-offset", "post-norms", "whole-query-norm",
                                                               "parallel-residual", "soft-capping", "multipliers",
                                                               "skipped-rotary", "local-layers", "other-rope-scaling",
                                                               "rotary-with-layer-norm", "linear-biases", "other-positions",
-                                                              "unknown-family", "attention-sinks", "other-routing");
+                                                              "unknown-family", "attention-sinks", "other-routing",
+                                                              "shared-expert-gate", "multi-token-prediction");
 static_assert(kEnumNames<PlanOnlyFeature>.size() == kPlanOnlyFeatureCount);
 using PlanOnlyFeatures = uint64_t;
 constexpr PlanOnlyFeatures Bit(PlanOnlyFeature feature) { return PlanOnlyFeatures{1} << static_cast<int>(feature); }

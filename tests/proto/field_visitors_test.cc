@@ -236,6 +236,7 @@ TEST(FieldVisitorsTest, DefaultsOfLaterFieldsAreLeftOut) {
   EXPECT_FALSE(message.has_scheduling());
   EXPECT_FALSE(message.model().has_rotary());
   EXPECT_FALSE(message.model().has_moe());
+  EXPECT_FALSE(message.model().has_latent());
   EXPECT_EQ(ToProto(ParallelLayout()).ep(), 0);
   EXPECT_EQ(message.model().norm_epsilon(), 0);
   EXPECT_EQ(message.train().eval_batches(), JobSpec().train.eval_batches);
@@ -244,6 +245,7 @@ TEST(FieldVisitorsTest, DefaultsOfLaterFieldsAreLeftOut) {
   EXPECT_EQ(model->norm_epsilon, ModelSpec().norm_epsilon);
   EXPECT_EQ(model->rotary, RotarySpec());
   EXPECT_EQ(model->moe, MoeSpec());
+  EXPECT_EQ(model->latent, LatentSpec());
 }
 
 // The wording of errors must not change. The choices are listed in the order of their numbers.

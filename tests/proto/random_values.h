@@ -37,6 +37,19 @@ inline void RandomFeatures(std::mt19937_64& random, ModelSpec& model) {
   model.rotary.attention_factor = 0.75;
 }
 
+// Gives every second Llama latent attention. Those that exclude it get other values.
+inline void RandomLatent(std::mt19937_64& random, ModelSpec& model) {
+  if (model.family != ModelFamily::kLlama || Pick(random, 0, 1) == 0) return;
+  model.latent = {.query_rank = static_cast<int32_t>(Pick(random, 0, 99)),
+                  .kv_rank = static_cast<int32_t>(Pick(random, 1, 99)),
+                  .value_dim = static_cast<int32_t>(Pick(random, 1, 99))};
+  model.rotary.dims = 2;
+  model.kv_heads = 0;
+  model.qk_norm = model.qkv_bias = false;
+  model.attention = AttentionKernel::kFused;
+  model.matmul_type = MatmulType::kModel;
+}
+
 // Gives every second Llama experts. The other fields must be set; those that exclude experts get other values.
 inline void RandomExperts(std::mt19937_64& random, JobSpec& spec) {
   if (spec.model.family != ModelFamily::kLlama || Pick(random, 0, 1) == 0) return;
@@ -50,7 +63,9 @@ inline void RandomExperts(std::mt19937_64& random, JobSpec& spec) {
                     .capacity = Pick(random, 0, 1) == 0 ? 0 : 1.25,
                     .skew = 1.5,
                     .aux_loss = 0.01,
-                    .z_loss = static_cast<double>(Pick(random, 0, 2)) / 1000};
+                    .z_loss = static_cast<double>(Pick(random, 0, 2)) / 1000,
+                    .shared_ffn = static_cast<int32_t>(Pick(random, 0, 64)),
+                    .dense_layers = static_cast<int32_t>(Pick(random, 0, spec.model.layers - 1))};
   spec.model.matmul_type = MatmulType::kModel;
   if (parallel.sequence_parallel == Choice::kOff) parallel.sequence_parallel = Choice::kAuto;
   if (parallel.zero > ZeroStage::kOptimizer) parallel.zero = ZeroStage::kOptimizer;
@@ -100,6 +115,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
     spec.recompute_options.offload_permille = static_cast<int32_t>(Pick(random, 0, 1000));
   }
   if (Pick(random, 0, 1) == 0) spec.recompute_options.forbidden = {RecomputeMode::kFull, RecomputeMode::kBalanced};
+  RandomLatent(random, spec.model);
   RandomExperts(random, spec);
 }
 

@@ -126,6 +126,25 @@ TEST(JobFile, ReadsExperts) {
   EXPECT_THAT(ErrorOf(absl::StrReplaceAll(text, {{"topK", "topk"}})), HasSubstr("did you mean 'topK'?"));
 }
 
+TEST(JobFile, ReadsLatentAttentionAndSharedExperts) {
+  const std::string text =
+      Replaced("  seq: 32",
+               "  seq: 32\n  family: llama\n  dropout: 0\n  attention: fused\n  headDim: 24\n  rope: {dims: 8}\n"
+               "  latent: {queryRank: 40, kvRank: 20, valueDim: 12}\n"
+               "  moe: {experts: 8, topK: 2, sharedFfn: 96, denseLayers: 1}");
+  const auto spec = ParseJobFile(text, "job.yaml", "/data");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model.latent, (LatentSpec{.query_rank = 40, .kv_rank = 20, .value_dim = 12}));
+  EXPECT_EQ(spec->model.moe, (MoeSpec{.experts = 8, .top_k = 2, .shared_ffn = 96, .dense_layers = 1}));
+  const auto again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere");
+  ASSERT_TRUE(again.ok()) << again.status() << JobFileText(*spec);
+  EXPECT_EQ(*again, *spec);
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(text, {{"kvRank: 20, ", ""}})), HasSubstr("give model.latent.kvRank"));
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(text, {{"denseLayers: 1", "denseLayers: 99"}})),
+              HasSubstr("model.moe.denseLayers is 99: must be from 0 to"));
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(text, {{"kvRank", "kvrank"}})), HasSubstr("did you mean 'kvRank'?"));
+}
+
 TEST(JobFile, PrintedFileReadsBackEqual) {
   auto spec = ParseJobFile(Replaced("  steps: 10",
                                     "  steps: 10\n  minLr: 1.7e-5\n  seed: 18446744073709551615\n"

@@ -273,6 +273,12 @@ TEST(JobSpecTest, NamesWhatIsWrongWithExperts) {
          s.model.matmul_type = MatmulType::kFloat8;
        }),
        "model.matmulType is float8: cannot be planned for models with experts"},
+      {Experts([](JobSpec& s) { s.model.moe.shared_ffn = -1; }), "model.moe.sharedFfn is -1: must be from 0 to 1048576"},
+      {Experts([](JobSpec& s) { s.model.moe.shared_ffn = (1 << 20) + 1; }), "model.moe.sharedFfn is 1048577"},
+      {Experts([](JobSpec& s) { s.model.moe.dense_layers = -1; }), "model.moe.denseLayers is -1: must be from 0 to "},
+      {Experts([](JobSpec& s) { s.model.moe.dense_layers = s.model.layers; }), "model.moe.denseLayers is "},
+      {Experts([](JobSpec& s) { s.model.moe = {.shared_ffn = 8}; }), "model.moe says how experts work"},
+      {Experts([](JobSpec& s) { s.model.moe = {.dense_layers = 1}; }), "model.moe says how experts work"},
       {[](JobSpec& s) { s.parallel.ep = -1; }, "parallel.ep is -1"},
       {[](JobSpec& s) { s.parallel.ep = 2; }, "parallel.ep is 2: is for models with experts (model.moe.experts)"},
       {Experts([](JobSpec& s) { s.parallel = {.tp = 2, .sequence_parallel = Choice::kOff}; }),
@@ -299,6 +305,83 @@ TEST(JobSpecTest, NamesWhatIsWrongWithExperts) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
     EXPECT_EQ(std::string(status.message()).find(c.message), 0u) << status << "\nexpected " << c.message;
   }
+}
+
+// Turns the model of GoodSpec into a Llama with latent attention, and then applies `change` to the model.
+std::function<void(JobSpec&)> Latent(const std::function<void(ModelSpec&)>& change) {
+  return Llama([change](ModelSpec& m) {
+    m.kv_heads = 0, m.head_dim = 12, m.attention = AttentionKernel::kFused, m.dtype = DataType::kBfloat16;
+    m.rotary.dims = 4;
+    m.latent = {.query_rank = 24, .kv_rank = 8, .value_dim = 6};
+    change(m);
+  });
+}
+
+TEST(JobSpecTest, NamesWhatIsWrongWithLatentAttention) {
+  const BadCase cases[] = {
+      {[](JobSpec& s) { s.model.latent.kv_rank = 8; }, "model.latent.kvRank is 8: is for model.family llama"},
+      {Latent([](ModelSpec& m) { m.latent.kv_rank = -1; }), "model.latent.kvRank is -1: must be from 0 to "},
+      {Latent([](ModelSpec& m) { m.latent.kv_rank = (1 << 20) + 1; }), "model.latent.kvRank is 1048577"},
+      {Latent([](ModelSpec& m) { m.latent.kv_rank = 0; }),
+       "model.latent says how latent attention works, but the model has none: give model.latent.kvRank"},
+      {Latent([](ModelSpec& m) { m.latent = {.value_dim = 6}; }), "model.latent says how latent attention works"},
+      {Latent([](ModelSpec& m) { m.latent.query_rank = -1; }), "model.latent.queryRank is -1: must be from 0 to "},
+      {Latent([](ModelSpec& m) { m.latent.value_dim = 0; }), "model.latent.valueDim is 0: must be from 1 to "},
+      {Latent([](ModelSpec& m) { m.rotary.dims = 0; }), "model.rope.dims is 0: must be from 2 to 12"},
+      {Latent([](ModelSpec& m) { m.rotary.dims = 14; }), "model.rope.dims is 14: must be from 2 to 12"},
+      {Latent([](ModelSpec& m) { m.rotary.dims = 3; }), "model.rope.dims is 3: must be even"},
+      {Latent([](ModelSpec& m) { m.kv_heads = m.heads / 2; }), "model.kvHeads is "},
+      {Latent([](ModelSpec& m) { m.qk_norm = true; }),
+       "model.qkNorm is true: cannot be planned with latent attention, which norms the latents"},
+      {Latent([](ModelSpec& m) { m.qkv_bias = true; }), "model.qkvBias is true: cannot be planned with latent attention"},
+      {Latent([](ModelSpec& m) { m.attention = AttentionKernel::kUnfused; }),
+       "model.attention is unfused: must be fused with latent attention"},
+      {Latent([](ModelSpec& m) { m.matmul_type = MatmulType::kFloat8; }),
+       "model.matmulType is float8: cannot be planned with latent attention"},
+      {[](JobSpec& s) {
+         Latent([](ModelSpec& m) { m.hidden = 1 << 16, m.heads = 1 << 10, m.latent.value_dim = 1 << 17, m.seq = 1 << 11; })(s);
+         s.train.micro_batch = 16;
+       },
+       "train.microBatch is 16: with sequences of 2048 tokens, one op of this model has about "},
+  };
+  for (const BadCase& c : cases) {
+    JobSpec spec = GoodSpec();
+    c.change(spec);
+    const absl::Status status = ValidateJobSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_EQ(std::string(status.message()).find(c.message), 0u) << status << "\nexpected " << c.message;
+  }
+}
+
+TEST(JobSpecTest, AcceptsLatentAttention) {
+  const std::function<void(ModelSpec&)> cases[] = {
+      [](ModelSpec&) {},
+      [](ModelSpec& m) { m.latent.query_rank = 0; },
+      [](ModelSpec& m) { m.rotary.dims = 12; },  // every element of a head is rotated; this is not written as 0
+      [](ModelSpec& m) { m.kv_heads = m.heads; },
+      [](ModelSpec& m) { m.moe = {.experts = 8, .top_k = 2, .shared_ffn = 8, .dense_layers = m.layers - 1}; },
+  };
+  for (const auto& change : cases) {
+    JobSpec spec = GoodSpec();
+    Latent(change)(spec);
+    Normalize(spec);
+    EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
+    EXPECT_GT(spec.model.rotary.dims, 0);
+  }
+}
+
+TEST(JobSpecTest, TheEngineRefusesWhatOnlyPlansHaveByTheirFields) {
+  const auto refusal = [&](const std::function<void(ModelSpec&)>& change) {
+    JobSpec spec = GoodSpec();
+    Experts([&](JobSpec& s) {
+      s.model.moe.capacity = 1.25;
+      change(s.model);
+    })(spec);
+    return std::string(CheckEngineRuns(spec.model, {}).message());
+  };
+  EXPECT_EQ(refusal([](ModelSpec& m) { m.moe.shared_ffn = 8; }).find("model.moe.sharedFfn 8 can be planned"), 0u);
+  EXPECT_EQ(refusal([](ModelSpec& m) { m.moe.dense_layers = 1; }).find("model.moe.denseLayers 1 can be planned"), 0u);
+  EXPECT_EQ(refusal([](ModelSpec& m) { m.latent.kv_rank = 8; }).find("model.latent.kvRank 8 can be planned"), 0u);
 }
 
 TEST(JobSpecTest, AcceptsExperts) {
