@@ -64,6 +64,10 @@ class ConfigReader {
     Fail(absl::StrCat(field, " is ", Text(field), ": must be a whole number from 1 to ", kMaxCount));
     return otherwise;
   }
+  // As Count, but the number may be zero.
+  int32_t CountOrZero(const char* field, int32_t otherwise) {
+    return Has(field) && json_.at(field) == 0 ? 0 : Count(field, otherwise);
+  }
   // Reads a number of at least zero; `otherwise` if the field is absent.
   double NotNegative(const char* field, double otherwise) {
     if (!Has(field)) return otherwise;
@@ -146,6 +150,15 @@ constexpr FamilyTraits kUnknown{.model_type = "",
                                 .weights = WeightNames::kNone,
                                 .plan_only = Bit(PlanOnlyFeature::kUnknownFamily)};
 
+// Reads latent attention. The defaults are the same in transformers' classes for DeepSeek-V2 and V3. If q_lora_rank is null,
+// the queries are made from the layer's input. `head_dim`, which newer files have, is only the rotated part of a head.
+void ReadLatent(ConfigReader& config, ModelSpec& model) {
+  model.latent.query_rank = config.HasNull("q_lora_rank") ? 0 : config.Count("q_lora_rank", 1536);
+  model.latent.kv_rank = config.Count("kv_lora_rank", 512);
+  model.latent.value_dim = config.Count("v_head_dim", 128);
+  model.head_dim = config.Count("qk_nope_head_dim", 128) + config.Count("qk_rope_head_dim", 64);
+}
+
 void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
   model.layers = config.Count({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
   model.hidden = config.Count({"hidden_size", "n_embd", "d_model"});
@@ -154,7 +167,7 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
   model.vocab = config.Count({"vocab_size"});
   // ffn is 0 if the field is absent; then Normalize sets it to 4 times the hidden size for GPT.
   // A model whose experts have a width of their own has no other feed-forward blocks here, so it need not say their width.
-  const bool own_width = family.experts.ffn != 0 && !config.Has("intermediate_size");
+  const bool own_width = family.experts.ffn != 0 && !family.experts.dense_layers && !config.Has("intermediate_size");
   model.ffn = model.family == ModelFamily::kGpt ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
               : own_width                       ? config.Count("moe_intermediate_size", family.experts.ffn)
                                                 : config.Count({"intermediate_size"});
@@ -167,6 +180,7 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
   if (config.Flag("multi_query", one_by_default)) model.kv_heads = 1;
   if (model.kv_heads == model.heads) model.kv_heads = 0;
   model.head_dim = config.Count("head_dim", family.head_dim);
+  if (family.latent) ReadLatent(config, model);
   if (int64_t{model.head_dim} * model.heads == model.hidden) model.head_dim = 0;
   model.tied_embeddings = config.Flag("tie_word_embeddings", family.tied);
 }
@@ -186,10 +200,13 @@ void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& mod
   }
   model.norm_epsilon = config.Positive(config.FirstOf({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"}),
                                        family.norm_epsilon);
-  model.qkv_bias = !gpt && family.qkv_bias;
+  // In GLM-4.5, attention_bias is of queries, keys and values only.
+  const bool glm = std::string(family.model_type) == "glm4_moe";
+  model.qkv_bias = !gpt && (glm ? config.Flag("attention_bias", false) : family.qkv_bias && config.Flag("qkv_bias", true));
   model.qk_norm = !gpt && (family.qk_norm || config.Flag("use_qk_norm", false));
-  for (const char* biases : {"attention_bias", "mlp_bias", "lm_head_bias"}) {
-    if (config.Flag(biases, false) && !gpt) model.plan_only |= Bit(PlanOnlyFeature::kLinearBiases);
+  for (const std::string biases : {"attention_bias", "mlp_bias", "lm_head_bias", "use_bias"}) {
+    if (glm && biases == "attention_bias") continue;
+    if (config.Flag(biases.c_str(), false) && !gpt) model.plan_only |= Bit(PlanOnlyFeature::kLinearBiases);
   }
 }
 
@@ -261,6 +278,8 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTrait
                               YarnScale(rotary.factor, scaling.Positive("mscale_all_dim", 1));
   }
   if (!scaling.Flag("truncate", true)) model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
+  // DeepSeek multiplies the scores by the square of this factor.
+  if (family.latent && scaling.IsAbove("mscale_all_dim", 0)) model.plan_only |= Bit(PlanOnlyFeature::kMultipliers);
 }
 
 // Reads rotary positions. Newer files have all values in `rope_parameters`; older files have `rope_theta` and `rope_scaling`.
@@ -274,6 +293,7 @@ void ReadRotary(const FamilyTraits& family, const std::string& file, ConfigReade
   const double of_head = scaling.Positive("partial_rotary_factor", share);
   const int32_t head = model.heads == 0 ? 0 : model.head_size();
   model.rotary.dims = of_head == 1 ? 0 : static_cast<int32_t>(head * of_head);
+  if (family.latent) model.rotary.dims = config.Count("qk_rope_head_dim", 64);
   if (of_head > 1) config.Fail(absl::StrCat("partial_rotary_factor is ", of_head, ": must be at most 1"));
   ReadRopeScaling(scaling, where, family, model, config);
   config.Keep(scaling.status());
@@ -286,23 +306,57 @@ void ReadWindow(const FamilyTraits& family, ConfigReader& config, ModelSpec& mod
   if (family.window != WindowField::kNone && used && !all_full) model.window = config.Count("sliding_window", absent);
 }
 
+// Reads the experts that every token passes, and the first layers, which have no experts.
+void ReadSharedAndDense(const ExpertTraits& traits, ConfigReader& config, ModelSpec& model) {
+  MoeSpec& moe = model.moe;
+  if (traits.shared == SharedExperts::kByCount) {
+    const char* const field = config.FirstOf({"n_shared_experts", "moe_num_shared_experts"});
+    const int64_t width = int64_t{config.HasNull(field) ? 0 : config.CountOrZero(field, traits.absent_shared)} * moe.ffn;
+    constexpr int64_t kMaxWidth = 1 << 30;
+    if (width > kMaxWidth)
+      config.Fail(absl::StrCat(field, " is ", config.Text(field), ": too many experts of width ", moe.ffn));
+    moe.shared_ffn = static_cast<int32_t>(std::min(width, kMaxWidth));
+  } else if (traits.shared == SharedExperts::kByWidth) {
+    moe.shared_ffn = config.CountOrZero(config.FirstOf({"shared_expert_intermediate_size", "shared_intermediate_size"}),
+                                        traits.absent_shared);
+  }
+  if (!traits.dense_layers) return;
+  const char* const field = config.FirstOf({"first_k_dense_replace", "moe_layer_start_index"});
+  moe.dense_layers = config.CountOrZero(field, traits.absent_dense_layers);
+  if (moe.dense_layers >= model.layers && model.layers > 0) {
+    config.Fail(absl::StrCat(field, " is ", moe.dense_layers, " of ", model.layers, " layers: must leave layers with experts"));
+  }
+  const int32_t last = model.layers - 1;
+  const char* const end = "moe_layer_end_index";  // -1: the last layer
+  if (config.Has(end) && config.Text(end) != "-1" && config.CountOrZero(end, last) < last) {
+    config.Fail(absl::StrCat(end, " is ", config.Text(end), ": layers without experts after those that have them (layer ", last,
+                             ") cannot be planned by this version"));
+  }
+}
+
 // Reads the experts of a family that has them.
 void ReadExperts(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
   const ExpertTraits& traits = family.experts;
   if (traits.experts == 0) return;
   MoeSpec& moe = model.moe;
-  moe.experts = config.Count(config.FirstOf({"num_local_experts", "num_experts"}), traits.experts);
-  moe.top_k = config.Count("num_experts_per_tok", traits.top_k);
+  moe.experts =
+      config.Count(config.FirstOf({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}), traits.experts);
+  const std::initializer_list<const char*> top_k = {"num_experts_per_tok", "moe_k"};
+  moe.top_k = traits.top_k == 0 ? config.Count(top_k) : config.Count(config.FirstOf(top_k), traits.top_k);
   if (traits.ffn != 0) moe.ffn = config.Count("moe_intermediate_size", traits.ffn);
-  const bool by_field = traits.weights == ExpertWeights::kByField;
-  moe.normalized = by_field ? config.Flag("norm_topk_prob", false) : traits.weights == ExpertWeights::kNormalized;
+  const bool by_field = traits.weights == ExpertWeights::kByField || traits.weights == ExpertWeights::kByTrueField;
+  moe.normalized = by_field ? config.Flag("norm_topk_prob", traits.weights == ExpertWeights::kByTrueField)
+                            : traits.weights == ExpertWeights::kNormalized;
+  ReadSharedAndDense(traits, config, model);
   // transformers adds the loss that balances the experts only if output_router_logits is true. It takes the means over the
   // tokens of all layers together, and counts all choices of a token. With top_k / layers as a factor, the sum over the layers
   // of the loss here is the same where the layers are alike.
   if (config.Flag("output_router_logits", false) && model.layers > 0) {
     moe.aux_loss = config.NotNegative("router_aux_loss_coef", traits.aux_loss) * moe.top_k / model.layers;
   }
-  if (config.IsAbove("router_jitter_noise", 0)) model.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
+  const bool other = config.Word("scoring_func", "softmax") != "softmax" || config.Word("topk_method", "greedy") != "greedy" ||
+                     config.Positive("routed_scaling_factor", 1) != 1 || config.IsAbove("router_jitter_noise", 0);
+  if (other) model.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
 }
 
 // Gives the fields of DBRX's configuration, some of which are in objects of their own, the names that other families use.
@@ -355,8 +409,17 @@ constexpr UnplannedField kUnplannedFields[] = {
     {"moe_layer_freq", 1, kUnlike},
     {"decoder_sparse_step", 1, kUnlike},
     {"interleave_moe_layer_step", 1, kUnlike},
+    {"moe_layer_interval", 1, kUnlike},
     {"mlp_only_layers", 0, kUnlike},
 };
+
+// True if ReadExperts reads the field of a family.
+bool ReadsField(const ExpertTraits& traits, const std::string& field) {
+  if (field == "n_shared_experts" || field == "moe_num_shared_experts") return traits.shared == SharedExperts::kByCount;
+  if (field == "first_k_dense_replace" || field == "moe_layer_start_index") return traits.dense_layers;
+  const bool width = field == "shared_expert_intermediate_size" || field == "shared_intermediate_size";
+  return width && traits.shared == SharedExperts::kByWidth;
+}
 
 // Why a model with experts cannot be planned. `known`: nullptr if the table has no such family.
 std::string WhyNotTheseExperts(const FamilyTraits* known, ConfigReader& config) {
@@ -366,6 +429,7 @@ std::string WhyNotTheseExperts(const FamilyTraits* known, ConfigReader& config) 
   }
   if (!experts) return "";
   for (const UnplannedField& unplanned : kUnplannedFields) {
+    if (known != nullptr && ReadsField(known->experts, unplanned.field)) continue;
     if (!config.IsAbove(unplanned.field, unplanned.most) && !config.IsList(unplanned.field)) continue;
     return absl::StrCat(unplanned.what, " (", unplanned.field, " is ", config.Text(unplanned.field), ")");
   }
@@ -375,8 +439,11 @@ std::string WhyNotTheseExperts(const FamilyTraits* known, ConfigReader& config) 
 // Refuses layers that are not like those of any family in the table, whatever the family is called.
 absl::Status CheckPlanned(const std::string& type, ConfigReader& config, const std::string& file) {
   std::string why = WhyNotPlanned(type);
-  if (why.empty()) why = WhyNotTheseExperts(FindModelFamily(type), config);
-  if (why.empty() && config.Has("kv_lora_rank")) why = "latent attention";
+  const FamilyTraits* const known = FindModelFamily(type);
+  if (why.empty()) why = WhyNotTheseExperts(known, config);
+  if (why.empty() && config.Has("kv_lora_rank") && (known == nullptr || !known->latent)) {
+    why = "latent attention of this family";
+  }
   if (why.empty() && config.Flag("is_encoder_decoder", false)) why = "an encoder beside the decoder";
   if (why.empty()) return config.status();
   return absl::InvalidArgumentError(
@@ -425,6 +492,7 @@ absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file
   } else {
     CheckGptSwitches(config, model);
   }
+  if (config.IsAbove("num_nextn_predict_layers", 0)) model.plan_only |= Bit(PlanOnlyFeature::kMultiTokenPrediction);
   if (config.Has("quantization_config")) {
     config.Fail("quantization_config: quantized weights cannot be trained; remove it to plan the model itself");
   }
@@ -447,7 +515,12 @@ absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text
         absl::StrCat(file, ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ",
                      PlanOnlyText(read.model.plan_only)));
   }
-  LYNX_CHECK(read.family != nullptr && read.family->trained());
+  LYNX_CHECK(read.family != nullptr);
+  if (!read.family->trained()) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": model_type is \"", read.family->model_type,
+                                                   "\": such a model can be planned, but its weights cannot be imported, for "
+                                                   "the engine does not train models of this family"));
+  }
   JobSpec spec;
   spec.model = read.model;
   Normalize(spec);

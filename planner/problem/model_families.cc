@@ -37,6 +37,8 @@ constexpr std::array<FeatureInfo, kPlanOnlyFeatureCount> kFeatures = {{
     {kUnknownFamily, "a model_type that is not in the table of families"},
     {kAttentionSinks, "a learned score of each head beside those of the keys"},
     {kOtherRouting, "experts that are chosen or weighted in another way than by the softmax of a router's scores"},
+    {kSharedExpertGate, "a gate that weights what every token passes beside its experts"},
+    {kMultiTokenPrediction, "layers after the last one that predict further tokens; the plan does not count them"},
 }};
 
 constexpr bool InEnumOrder() {
@@ -82,6 +84,8 @@ constexpr FamilyTraits kTrained[] = {
 };
 
 constexpr auto kNoNames = WeightNames::kNone;
+constexpr ExpertTraits kDeepseekV3Experts{.experts = 256, .top_k = 8, .weights = ExpertWeights::kByTrueField, .ffn = 2048,
+    .shared = SharedExperts::kByCount, .absent_shared = 1, .dense_layers = true, .absent_dense_layers = 3};
 constexpr FamilyTraits kPlannedOnly[] = {
     {.model_type = "gemma", .model_class = "GemmaForCausalLM", .models = "Gemma", .base = kLlama, .weights = kNoNames, .tied = true,
      .head_dim = 256, .key_heads = 16, .plan_only = Set(kGatedGelu, kNormOffset, kMultipliers)},
@@ -142,6 +146,28 @@ constexpr FamilyTraits kPlannedOnly[] = {
     {.model_type = "minimax_m2", .model_class = "MiniMaxM2ForCausalLM", .models = "MiniMax-M2", .base = kLlama, .weights = kNoNames,
      .qk_norm = true, .rope_theta = 5e6, .rotary_share = 0.5, .head_dim = 128, .key_heads = 8,
      .plan_only = Set(kWholeQueryNorm, kOtherRouting), .experts = {.experts = 256, .top_k = 8}},
+    {.model_type = "deepseek_v2", .model_class = "DeepseekV2ForCausalLM", .models = "DeepSeek-V2 and V2-Lite", .base = kLlama,
+     .weights = kNoNames, .experts = {.experts = 64, .weights = ExpertWeights::kPlain, .ffn = 1407,
+     .shared = SharedExperts::kByCount, .absent_shared = 2, .dense_layers = true}, .latent = true},
+    {.model_type = "deepseek_v3", .model_class = "DeepseekV3ForCausalLM", .models = "DeepSeek-V3 and R1", .base = kLlama,
+     .weights = kNoNames, .plan_only = Set(kOtherRouting), .experts = kDeepseekV3Experts, .latent = true},
+    {.model_type = "kimi_k2", .model_class = "DeepseekV3ForCausalLM", .models = "Kimi K2", .base = kLlama,
+     .weights = kNoNames, .plan_only = Set(kOtherRouting), .experts = kDeepseekV3Experts, .latent = true},
+    {.model_type = "qwen2_moe", .model_class = "Qwen2MoeForCausalLM", .models = "Qwen1.5-MoE-A2.7B and Qwen2-57B-A14B", .base = kLlama,
+     .weights = kNoNames, .qkv_bias = true, .key_heads = 16, .window = WindowField::kIfUsed, .absent_window = 4096,
+     .plan_only = Set(kSharedExpertGate), .experts = {.experts = 60, .top_k = 4, .weights = ExpertWeights::kByField, .ffn = 1408,
+     .shared = SharedExperts::kByWidth, .absent_shared = 5632}},
+    {.model_type = "glm4_moe", .model_class = "Glm4MoeForCausalLM", .models = "GLM-4.5, 4.5-Air and 4.6", .base = kLlama,
+     .weights = kNoNames, .norm_epsilon = 1e-5, .rotary_share = 0.5, .key_heads = 8, .plan_only = Set(kOtherRouting),
+     .experts = {.experts = 128, .top_k = 8, .weights = ExpertWeights::kByTrueField, .ffn = 1408, .shared = SharedExperts::kByCount,
+     .absent_shared = 1, .dense_layers = true, .absent_dense_layers = 1}},
+    {.model_type = "granitemoeshared", .model_class = "GraniteMoeSharedForCausalLM", .models = "Granite MoE with shared experts",
+     .base = kLlama, .weights = kNoNames, .plan_only = Set(kMultipliers),
+     .experts = {.experts = 8, .top_k = 2, .shared = SharedExperts::kByWidth}},
+    {.model_type = "ernie4_5_moe", .model_class = "Ernie4_5_MoeForCausalLM", .models = "ERNIE 4.5 MoE", .base = kLlama,
+     .weights = kNoNames, .tied = true, .norm_epsilon = 1e-5, .rope_theta = 5e5, .key_heads = 4, .plan_only = Set(kOtherRouting),
+     .experts = {.experts = 64, .top_k = 6, .ffn = 1536, .shared = SharedExperts::kByCount, .absent_shared = 2, .dense_layers = true,
+     .absent_dense_layers = 1}},
 };
 // clang-format on
 
@@ -159,16 +185,9 @@ constexpr NotPlanned kNotPlanned[] = {
     {"mamba", "state-space layers"},
     {"mamba2", "state-space layers"},
     {"rwkv", "recurrent layers"},
-    {"deepseek_v2", "latent attention beside experts that every token passes"},
-    {"deepseek_v3", "latent attention beside experts that every token passes"},
-    {"kimi_k2", "latent attention beside experts that every token passes"},
-    {"qwen2_moe", "an expert that every token passes"},
     {"llama4_text", "an expert that every token passes"},
-    {"glm4_moe", "an expert that every token passes"},
     {"dots1", "an expert that every token passes"},
-    {"ernie4_5_moe", "experts that every token passes"},
     {"hunyuan_v1_moe", "an expert that every token passes"},
-    {"granitemoeshared", "an expert that every token passes"},
     {"qwen3_next", "linear attention beside an expert that every token passes"},
     {"jamba", "state-space layers beside mixtures of experts"},
     {"jetmoe", "mixtures of attention heads"},
@@ -181,6 +200,8 @@ absl::Status NotExported(const std::string& what) {
 
 // Other classes that have experts have also norms over all heads, experts that every token passes, or another routing.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOfExperts(const ModelSpec& model) {
+  if (model.moe.shared_ffn != 0) return NotExported(absl::StrCat("model.moe.sharedFfn ", model.moe.shared_ffn));
+  if (model.moe.dense_layers != 0) return NotExported(absl::StrCat("model.moe.denseLayers ", model.moe.dense_layers));
   if (model.qkv_bias) return NotExported("both model.moe.experts and model.qkvBias");
   if (model.rotary.dims != 0) return NotExported(absl::StrCat("model.moe.experts and model.rope.dims ", model.rotary.dims));
   if (model.qk_norm) return FindModelFamily("qwen3_moe");
@@ -220,6 +241,7 @@ absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
     if (model.key_heads() == 1) return FindModelFamily("gpt_bigcode");
     return NotExported(absl::StrCat("model.kvHeads ", model.key_heads(), " of ", model.heads, " heads in model.family gpt"));
   }
+  if (model.latent.any()) return NotExported(absl::StrCat("model.latent.kvRank ", model.latent.kv_rank));
   if (model.moe.any()) return ExportFamilyOfExperts(model);
   if (model.qk_norm && model.qkv_bias) return NotExported("both model.qkNorm and model.qkvBias");
   if (model.rotary.dims != 0 && (model.qk_norm || model.qkv_bias)) {
@@ -268,6 +290,13 @@ std::string ModelFeaturesText(const ModelSpec& m) {
   if (m.moe.any()) {
     absl::StrAppend(&text, ", ", m.moe.experts, " experts of width ", m.expert_ffn(), ", ", m.moe.top_k, " for each token");
     if (!m.moe.normalized) text += " with weights that are not divided by their sum";
+    if (m.moe.shared_ffn != 0) absl::StrAppend(&text, ", a block of width ", m.moe.shared_ffn, " that every token passes");
+    if (m.moe.dense_layers != 0) absl::StrAppend(&text, ", no experts in the first ", m.moe.dense_layers, " layers");
+  }
+  if (m.latent.any()) {
+    absl::StrAppend(&text, ", keys and values from ", m.latent.kv_rank, " latents");
+    if (m.latent.query_rank != 0) absl::StrAppend(&text, " and queries from ", m.latent.query_rank);
+    absl::StrAppend(&text, ", values of ", m.latent.value_dim);
   }
   if (m.matmul_type != MatmulType::kModel) absl::StrAppend(&text, ", products in ", EnumName(m.matmul_type));
   return text;

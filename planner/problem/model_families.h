@@ -26,16 +26,26 @@ enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3, kMi
 enum class WindowField : uint8_t { kNone, kAlways, kIfUsed };
 
 // How the weights of a token's experts follow from the router's scores: always divided by their sum, never, or if
-// `norm_topk_prob` of config.json is true, which is not the default.
-enum class ExpertWeights : uint8_t { kNormalized, kPlain, kByField };
+// `norm_topk_prob` of config.json is true. kByField: false is the default; kByTrueField: true is.
+enum class ExpertWeights : uint8_t { kNormalized, kPlain, kByField, kByTrueField };
+
+// What config.json says of the experts that every token passes: nothing; how many there are, each as wide as the others
+// (`n_shared_experts`, or Ernie's `moe_num_shared_experts`); or the width of their block (`shared_expert_intermediate_size`, or
+// Granite's `shared_intermediate_size`).
+enum class SharedExperts : uint8_t { kNone, kByCount, kByWidth };
 
 // The experts of a family's models, with the defaults of transformers' configuration class.
 struct ExpertTraits {
   int32_t experts = 0;  // 0 = the models have none
-  int32_t top_k = 0;
+  int32_t top_k = 0;    // 0 = config.json must say it
   ExpertWeights weights = ExpertWeights::kNormalized;
   int32_t ffn = 0;          // `moe_intermediate_size`, the width of an expert; 0 = it is `intermediate_size`
   double aux_loss = 0.001;  // `router_aux_loss_coef`
+  SharedExperts shared = SharedExperts::kNone;
+  int32_t absent_shared = 0;  // their number or width, if config.json does not say it
+  // True if the first layers may have no experts: `first_k_dense_replace`, or Ernie's `moe_layer_start_index`.
+  bool dense_layers = false;
+  int32_t absent_dense_layers = 0;
 };
 
 struct FamilyTraits {
@@ -56,6 +66,7 @@ struct FamilyTraits {
   int32_t absent_window = 0;       // the window if config.json has no `sliding_window`
   PlanOnlyFeatures plan_only = 0;  // features of every model of the family that the engine lacks
   ExpertTraits experts = {};
+  bool latent = false;  // latent attention (`kv_lora_rank`)
 
   // True if the engine computes exactly the family's layers. It then reads and writes the family's weights, too. Models with
   // experts must have a capacity (CheckEngineRuns); the layers are exactly the family's as long as no row is dropped.

@@ -19,6 +19,11 @@ constexpr char kMixtral[] = "mistralai's config.json; arXiv 2401.04088";
 constexpr char kQwen3[] = "Qwen's config.json; arXiv 2505.09388";
 constexpr char kOlmoe[] = "allenai's config.json; arXiv 2409.02060";
 constexpr char kGptOss[] = "openai's config.json; arXiv 2508.10925";
+// Sequences of these are as long as those of most of the pretraining. The layer of DeepSeek-V3 that predicts further tokens is
+// left out.
+constexpr char kDeepseekV2[] = "deepseek-ai's config.json; arXiv 2405.04434";
+constexpr char kDeepseekV3[] = "deepseek-ai's config.json; arXiv 2412.19437";
+constexpr char kKimiK2[] = "moonshotai's config.json; arXiv 2507.20534";
 
 // A GPT as Megatron-LM trains it: 16-bit elements, stored attention scores and dropout masks, and an output projection that
 // uses the weights of the embedding.
@@ -99,6 +104,48 @@ ModelPreset GptOss(std::string name, int32_t layers, int32_t experts) {
   return preset;
 }
 
+// A model with latent attention: heads of 128 elements that are not rotated and 64 that are, values of 128. Its experts are
+// narrower than the feed-forward block of its first layers.
+ModelPreset Deepseek(std::string name, const char* source, int32_t layers, int32_t hidden, int32_t heads, int32_t ffn,
+                     int32_t vocab, const MoeSpec& moe) {
+  ModelPreset preset = Released(std::move(name), source, layers, hidden, heads, 0, moe, ffn);
+  preset.model.vocab = vocab;
+  preset.model.head_dim = 192;
+  preset.model.norm_epsilon = 1e-6;
+  preset.model.rotary.dims = 64;
+  preset.model.latent = {.query_rank = 1536, .kv_rank = 512, .value_dim = 128};
+  return preset;
+}
+
+ModelPreset DeepseekV2() {
+  const MoeSpec moe{.experts = 160, .top_k = 6, .ffn = 1536, .normalized = false, .shared_ffn = 3072, .dense_layers = 1};
+  ModelPreset preset = Deepseek("deepseek-v2", kDeepseekV2, 60, 5120, 128, 12288, 102400, moe);
+  preset.model.plan_only = Bit(PlanOnlyFeature::kOtherRouting);  // experts of at most three groups, and a factor of 16
+  return preset;
+}
+
+ModelPreset DeepseekV2Lite() {
+  const MoeSpec moe{.experts = 64, .top_k = 6, .ffn = 1408, .normalized = false, .shared_ffn = 2816, .dense_layers = 1};
+  ModelPreset preset = Deepseek("deepseek-v2-lite", kDeepseekV2, 27, 2048, 16, 10944, 102400, moe);
+  preset.model.latent.query_rank = 0;
+  return preset;
+}
+
+ModelPreset DeepseekV3() {
+  const MoeSpec moe{.experts = 256, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 3};
+  ModelPreset preset = Deepseek("deepseek-v3", kDeepseekV3, 61, 7168, 128, 18432, 129280, moe);
+  preset.model.plan_only = FindModelFamily("deepseek_v3")->plan_only | Bit(PlanOnlyFeature::kMultiTokenPrediction);
+  return preset;
+}
+
+ModelPreset KimiK2() {
+  const MoeSpec moe{.experts = 384, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 1};
+  ModelPreset preset = Deepseek("kimi-k2", kKimiK2, 61, 7168, 64, 18432, 163840, moe);
+  preset.model.rotary.theta = 50000;
+  preset.model.plan_only = FindModelFamily("kimi_k2")->plan_only;
+  return preset;
+}
+
 }  // namespace
 
 const std::vector<ModelPreset>& ModelPresets() {
@@ -124,6 +171,10 @@ const std::vector<ModelPreset>& ModelPresets() {
       Olmoe(),
       GptOss("gpt-oss-20b", 24, 32),
       GptOss("gpt-oss-120b", 36, 128),
+      DeepseekV2(),
+      DeepseekV2Lite(),
+      DeepseekV3(),
+      KimiK2(),
   };
   return presets;
 }

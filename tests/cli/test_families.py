@@ -15,6 +15,7 @@ GPT = {"n_layer": 4, "n_embd": 256, "n_head": 8, "n_positions": 256, "vocab_size
 NEW = {"num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 8, "intermediate_size": 512, "max_position_embeddings": 512,
        "vocab_size": 1000, "torch_dtype": "bfloat16"}
 LLAMA = {**NEW, "num_key_value_heads": 4, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 500000.0}
+LATENT = {**LLAMA, "num_key_value_heads": 8, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32}
 CONFIGS = {
     "gpt2": {**GPT, "activation_function": "gelu_new"},
     "gpt_bigcode": {**GPT, "activation_function": "gelu_pytorch_tanh", "multi_query": True},
@@ -47,6 +48,18 @@ CONFIGS = {
     "phimoe": {**LLAMA, "num_local_experts": 16, "num_experts_per_tok": 2}, "minimax_m2": {**LLAMA, "num_local_experts": 8, "head_dim": 32},
     "dbrx": {"d_model": 256, "n_heads": 8, "n_layers": 4, "max_seq_len": 256, "vocab_size": 1000, "attn_config": {"kv_n_heads": 2},
              "ffn_config": {"ffn_hidden_size": 512, "moe_num_experts": 8, "moe_top_k": 2}},
+    "deepseek_v2": {**LATENT, "n_routed_experts": 8, "n_shared_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "q_lora_rank": None,
+                    "first_k_dense_replace": 1, "topk_method": "greedy", "norm_topk_prob": False},
+    "deepseek_v3": {**LATENT, "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "q_lora_rank": 96,
+                    "first_k_dense_replace": 1, "scoring_func": "sigmoid", "moe_layer_freq": 1},
+    "kimi_k2": {**LATENT, "n_routed_experts": 16, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 64, "q_lora_rank": 96,
+                "first_k_dense_replace": 1},
+    "qwen2_moe": {**LLAMA, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "shared_expert_intermediate_size": 256},
+    "glm4_moe": {**LLAMA, "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "head_dim": 64,
+                 "first_k_dense_replace": 1, "attention_bias": True, "use_qk_norm": True},
+    "granitemoeshared": {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 256},
+    "ernie4_5_moe": {**LLAMA, "moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 128, "moe_num_shared_experts": 2, "moe_layer_start_index": 1,
+                     "moe_layer_end_index": -1, "moe_layer_interval": 1},
     "stablelm": {**LLAMA, "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25}, "cohere": {**LLAMA, "logit_scale": 0.0625},
 }
 
@@ -102,6 +115,9 @@ class FamiliesTest(unittest.TestCase):
                 result = self.ctl(*arguments, code=0 if trained else 5)
                 for name in self.families[model_type]["lacking"]:
                     self.assertIn(f"{name} (", result.stderr)
+                if not trained and not self.families[model_type]["lacking"]:  # refused by the name of a field
+                    arguments += ["--set", "model.moe.capacity=1.5"]
+                    self.assertIn("model.moe.sharedFfn 192 can be planned", self.ctl(*arguments, code=5).stderr)
 
     def test_a_window_shorter_than_the_sequences_is_not_trained(self):
         path = self.config("mistral", CONFIGS["mistral"])
@@ -112,8 +128,9 @@ class FamiliesTest(unittest.TestCase):
         for model_type, fields, sentence in (
                 ("llama", {**LLAMA, "num_local_experts": 8}, "mixtures of experts of this family cannot be planned by this version"),
                 ("qwen3_moe", {**CONFIGS["qwen3_moe"], "decoder_sparse_step": 2}, "(decoder_sparse_step is 2) cannot be planned"),
-                ("qwen2_moe", {**LLAMA}, "an expert that every token passes cannot be planned"),
-                ("deepseek_v3", {**LLAMA, "kv_lora_rank": 512}, "latent attention beside experts that every token passes cannot be planned"),
+                ("llama4_text", {**LLAMA}, "an expert that every token passes cannot be planned"),
+                ("llama", {**LLAMA, "kv_lora_rank": 512}, "latent attention of this family cannot be planned"),
+                ("deepseek_v3", {**CONFIGS["deepseek_v3"], "moe_layer_freq": 2}, "(moe_layer_freq is 2) cannot be planned"),
                 ("t5", {**NEW}, "an encoder beside the decoder cannot be planned"),
                 ("mamba", {"num_hidden_layers": 4}, "state-space layers cannot be planned"),
                 ("frobnicator", {"num_hidden_layers": 4, "hidden_size": 256}, "num_attention_heads, or n_head")):

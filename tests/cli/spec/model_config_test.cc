@@ -297,6 +297,121 @@ TEST(ModelConfig, ReadsDbrx) {
   EXPECT_THAT(ErrorOf(Replaced(kDbrx, "\"emb_pdrop\": 0.0", "\"emb_pdrop\": 0.1")), HasSubstr("embd_pdrop is 0.1: must be 0"));
 }
 
+// The published files, without the description of the 8-bit weights.
+constexpr char kDeepseekV3[] = R"({
+  "model_type": "deepseek_v3", "attention_bias": false, "attention_dropout": 0.0, "first_k_dense_replace": 3, "head_dim": 64,
+  "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840,
+  "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1,
+  "norm_topk_prob": true, "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61,
+  "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+  "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06, "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0,
+  "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 10000,
+  "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "tie_word_embeddings": false, "topk_group": 4,
+  "topk_method": "noaux_tc", "torch_dtype": "bfloat16", "v_head_dim": 128, "vocab_size": 129280})";
+constexpr char kDeepseekV2Lite[] = R"({
+  "model_type": "deepseek_v2", "attention_bias": false, "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 2048,
+  "intermediate_size": 10944, "kv_lora_rank": 512, "max_position_embeddings": 4096, "moe_intermediate_size": 1408,
+  "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 64, "n_shared_experts": 2, "norm_topk_prob": false,
+  "num_attention_heads": 16, "num_experts_per_tok": 6, "num_hidden_layers": 27, "num_key_value_heads": 16, "q_lora_rank": null,
+  "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06, "rope_theta": 10000, "routed_scaling_factor": 1.0,
+  "scoring_func": "softmax", "tie_word_embeddings": false, "topk_method": "greedy", "torch_dtype": "bfloat16",
+  "v_head_dim": 128, "vocab_size": 102400})";
+
+TEST(ModelConfig, ReadsDeepseek) {
+  ModelSpec v3 = Normalized(Read(kDeepseekV3));
+  EXPECT_EQ(v3.rotary.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(v3.rotary.attention_factor, 1);
+  EXPECT_EQ(v3.plan_only, Bit(PlanOnlyFeature::kOtherRouting) | Bit(PlanOnlyFeature::kMultiTokenPrediction) |
+                              Bit(PlanOnlyFeature::kMultipliers));
+  // The preset is the model of the pretraining: before the positions were scaled.
+  v3.rotary = {.theta = 10000, .dims = 64}, v3.seq = 4096;
+  v3.plan_only &= ~Bit(PlanOnlyFeature::kMultipliers);
+  EXPECT_EQ(v3, FindModelPreset("deepseek-v3")->model);
+  // Without these fields, the defaults of the class count, which are those of DeepSeek-V3.
+  ModelSpec plain = Normalized(Read(R"({"model_type": "deepseek_v3", "num_hidden_layers": 61, "num_attention_heads": 128,
+    "hidden_size": 7168, "intermediate_size": 18432, "max_position_embeddings": 4096, "vocab_size": 129280,
+    "torch_dtype": "bfloat16"})"));
+  plain.plan_only |= Bit(PlanOnlyFeature::kMultiTokenPrediction);
+  EXPECT_EQ(plain, FindModelPreset("deepseek-v3")->model);
+
+  const ModelSpec lite = Normalized(Read(kDeepseekV2Lite));
+  EXPECT_EQ(lite, FindModelPreset("deepseek-v2-lite")->model);
+  EXPECT_EQ(lite.plan_only, PlanOnlyFeatures{0});
+  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"q_lora_rank\": null", "\"q_lora_rank\": 96")).latent.query_rank, 96);
+  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"q_lora_rank\": null, ", "")).latent.query_rank, 1536)
+      << "the default of the class";
+  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"n_shared_experts\": 2", "\"n_shared_experts\": null")).moe.shared_ffn, 0);
+  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"greedy\"", "\"group_limited_greedy\"")).plan_only,
+            Bit(PlanOnlyFeature::kOtherRouting));
+  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"routed_scaling_factor\": 1.0", "\"routed_scaling_factor\": 16.0")).plan_only,
+            Bit(PlanOnlyFeature::kOtherRouting));
+  EXPECT_TRUE((Read(Replaced(kDeepseekV2Lite, "\"attention_bias\": false", "\"attention_bias\": true")).plan_only &
+               Bit(PlanOnlyFeature::kLinearBiases)) != 0);
+  const auto weights = ParseModelConfigOfWeights(kDeepseekV2Lite, "config.json");
+  EXPECT_THAT(std::string(weights.status().message()),
+              HasSubstr("model_type is \"deepseek_v2\": such a model can be planned, but its weights cannot be imported"));
+}
+
+TEST(ModelConfig, ReadsKimiK2) {
+  std::string text = Replaced(kDeepseekV3, "deepseek_v3", "kimi_k2");
+  for (const auto& [from, to] : {std::pair("\"first_k_dense_replace\": 3", "\"first_k_dense_replace\": 1"),
+                                 std::pair("\"n_routed_experts\": 256", "\"n_routed_experts\": 384"),
+                                 std::pair("\"num_attention_heads\": 128", "\"num_attention_heads\": 64"),
+                                 std::pair("\"num_key_value_heads\": 128", "\"num_key_value_heads\": 64"),
+                                 std::pair("\"num_nextn_predict_layers\": 1", "\"num_nextn_predict_layers\": 0"),
+                                 std::pair("\"vocab_size\": 129280", "\"vocab_size\": 163840"),
+                                 std::pair("\"rope_theta\": 10000", "\"rope_theta\": 50000.0")}) {
+    text = Replaced(text.c_str(), from, to);
+  }
+  ModelSpec kimi = Normalized(Read(text));
+  kimi.rotary = {.theta = 50000, .dims = 64}, kimi.seq = 4096;
+  kimi.plan_only &= ~Bit(PlanOnlyFeature::kMultipliers);
+  EXPECT_EQ(kimi, FindModelPreset("kimi-k2")->model);
+}
+
+// Qwen1.5-MoE-A2.7B has 14.3 billion parameters, 2.7 billion of them active (its model card).
+TEST(ModelConfig, ReadsSharedExpertsOfOtherFamilies) {
+  const ModelSpec qwen =
+      Read(R"({"model_type": "qwen2_moe", "decoder_sparse_step": 1, "hidden_act": "silu", "hidden_size": 2048,
+    "intermediate_size": 5632, "max_position_embeddings": 8192, "moe_intermediate_size": 1408, "norm_topk_prob": false,
+    "num_attention_heads": 16, "num_experts": 60, "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 16,
+    "shared_expert_intermediate_size": 5632, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 151936})");
+  EXPECT_EQ(qwen.moe, (MoeSpec{.experts = 60, .top_k = 4, .ffn = 1408, .normalized = false, .shared_ffn = 5632}));
+  EXPECT_TRUE(qwen.qkv_bias);
+  EXPECT_EQ(qwen.plan_only, Bit(PlanOnlyFeature::kSharedExpertGate));
+  EXPECT_NEAR(static_cast<double>(ModelParameters(Normalized(qwen))), 14.3e9, 0.05e9);
+  EXPECT_NEAR(static_cast<double>(ActiveParameters(Normalized(qwen))), 2.7e9, 0.05e9);
+
+  // GLM-4.5 has 355 billion parameters, 32 billion of them active (its model card), with the layer that is not planned.
+  const ModelSpec glm = Read(R"({"model_type": "glm4_moe", "attention_bias": true, "first_k_dense_replace": 3, "head_dim": 128,
+    "hidden_act": "silu", "hidden_size": 5120, "intermediate_size": 12288, "max_position_embeddings": 131072,
+    "moe_intermediate_size": 1536, "n_group": 1, "n_routed_experts": 160, "n_shared_experts": 1, "norm_topk_prob": true,
+    "num_attention_heads": 96, "num_experts_per_tok": 8, "num_hidden_layers": 92, "num_key_value_heads": 8,
+    "num_nextn_predict_layers": 1, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05, "rope_theta": 1000000,
+    "routed_scaling_factor": 2.5, "topk_group": 1, "use_qk_norm": true, "vocab_size": 151552})");
+  EXPECT_EQ(glm.moe, (MoeSpec{.experts = 160, .top_k = 8, .ffn = 1536, .shared_ffn = 1536, .dense_layers = 3}));
+  EXPECT_TRUE(glm.qkv_bias && glm.qk_norm);
+  EXPECT_EQ(glm.rotary.dims, 64);
+  EXPECT_EQ(glm.plan_only, Bit(PlanOnlyFeature::kOtherRouting) | Bit(PlanOnlyFeature::kMultiTokenPrediction));
+  EXPECT_NEAR(static_cast<double>(ModelParameters(Normalized(glm))), 355e9, 4e9);
+  EXPECT_NEAR(static_cast<double>(ActiveParameters(Normalized(glm))), 32e9, 2e9);
+
+  const ModelSpec granite = Read(Replaced(kMixtral, "\"mixtral\"", "\"granitemoeshared\", \"shared_intermediate_size\": 512"));
+  EXPECT_EQ(granite.moe, (MoeSpec{.experts = 8, .top_k = 2, .shared_ffn = 512}));
+  EXPECT_EQ(granite.plan_only, Bit(PlanOnlyFeature::kMultipliers));
+
+  const std::string ernie =
+      Replaced(kMixtral, "\"mixtral\"",
+               "\"ernie4_5_moe\", \"moe_num_experts\": 48, \"moe_k\": 5, \"moe_intermediate_size\": 96, "
+               "\"moe_num_shared_experts\": 3, \"moe_layer_start_index\": 2, \"moe_layer_end_index\": -1");
+  const std::string named =
+      Replaced(Replaced(ernie.c_str(), "\"num_experts_per_tok\": 2, ", "").c_str(), "\"num_local_experts\": 8, ", "");
+  EXPECT_EQ(Read(named).moe, (MoeSpec{.experts = 48, .top_k = 5, .ffn = 96, .shared_ffn = 288, .dense_layers = 2}));
+  EXPECT_EQ(Read(named).plan_only, Bit(PlanOnlyFeature::kOtherRouting));
+  EXPECT_TRUE((Read(Replaced(named.c_str(), "\"moe_k\"", "\"use_bias\": true, \"moe_k\"")).plan_only &
+               Bit(PlanOnlyFeature::kLinearBiases)) != 0);
+}
+
 // If a model also reads images, the fields of its language model are in a separate object.
 TEST(ModelConfig, ReadsTheTextModelOfAModelThatSees) {
   const ModelSpec inner = Read(Replaced(kLlama, "\"llama\"", "\"gemma3_text\""));
@@ -365,12 +480,28 @@ INSTANTIATE_TEST_SUITE_P(
                   "\"router_aux_loss_coef\": 0.02",
                   "\"output_router_logits\": true, \"router_aux_loss_coef\": -1",
                   "router_aux_loss_coef is -1: must be a number of at least 0"},
-        BadConfig{"Latent", kLlama, "\"llama\"", "\"deepseek_v3\"",
-                  "latent attention beside experts that every token passes cannot be planned"},
-        BadConfig{"SharedByFamily", kLlama, "\"llama\"", "\"qwen2_moe\"",
+        BadConfig{"SharedByFamily", kLlama, "\"llama\"", "\"llama4_text\"",
                   "an expert that every token passes cannot be planned"},
         BadConfig{"LatentByField", kLlama, "\"rms_norm_eps\"", "\"kv_lora_rank\": 512, \"rms_norm_eps\"",
-                  "latent attention cannot be planned"},
+                  "latent attention of this family cannot be planned"},
+        BadConfig{"SparseStep", kDeepseekV3, "\"moe_layer_freq\": 1", "\"moe_layer_freq\": 2",
+                  "layers without experts between those that have them (moe_layer_freq is 2) cannot be planned"},
+        BadConfig{"AllDense", kDeepseekV3, "\"first_k_dense_replace\": 3", "\"first_k_dense_replace\": 61",
+                  "first_k_dense_replace is 61 of 61 layers: must leave layers with experts"},
+        BadConfig{"NoWidthOfDenseLayers", kDeepseekV3, "\"intermediate_size\": 18432, ", "", "intermediate_size: missing"},
+        BadConfig{"TooManyShared", kDeepseekV3, "\"n_shared_experts\": 1", "\"n_shared_experts\": 1000000",
+                  "n_shared_experts is 1000000: too many experts of width 2048"},
+        BadConfig{"NegativeShared", kDeepseekV3, "\"n_shared_experts\": 1", "\"n_shared_experts\": -1",
+                  "n_shared_experts is -1: must be a whole number from 1"},
+        BadConfig{"Quantized", kDeepseekV3, "\"rms_norm_eps\"",
+                  "\"quantization_config\": {\"fmt\": \"e4m3\"}, \"rms_norm_eps\"",
+                  "quantization_config: quantized weights cannot be trained"},
+        BadConfig{"NoChoice", kDeepseekV2Lite, "\"num_experts_per_tok\": 6, ", "",
+                  "num_experts_per_tok, or moe_k: missing; it is required"},
+        BadConfig{"LastLayersDense", kMixtral, "\"mixtral\"", "\"ernie4_5_moe\", \"moe_layer_end_index\": 29",
+                  "moe_layer_end_index is 29: layers without experts after those that have them (layer 31) cannot be planned"},
+        BadConfig{"EveryThirdLayer", kMixtral, "\"mixtral\"", "\"ernie4_5_moe\", \"moe_layer_interval\": 3",
+                  "layers without experts between those that have them (moe_layer_interval is 3) cannot be planned"},
         BadConfig{"Encoder", kLlama, "\"llama\"", "\"t5\"", "an encoder beside the decoder cannot be planned"},
         BadConfig{"StateSpace", kLlama, "\"llama\"", "\"mamba\"", "state-space layers cannot be planned"},
         BadConfig{"NoHeads", kLlama, "\"num_attention_heads\": 64, ", "",

@@ -40,7 +40,9 @@ TEST(ModelFamilies, RowsAreWhole) {
     EXPECT_THAT(family.model_class, HasSubstr(family.base == ModelFamily::kGpt ? "M" : "ForCausalLM")) << family.model_type;
     const ExpertTraits& experts = family.experts;
     EXPECT_FALSE(family.trained() && family.plan_only != 0) << family.model_type;
-    EXPECT_TRUE(family.trained() || family.plan_only != 0) << family.model_type << " lacks nothing";
+    EXPECT_TRUE(family.trained() || family.plan_only != 0 || family.latent) << family.model_type << " lacks nothing";
+    EXPECT_FALSE(family.trained() && (family.latent || experts.dense_layers || experts.shared != SharedExperts::kNone))
+        << "the engine refuses these by their fields";
     EXPECT_FALSE(planned_only && family.trained()) << "trained ones come first";
     EXPECT_TRUE(experts.experts == 0 ? experts.top_k == 0 : experts.experts >= 2 && experts.top_k <= experts.experts)
         << family.model_type;
@@ -89,6 +91,22 @@ TEST(ModelFamilies, ExpertsAreNamed) {
   model.moe = {.experts = 4, .top_k = 1, .ffn = 48, .normalized = false};
   EXPECT_EQ(ModelFeaturesText(model),
             ", 4 experts of width 48, 1 for each token with weights that are not divided by their sum");
+}
+
+TEST(ModelFamilies, WhatDeepseekHasIsNamedAndNotExported) {
+  ModelSpec model = Llama();
+  model.moe = {.experts = 8, .top_k = 2, .shared_ffn = 48};
+  EXPECT_EQ(ModelFeaturesText(model), ", 8 experts of width 96, 2 for each token, a block of width 48 that every token passes");
+  EXPECT_THAT(TypeOf(model), HasSubstr("a model with model.moe.sharedFfn 48 cannot be written as a Hugging Face folder"));
+  model.moe = {.experts = 8, .top_k = 2, .dense_layers = 1};
+  EXPECT_EQ(ModelFeaturesText(model), ", 8 experts of width 96, 2 for each token, no experts in the first 1 layers");
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.denseLayers 1"));
+  model = Llama();
+  model.kv_heads = 0, model.rotary.dims = 4;
+  model.latent = {.query_rank = 16, .kv_rank = 8, .value_dim = 6};
+  EXPECT_EQ(ModelFeaturesText(model),
+            ", 4 elements of a head turn, keys and values from 8 latents and queries from 16, values of 6");
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.latent.kvRank 8"));
 }
 
 TEST(ModelFamilies, ExpertsAreExportedAsTheFamilyThatHasThem) {

@@ -34,7 +34,7 @@ TEST(ModelPresets, AreValidNormalizedAndNamedOnce) {
     EXPECT_NE(preset.source, "");
   }
   EXPECT_EQ(FindModelPreset("gpt-2"), nullptr);
-  EXPECT_EQ(ModelPresets().size(), 21u);
+  EXPECT_EQ(ModelPresets().size(), 25u);
 }
 
 // The name of a preset contains its size. The parameter count of the layer graph must agree with this size.
@@ -81,6 +81,22 @@ TEST(ModelPresets, ModelsWithExpertsHaveTheReleasedCounts) {
       EXPECT_NEAR(static_cast<double>(ModelParameters(model)) / static_cast<double>(c.total), 1, 1e-3) << c.name;
     }
     EXPECT_NEAR(static_cast<double>(ActiveParameters(model)) / c.active, 1, 0.02) << c.name;
+  }
+  // The published totals of DeepSeek-V3 (671B) and Kimi K2 (1.04T) contain the biases with which experts are chosen; those of
+  // the papers and cards for the active parameters leave out the embedding.
+  const struct {
+    const char* name;
+    int64_t total, biases;
+    double active;
+  } latent[] = {{"deepseek-v2", 235'741'434'880, 0, 21e9},
+                {"deepseek-v2-lite", 15'706'484'224, 0, 2.4e9},
+                {"deepseek-v3", 671'026'419'200, 58 * 256, 37e9},
+                {"kimi-k2", 1'026'408'232'448, 60 * 384, 32e9}};
+  for (const auto& c : latent) {
+    const ModelSpec& model = FindModelPreset(c.name)->model;
+    EXPECT_EQ(ModelParameters(model), c.total - c.biases) << c.name;
+    const int64_t embedding = int64_t{model.vocab} * model.hidden;
+    EXPECT_NEAR(static_cast<double>(ActiveParameters(model) - embedding) / c.active, 1, 0.025) << c.name;
   }
   const ModelSpec& dense = FindModelPreset("llama-7b")->model;
   EXPECT_EQ(ActiveParameters(dense), ModelParameters(dense));
