@@ -68,7 +68,19 @@ constexpr MegatronFlag kFlags[] = {
     {"--num-experts", &M::experts, "model.moe.experts"},
     {"--moe-router-topk", &M::top_k, "model.moe.topK"},
     {"--moe-ffn-hidden-size", &M::expert_ffn, "model.moe.ffn"},
-    {"--moe-layer-freq", &M::layers_with_experts, "no field; every layer must have experts"},
+    {"--moe-layer-freq", &M::layers_with_experts, "model.moe.denseLayers"},
+    {"--moe-shared-expert-intermediate-size", &M::shared_ffn, "model.moe.sharedFfn"},
+    {"--moe-shared-expert-gate", &M::shared_gate, "model.planOnly shared-expert-gate"},
+    {"--multi-latent-attention", &M::latent, "model.latent"},
+    {"--q-lora-rank", &M::query_rank, "model.latent.queryRank"},
+    {"--kv-lora-rank", &M::kv_rank, "model.latent.kvRank"},
+    {"--qk-head-dim", &M::plain_dims, "model.headDim, without the rotated part"},
+    {"--qk-pos-emb-head-dim", &M::rotary_dims, "model.rope.dims, with latent attention"},
+    {"--v-head-dim", &M::value_dim, "model.latent.valueDim"},
+    {"--rope-type", &M::rope_type, "model.rope.scaling, with latent attention"},
+    {"--rotary-scaling-factor", &M::yarn_factor, "model.rope.factor, with latent attention"},
+    {"--mscale", &M::mscale, "model.rope.attentionFactor"},
+    {"--mscale-all-dim", &M::mscale_all_dim, "model.rope.attentionFactor"},
     {"--moe-router-pre-softmax", &M::pre_softmax, "model.moe.normalized false"},
     {"--moe-router-score-function", &M::score_function, "model.planOnly other-routing"},
     {"--moe-router-load-balancing-type", &M::balancing, "model.moe.auxLoss"},
@@ -130,11 +142,12 @@ constexpr MegatronFlag kFlags[] = {
 
 constexpr char kEightBitWeights[] = "weights are counted in 16 bits, beside their copies in 8 bits";
 constexpr char kFourBits[] = "4-bit arithmetic is not planned; the plan counts products in the type of --bf16 or --fp16";
-constexpr char kSharedExperts[] = "experts that every token passes are not planned";
+constexpr char kSharedOverlap[] =
+    "the plan runs what every token passes one after the other with the experts, and only its weight gradients beside a "
+    "transfer";
 constexpr char kGroupLimits[] = "the plan lets a token choose among all experts";
 constexpr char kChoice[] = "experts are planned as chosen by the softmax of the router's scores alone";
 constexpr char kExpertOverlap[] = "not counted: the plan exposes the all-to-alls of experts";
-constexpr char kLatent[] = "latent attention is not planned";
 constexpr char kStates[] = "the plan counts optimizer states, master weights and gradients in 32 bits each";
 constexpr char kCopies[] = "not planned; the plan keeps states and activations on the device";
 constexpr char kUneven[] = "the plan has the embedding on the stage of the first layers";
@@ -142,7 +155,7 @@ constexpr char kHybrid[] = "layers of several kinds are not planned";
 constexpr char kTpOverlap[] = "not counted: the plan exposes collectives of tensor parallelism";
 
 constexpr MegatronMissing kMissing[] = {
-    {"--moe-shared-expert-intermediate-size", MissingFlag::kRefused, kSharedExperts},
+    {"--moe-shared-expert-overlap", MissingFlag::kSaid, kSharedOverlap},
     {"--moe-latent-size", MissingFlag::kRefused, "experts of another hidden size are not planned"},
     {"--moe-extended-tp", MissingFlag::kRefused, "experts sharded over all ranks at once are not planned"},
     {"--moe-router-num-groups", MissingFlag::kSaid, kGroupLimits},
@@ -155,7 +168,6 @@ constexpr MegatronMissing kMissing[] = {
     {"--overlap-moe-expert-parallel-comm", MissingFlag::kSaid, kExpertOverlap},
     {"--moe-layer-recompute", MissingFlag::kSaid, "the plan keeps what this would recompute"},
     {"--moe-use-upcycling", MissingFlag::kSaid, "Lynx does not read checkpoints of Megatron-LM"},
-    {"--multi-latent-attention", MissingFlag::kRefused, kLatent},
     {"--hybrid-layer-pattern", MissingFlag::kRefused, kHybrid},
     {"--hybrid-override-pattern", MissingFlag::kRefused, kHybrid},
     {"--hybrid-attention-ratio", MissingFlag::kRefused, kHybrid},

@@ -39,7 +39,12 @@ struct MegatronArguments {
   Text layers_with_experts, score_function, dispatcher, drop_policy;
   Words balancing, aux_loss;
   Real z_loss, capacity;
-  bool pre_softmax = false, pads_experts = false, grouped_products = false;
+  bool pre_softmax = false, pads_experts = false, grouped_products = false, shared_gate = false;
+  Count shared_ffn;
+  bool latent = false;
+  Count query_rank, kv_rank, plain_dims, rotary_dims, value_dim;
+  Text rope_type;
+  Real yarn_factor, mscale, mscale_all_dim;
   bool fp8_hybrid = false, fp8_e4m3 = false;
   Count tp, pp, cp, layers_per_virtual, virtual_stages, first_layers, last_layers, instances;
   bool embedding_counts = false, loss_counts = false;

@@ -8,6 +8,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/real_text.h"
 #include "common/status.h"
 
@@ -16,17 +18,27 @@ namespace {
 
 constexpr int64_t kMaxCount = 1 << 20;  // far above the limits of a job, which say more
 
-// True if --moe-layer-freq gives every layer experts: "1", or a list such as "([1]*32)", whose items are 1.
-bool EveryLayer(const std::string& text) {
-  if (text == "1") return true;
-  size_t lists = 0;
-  for (size_t open = text.find('['); open != std::string::npos; open = text.find('[', open + 1), ++lists) {
-    const size_t close = text.find(']', open);
-    if (close == std::string::npos) return false;
-    const std::string items = text.substr(open + 1, close - open - 1);
-    if (items.empty() || items.find_first_not_of("1, ") != std::string::npos || absl::StrContains(items, "11")) return false;
+// The layers that --moe-layer-freq gives experts (1) and those to which it gives none (0): "1", or lists such as
+// "([0]*3+[1]*58)" or "[0,1,1]". Empty if the text is neither, or says more than kMaxCount layers.
+std::vector<bool> LayersWithExperts(std::string text, int32_t layers) {
+  text.erase(std::remove_if(text.begin(), text.end(), [](char c) { return c == ' ' || c == '(' || c == ')'; }), text.end());
+  if (text == "1") return std::vector<bool>(static_cast<size_t>(layers), true);
+  std::vector<bool> all;
+  for (const absl::string_view term : absl::StrSplit(text, '+')) {
+    const size_t close = term.find(']');
+    if (close == absl::string_view::npos || !absl::StartsWith(term, "[")) return {};
+    int64_t times = 1;
+    const absl::string_view rest = term.substr(close + 1);
+    if (!rest.empty() && (!absl::StartsWith(rest, "*") || !absl::SimpleAtoi(rest.substr(1), &times))) return {};
+    std::vector<bool> items;
+    for (const absl::string_view item : absl::StrSplit(term.substr(1, close - 1), ',')) {
+      if (item != "0" && item != "1") return {};
+      items.push_back(item == "1");
+    }
+    if (times < 0 || times > kMaxCount || static_cast<int64_t>(items.size()) * times > kMaxCount) return {};
+    for (int64_t i = 0; i < times; ++i) all.insert(all.end(), items.begin(), items.end());
   }
-  return lists > 0;
+  return all;
 }
 
 class ExpertReader {
@@ -37,6 +49,9 @@ class ExpertReader {
   absl::Status Run() {
     if (v_.experts.value_or(0) == 0) {
       if (v_.ep.value_or(1) > 1) Miss(absl::StrCat("--expert-model-parallel-size ", *v_.ep, ": there is no --num-experts"));
+      if (v_.shared_ffn) {
+        Miss(absl::StrCat("--moe-shared-expert-intermediate-size ", *v_.shared_ffn, ": there is no --num-experts"));
+      }
       return absl::OkStatus();
     }
     LYNX_RETURN_IF_ERROR(Layers());
@@ -65,12 +80,30 @@ class ExpertReader {
     if (!v_.swiglu) {
       return Error(absl::StrCat("--num-experts ", *v_.experts, " without --swiglu: experts are planned as SwiGLU blocks"));
     }
-    if (v_.layers_with_experts && !EveryLayer(*v_.layers_with_experts)) {
-      return Error(absl::StrCat("--moe-layer-freq ", *v_.layers_with_experts,
-                                ": layers without experts between those that have them are not planned"));
-    }
+    if (v_.layers_with_experts) LYNX_RETURN_IF_ERROR(DenseLayers(*v_.layers_with_experts));
     LYNX_RETURN_IF_ERROR(Fits("--num-experts", v_.experts, 2, moe_.experts));
+    LYNX_RETURN_IF_ERROR(Fits("--moe-shared-expert-intermediate-size", v_.shared_ffn, 1, moe_.shared_ffn));
+    if (v_.shared_gate && v_.shared_ffn) model_.plan_only |= Bit(PlanOnlyFeature::kSharedExpertGate);
+    if (v_.shared_ffn && parallel_.tp > 1) {
+      Miss(absl::StrCat("--moe-shared-expert-intermediate-size ", *v_.shared_ffn,
+                        ": planned with whole weights on each of the ", parallel_.tp,
+                        " tensor-parallel ranks, among which Megatron-LM shards them"));
+    }
     return Fits("--moe-ffn-hidden-size", v_.expert_ffn, 1, moe_.ffn);
+  }
+
+  absl::Status DenseLayers(const std::string& text) {
+    const std::vector<bool> with = LayersWithExperts(text, model_.layers);
+    const auto first = std::find(with.begin(), with.end(), true);
+    if (first == with.end() || std::find(first, with.end(), false) != with.end()) {
+      return Error(absl::StrCat("--moe-layer-freq ", text,
+                                ": layers without experts between those that have them, or after them, are not planned"));
+    }
+    if (with.size() != static_cast<size_t>(model_.layers)) {
+      return Error(absl::StrCat("--moe-layer-freq ", text, " says ", with.size(), " layers, and --num-layers ", model_.layers));
+    }
+    moe_.dense_layers = static_cast<int32_t>(first - with.begin());
+    return absl::OkStatus();
   }
 
   absl::Status Router() {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/frameworks/megatron_experts.h"
 #include "cli/frameworks/megatron_import.h"
+#include "cli/frameworks/megatron_latent.h"
 #include "cli/frameworks/megatron_layout.h"
 #include "cli/frameworks/shell_script.h"
 #include "common/real_text.h"
@@ -41,6 +42,7 @@ class Converter {
     LYNX_RETURN_IF_ERROR(Vocabulary());
     LYNX_RETURN_IF_ERROR(Stages());
     LYNX_RETURN_IF_ERROR(Replicas());
+    LYNX_RETURN_IF_ERROR(ReadMegatronLatent(v_, launch_.place, run_));
     LYNX_RETURN_IF_ERROR(ReadMegatronExperts(v_, launch_.place, run_));
     LYNX_RETURN_IF_ERROR(Recomputation());
     LYNX_RETURN_IF_ERROR(Batches());

@@ -192,6 +192,10 @@ class NemoReader {
       return absl::OkStatus();
     }
     words_.push_back(key.flag);
+    if (list.size() > 1 && std::string(key.path) == "model.moe_layer_freq") {  // one number for each layer
+      words_.push_back(absl::StrCat("[", absl::StrJoin(list, ","), "]"));
+      return absl::OkStatus();
+    }
     words_.insert(words_.end(), list.begin(), list.end());
     return absl::OkStatus();
   }

@@ -93,7 +93,11 @@ class Megatron {
     args_.Value("--position-embedding-type", llama ? "rope" : "learned_absolute");
     args_.Value("--normalization", llama ? "RMSNorm" : "LayerNorm");
     args_.Value("--norm-epsilon", RealText(model_.norm_epsilon));
-    if (model_.head_dim != 0) args_.Value("--kv-channels", model_.head_dim);
+    if (model_.latent.any()) {
+      Latent();
+    } else if (model_.head_dim != 0) {
+      args_.Value("--kv-channels", model_.head_dim);
+    }
     if (llama) {
       args_.Flag("--swiglu");
       args_.Flag("--disable-bias-linear");
@@ -125,6 +129,62 @@ class Megatron {
     }
   }
 
+  // Latent attention (megatron/core/transformer/multi_latent_attention.py). --qk-layernorm norms the latents there, and
+  // --kv-channels has no effect but to make a hidden size valid that is no multiple of the heads.
+  void Latent() {
+    const LatentSpec& latent = model_.latent;
+    args_.Flag("--multi-latent-attention");
+    if (latent.query_rank != 0) args_.Value("--q-lora-rank", latent.query_rank);
+    args_.Value("--kv-lora-rank", latent.kv_rank);
+    args_.Value("--qk-head-dim", model_.head_size() - model_.rotary.dims);
+    args_.Value("--qk-pos-emb-head-dim", model_.rotary.dims);
+    args_.Value("--v-head-dim", latent.value_dim);
+    args_.Value("--kv-channels", latent.value_dim);
+    args_.Flag("--qk-layernorm");
+    if (layout_.tp > 1 && layout_.sequence_parallel) {
+      Miss(
+          "latents of all tokens on each tensor-parallel rank, which the plan counts: Megatron-LM makes those of a rank's own "
+          "tokens, and gathers them");
+    }
+  }
+
+  // Rotary positions of latent attention are YaRN's, unless told otherwise, and their fused kernel has YaRN only.
+  void LatentRotary() {
+    const RotarySpec& rotary = model_.rotary;
+    const RotarySpec plain;
+    constexpr int32_t kOriginal = 4096;  // Megatron-LM has no argument for it
+    const bool as_yarn = rotary.scaling == RopeScaling::kYarn && rotary.original_seq == kOriginal &&
+                         rotary.beta_fast == plain.beta_fast && rotary.beta_slow == plain.beta_slow &&
+                         rotary.attention_factor == plain.attention_factor;
+    if (as_yarn) {
+      args_.Value("--rope-type", "yarn");
+      args_.Value("--rotary-scaling-factor", RealText(rotary.factor));
+      return;
+    }
+    args_.Value("--rope-type", "rope");
+    args_.Flag("--no-rope-fusion");
+    const bool without_effect = rotary.scaling == RopeScaling::kDynamic && model_.seq <= rotary.original_seq;
+    if (rotary.scaling == RopeScaling::kNone || without_effect) return;
+    Miss(absl::StrCat(EnumName(rotary.scaling), " scaling of rotary positions by ", RealText(rotary.factor),
+                      ": with latent attention, Megatron-LM's arguments have only YaRN from ", kOriginal,
+                      " positions, with its own frequencies"));
+  }
+
+  // What every token passes beside its experts, and layers without experts.
+  void SharedAndDense() {
+    const MoeSpec& moe = model_.moe;
+    if (moe.shared_ffn != 0) {
+      args_.Value("--moe-shared-expert-intermediate-size", moe.shared_ffn);
+      if (layout_.tp > 1) {
+        Miss(absl::StrCat("whole weights of what every token passes (width ", moe.shared_ffn,
+                          ") on each tensor-parallel rank, which the plan counts: Megatron-LM shards them"));
+      }
+    }
+    if (moe.dense_layers == 0) return;
+    args_.Value("--moe-layer-freq",
+                Quoted(absl::StrCat("([0]*", moe.dense_layers, "+[1]*", model_.layers - moe.dense_layers, ")")));
+  }
+
   // Experts. Megatron-LM's own defaults are softmax after the choice of experts, which gives weights whose sum is 1, and rows
   // that are dropped by their weights (megatron/core/transformer/moe/moe_utils.py).
   void Experts() {
@@ -133,6 +193,7 @@ class Megatron {
     args_.Value("--num-experts", moe.experts);
     args_.Value("--moe-ffn-hidden-size", model_.expert_ffn());
     args_.Value("--moe-router-topk", moe.top_k);
+    SharedAndDense();
     args_.Value("--moe-router-dtype", "fp32");
     const bool alone = moe.top_k == 1;
     if (!moe.normalized || alone) args_.Flag("--moe-router-pre-softmax");
@@ -166,6 +227,7 @@ class Megatron {
     } else {
       Miss(absl::StrCat("rotary base ", RealText(rotary.theta), ": Megatron-LM takes whole numbers only"));
     }
+    if (model_.latent.any()) return LatentRotary();
     if (rotary.dims != 0) args_.Value("--rotary-percent", RealText(static_cast<double>(rotary.dims) / model_.head_size()));
     const bool as_llama3 = rotary.low_freq_factor == 1 && rotary.high_freq_factor == 4 && rotary.original_seq == 8192;
     const bool without_effect = rotary.scaling == RopeScaling::kDynamic && model_.seq <= rotary.original_seq;

@@ -64,6 +64,10 @@ class Chooser {
     if (model.head_dim != 0 && toml) {
       Miss(absl::StrCat("heads of ", model.head_dim, " elements: llama3 divides the hidden size by the heads"));
     }
+    if (model.latent.any()) {
+      Miss(absl::StrCat("latent attention (keys and values from ", model.latent.kv_rank,
+                        " latents): torchtitan's llama3 has none, so these files train another model"));
+    }
     if (model.rotary.dims != 0) {
       Miss(absl::StrCat("rotary positions of ", model.rotary.dims, " elements of a head: torchtitan turns all of them"));
     }
@@ -83,6 +87,12 @@ class Chooser {
                        " ranks: torchtitan's llama3 has none, so these files train another model; its models with experts take "
                        "the layout with expert_parallel_degree ",
                        layout_.ep));
+    }
+    if (model.moe.shared_ffn != 0) {
+      Miss(absl::StrCat("a block of width ", model.moe.shared_ffn, " that every token passes beside its experts"));
+    }
+    if (model.moe.dense_layers != 0) {
+      Miss(absl::StrCat("first ", model.moe.dense_layers, " layers without experts, of feed-forward width ", model.ffn));
     }
     if (model.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model.plan_only)));
   }

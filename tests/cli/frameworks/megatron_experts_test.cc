@@ -135,7 +135,7 @@ TEST(ImportMegatronExperts, SettingsHaveItsNames) {
 TEST(ImportMegatronExperts, RefusesExpertsThatAreNotPlanned) {
   EXPECT_THAT(ErrorOf(Small("--num-experts 8")),
               HasSubstr("--num-experts 8 without --swiglu: experts are planned as SwiGLU blocks"));
-  for (const char* layers : {"2", "([0]*1+[1]*7)", "[1,0]*4", "([11]*8)", "8", "([1*8"}) {
+  for (const char* layers : {"2", "([1]*7+[0]*1)", "[1,0]*4", "([11]*8)", "8", "([1*8", "[0]*8", "[1]*-1", "[1]*99999999999"}) {
     EXPECT_THAT(ErrorOf(Experts(absl::StrCat("--moe-layer-freq '", layers, "'"))), HasSubstr("layers without experts between"))
         << layers;
   }

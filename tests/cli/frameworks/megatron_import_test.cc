@@ -363,6 +363,8 @@ TEST(ImportMegatron, SaysWhatHasNoCounterpart) {
   EXPECT_THAT(missing(Small("--expert-model-parallel-size 1")), Not(Contains(HasSubstr("expert")))) << "1 changes nothing";
   EXPECT_THAT(missing(Small("--expert-model-parallel-size 2")),
               Contains(HasSubstr("--expert-model-parallel-size 2: there is no --num-experts")));
+  EXPECT_THAT(Imported(Small("--moe-shared-expert-intermediate-size 512")).not_taken,
+              Contains(HasSubstr("--moe-shared-expert-intermediate-size 512: there is no --num-experts")));
 }
 
 TEST(ImportMegatron, NamesWhatItDoesNotKnow) {
@@ -378,8 +380,7 @@ TEST(ImportMegatron, NamesWhatItDoesNotKnow) {
 }
 
 TEST(ImportMegatron, RefusesModelsThatAreNotPlanned) {
-  for (const char* flag : {"--moe-shared-expert-intermediate-size 512", "--multi-latent-attention", "--mtp-num-layers 1",
-                           "--hybrid-layer-pattern M-*", "--yaml-cfg x.yaml", "--quick-geglu"}) {
+  for (const char* flag : {"--mtp-num-layers 1", "--hybrid-layer-pattern M-*", "--yaml-cfg x.yaml", "--quick-geglu"}) {
     EXPECT_THAT(ErrorOf(Small(flag)), HasSubstr(absl::StrCat("runs/Train 8B.sh:1: ", flag, ": "))) << flag;
   }
 }
@@ -438,6 +439,11 @@ TEST(ImportMegatron, ReadsExports) {
                         Mixture({.pp = 2, .dp = 2, .ep = 2, .rank_order = RankOrder::kTpDpPp}),
                         Mixture({.dp = 2}).Model([](ModelSpec& m) {
                           m.moe = {.experts = 4, .top_k = 2, .normalized = false, .aux_loss = 0.01, .z_loss = 0.001};
+                        }),
+                        Deepseek(),
+                        Deepseek({.dp = 2}).Model([](ModelSpec& m) {
+                          m.latent.query_rank = 0;
+                          m.rotary = {.dims = 8, .scaling = RopeScaling::kYarn, .factor = 40, .original_seq = 4096};
                         }),
                         Case({.pp = 3}, {3, 5, 1}),
                         WithZero(ZeroStage::kNone),

@@ -162,11 +162,29 @@ TEST(ImportNemo, ReadsExperts) {
   EXPECT_EQ(run.job.parallel.ep, 2);
 }
 
+TEST(ImportNemo, ReadsLatentAttentionAndSharedExperts) {
+  const ImportedRun run = Imported(With("  bias: False",
+                                        "  bias: False\n  num_moe_experts: 8\n  moe_grouped_gemm: True\n"
+                                        "  moe_shared_expert_intermediate_size: 64\n  moe_layer_freq: '([0]*1+[1]*23)'\n"
+                                        "  multi_latent_attention: True\n  q_lora_rank: 96\n  kv_lora_rank: 48\n"
+                                        "  qk_head_dim: 40\n  qk_pos_emb_head_dim: 24\n  v_head_dim: 20\n"
+                                        "  rotary_scaling_factor: 40\n  mscale: 1.0\n  mscale_all_dim: 1.0\n"));
+  EXPECT_EQ(run.job.model.moe, (MoeSpec{.experts = 8, .top_k = 2, .shared_ffn = 64, .dense_layers = 1}));
+  EXPECT_EQ(run.job.model.latent, (LatentSpec{.query_rank = 96, .kv_rank = 48, .value_dim = 20}));
+  EXPECT_EQ(run.job.model.head_dim, 64);
+  EXPECT_EQ(run.job.model.rotary.dims, 24);
+  EXPECT_EQ(run.job.model.rotary.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(run.job.model.plan_only, Bit(PlanOnlyFeature::kMultipliers));
+  const std::string list = absl::StrReplaceAll(kYaml, {{"num_layers: 24", "num_layers: 4\n  moe_layer_freq: [0, 0, 1, 1]"},
+                                                       {"  bias: False", "  bias: False\n  num_moe_experts: 8"}});
+  EXPECT_EQ(Imported(list).job.model.moe.dense_layers, 2);
+}
+
 TEST(ImportNemo, SaysWhatIsWrongByKey) {
   EXPECT_THAT(ErrorOf(With("  hidden_size: 2048\n", "")), HasSubstr("gpt.yaml: model.hidden_size is missing"));
   EXPECT_THAT(ErrorOf(With("devices: 8", "devices: auto")), HasSubstr("give --devices N"));
-  EXPECT_THAT(ErrorOf(With("  bias: False", "  bias: False\n  moe_shared_expert_intermediate_size: 64")),
-              HasSubstr("model.moe_shared_expert_intermediate_size 64: experts that every token passes are not planned"));
+  EXPECT_THAT(ErrorOf(With("  bias: False", "  bias: False\n  num_moe_experts: 8\n  moe_layer_freq: 2")),
+              HasSubstr("model.moe_layer_freq 2: layers without experts between"));
   EXPECT_THAT(ErrorOf(With("fast-swiglu", "reglu")), HasSubstr("model.activation is reglu"));
   EXPECT_THAT(ErrorOf("trainer: {devices: 1}"), HasSubstr("has no 'model'"));
   ImportRequest request = RequestOf(kYaml);

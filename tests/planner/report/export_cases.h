@@ -122,6 +122,18 @@ inline Case Mixture(ParallelLayout layout = {.tp = 2, .dp = 2, .ep = 4, .sequenc
     m.moe = {.experts = 8, .top_k = 2, .ffn = 96, .capacity = 1.25};
   });
 }
+// The same with latent attention, a block that every token passes, and a first layer without experts.
+inline Case Deepseek(ParallelLayout layout = {.dp = 4, .ep = 4}) {
+  return Mixture(layout).Model([](ModelSpec& m) {
+    m.kv_heads = 0;
+    m.head_dim = 24;
+    m.tied_embeddings = false;
+    m.rotary.dims = 8;
+    m.latent = {.query_rank = 48, .kv_rank = 32, .value_dim = 16};
+    m.moe.shared_ffn = 192;
+    m.moe.dense_layers = 1;
+  });
+}
 inline Case WithZero(ZeroStage zero) { return Case({.dp = 4, .zero = zero}); }
 
 }  // namespace lynx

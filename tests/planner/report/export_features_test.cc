@@ -102,6 +102,33 @@ TEST(ExportFeatures, MegatronHasExperts) {
   EXPECT_THAT(Missing(losses, NewestTarget(ExportFormat::kMegatron)), HasSubstr("a weight of 1 for a token's only expert"));
 }
 
+TEST(ExportFeatures, MegatronHasLatentAttentionAndSharedExperts) {
+  const auto missing = [](const Case& one) { return Missing(one, NewestTarget(ExportFormat::kMegatron)); };
+  EXPECT_THAT(Arguments(Deepseek()),
+              AllOf(Contains("--multi-latent-attention"), Contains("--q-lora-rank 48"), Contains("--kv-lora-rank 32"),
+                    Contains("--qk-head-dim 16"), Contains("--qk-pos-emb-head-dim 8"), Contains("--v-head-dim 16"),
+                    Contains("--kv-channels 16"), Contains("--qk-layernorm"), Contains("--rope-type rope"),
+                    Contains("--no-rope-fusion"), Not(Contains(HasSubstr("--rotary-percent")))));
+  EXPECT_THAT(Arguments(Deepseek()), AllOf(Contains("--moe-shared-expert-intermediate-size 192"),
+                                           Contains("--ffn-hidden-size 256"), Contains("--moe-layer-freq '([0]*1+[1]*3)'")));
+  EXPECT_EQ(missing(Deepseek()), "");
+  EXPECT_THAT(missing(Deepseek({.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true})),
+              AllOf(HasSubstr("latents of all tokens on each tensor-parallel rank"),
+                    HasSubstr("whole weights of what every token passes (width 192)")));
+  Case other = Deepseek().Model([](ModelSpec& m) {
+    m.latent.query_rank = 0;
+    m.rotary = {.dims = 8, .scaling = RopeScaling::kYarn, .factor = 40, .original_seq = 4096};
+    m.moe.shared_ffn = m.moe.dense_layers = 0;
+  });
+  EXPECT_THAT(Arguments(other), AllOf(Contains("--rope-type yarn"), Contains("--rotary-scaling-factor 40"),
+                                      Not(Contains(HasSubstr("--q-lora-rank"))), Not(Contains(HasSubstr("--moe-layer-freq"))),
+                                      Not(Contains(HasSubstr("shared-expert"))), Not(Contains("--no-rope-fusion"))));
+  EXPECT_EQ(missing(other), "");
+  other.Model([](ModelSpec& m) { m.rotary.original_seq = 2048; });
+  EXPECT_THAT(Arguments(other), Contains("--rope-type rope"));
+  EXPECT_THAT(missing(other), HasSubstr("yarn scaling of rotary positions by 40: with latent attention"));
+}
+
 // Megatron-LM numbers stages before replicas only if experts have as many replicas as the other layers.
 TEST(ExportFeatures, MegatronOrdersRanksWithExperts) {
   const auto missing = [](const Case& one) { return Missing(one, NewestTarget(ExportFormat::kMegatron)); };
@@ -130,6 +157,18 @@ TEST(ExportFeatures, OthersSayWhatTheirModelsWithExpertsTake) {
         Missing(Mixture(), TargetOf(ExportFormat::kTorchtitan, version.name)),
         AllOf(HasSubstr("the model's experts (8 of width 96, 2 for each token) on 4 ranks: torchtitan's llama3 has none"),
               HasSubstr("expert_parallel_degree 4")));
+  }
+}
+
+TEST(ExportFeatures, OthersSayThatTheyHaveNoLatentAttentionAndSharedExperts) {
+  EXPECT_THAT(Missing(Deepseek(), NewestTarget(ExportFormat::kDeepSpeed)),
+              AllOf(HasSubstr("keys and values from 32 latents and queries from 48, values of 16"),
+                    HasSubstr("a block of width 192 that every token passes"), HasSubstr("no experts in the first 1 layers")));
+  for (const ExportVersion& version : ExportVersions(ExportFormat::kTorchtitan)) {
+    EXPECT_THAT(Missing(Deepseek(), TargetOf(ExportFormat::kTorchtitan, version.name)),
+                AllOf(HasSubstr("latent attention (keys and values from 32 latents): torchtitan's llama3 has none"),
+                      HasSubstr("a block of width 192 that every token passes"),
+                      HasSubstr("first 1 layers without experts, of feed-forward width 256")));
   }
 }
 

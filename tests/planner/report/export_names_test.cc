@@ -79,6 +79,11 @@ std::vector<NamedCase> DozenPlans() {
   plans.push_back({"experts-losses", Mixture({.pp = 2, .dp = 2, .ep = 2}).Model([](ModelSpec& m) {
                      m.moe = {.experts = 8, .top_k = 1, .normalized = false, .aux_loss = 0.01, .z_loss = 0.001};
                    })});
+  plans.push_back({"latent", Deepseek()});
+  plans.push_back({"latent-yarn", Deepseek({.pp = 2, .dp = 2, .ep = 2}).Model([](ModelSpec& m) {
+                     m.latent.query_rank = 0;
+                     m.rotary = {.dims = 8, .scaling = RopeScaling::kYarn, .factor = 40, .original_seq = 4096};
+                   })});
   plans.push_back({"bfloat16-replicas", Case({.dp = 2}).Model([](ModelSpec& m) { m.dtype = DataType::kBfloat16; })});
   Case groups({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved});
   groups.plan.microbatches = 7;
@@ -120,6 +125,8 @@ const std::set<std::string> kMegatronFlags = {"--bf16",
                                               "--moe-grouped-gemm",
                                               "--moe-pad-expert-input-to-capacity",
                                               "--moe-router-pre-softmax",
+                                              "--multi-latent-attention",
+                                              "--no-rope-fusion",
                                               "--no-gradient-accumulation-fusion",
                                               "--overlap-grad-reduce",
                                               "--overlap-param-gather",
@@ -194,6 +201,15 @@ const std::map<std::string, std::set<std::string>> kMegatronValues = {
     {"--moe-z-loss-coeff", {}},
     {"--moe-expert-capacity-factor", {}},
     {"--moe-token-drop-policy", {"probs", "position"}},
+    {"--moe-layer-freq", {}},
+    {"--moe-shared-expert-intermediate-size", {}},
+    {"--q-lora-rank", {}},
+    {"--kv-lora-rank", {}},
+    {"--qk-head-dim", {}},
+    {"--qk-pos-emb-head-dim", {}},
+    {"--v-head-dim", {}},
+    {"--rope-type", {"rope", "yarn"}},
+    {"--rotary-scaling-factor", {}},
     // layernorm_epsilon and kv_channels are in megatron/core/transformer/transformer_config.py, the other names in
     // arguments.py.
     {"--norm-epsilon", {}},
