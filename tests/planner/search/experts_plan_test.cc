@@ -124,8 +124,8 @@ TEST(ExpertsPlan, SharedExpertsAndLatentsCostTimeAndMemory) {
   const Plan without = planned([](ModelSpec& m) { m.moe.shared_ffn = 0; });
   EXPECT_GT(all.step, without.step);
   // Four layers keep gate and up, and their product, of 4 * 128 tokens in 16 bits.
-  const Bytes kept(4 * (4 * 128) * 3 * 256 * 2);
-  EXPECT_GE(all.stages.at(0).live_peak - without.stages.at(0).live_peak, kept);
+  const double kept = 4 * (4 * 128) * 3 * 256 * 2;
+  EXPECT_NEAR(static_cast<double>((all.stages.at(0).live_peak - without.stages.at(0).live_peak).value), kept, 0.02 * kept);
   EXPECT_EQ(all.stages.at(0).states.weights - without.stages.at(0).states.weights, Bytes(4 * 3 * 256 * 256 * 2));
   const Plan wide = planned([](ModelSpec& m) { m.latent.query_rank = 0, m.latent.kv_rank = 1024; });
   EXPECT_GT(wide.step, all.step);
