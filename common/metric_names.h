@@ -287,6 +287,48 @@ inline constexpr Metric kJobCoreWaitRatio{
     Daemon::kServer,
     "Share of the newest complete step in which compute threads were ready to run while other threads had their cores, over "
     "all ranks. The prediction includes only ranks of the same job that share cores."};
+inline constexpr Metric kJobExpertSkew{"lynx_job_expert_load_skew",
+                                       Type::kGauge,
+                                       "1",
+                                       "job_id, job_name",
+                                       Daemon::kServer,
+                                       "Rows that the experts of the fullest rank received in the newest step, as a multiple "
+                                       "of the even share. Only for models with "
+                                       "experts, like the five below."};
+inline constexpr Metric kJobExpertSkewPlanned{"lynx_job_expert_load_skew_planned",
+                                              Type::kGauge,
+                                              "1",
+                                              "job_id, job_name",
+                                              Daemon::kServer,
+                                              "The value of lynx_job_expert_load_skew that the plan assumes."};
+inline constexpr Metric kJobExpertPeak{"lynx_job_expert_load_peak",
+                                       Type::kGauge,
+                                       "1",
+                                       "job_id, job_name",
+                                       Daemon::kServer,
+                                       "Rows that a rank received in the fullest layer and microbatch of the newest complete "
+                                       "step, as a multiple of the even share."};
+inline constexpr Metric kJobExpertFullest{"lynx_job_expert_load_fullest",
+                                          Type::kGauge,
+                                          "1",
+                                          "job_id, job_name",
+                                          Daemon::kServer,
+                                          "Rows that the fullest expert of a rank received in the newest complete step, as a "
+                                          "multiple of the even share of an expert."};
+inline constexpr Metric kJobExpertRows{
+    "lynx_job_expert_rows_routed_total",
+    Type::kCounter,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
+    "Rows that tokens were in forward passes: one in each layer for each of the token's experts. Each step counts once."};
+inline constexpr Metric kJobExpertRowsDropped{
+    "lynx_job_expert_rows_dropped_total",
+    Type::kCounter,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
+    "Those of the rows routed for which the expert had no room (model.moe.capacity)."};
 inline constexpr Metric kJobMfu{"lynx_job_mfu_ratio",
                                 Type::kGauge,
                                 "1",

@@ -134,6 +134,16 @@ TRAINING = [
         ("graph", "Age of the newest checkpoint", "s", [(CHECKPOINT_AGE.format(f"lynx_job_checkpoint_timestamp_seconds{{{JOB}}}"), "{{job_name}} {{job_id}}")],
          {}),
     ]),
+    ("Experts", [
+        ("graph", "Rows as a multiple of the even share", "short", [(f"lynx_job_expert_load_skew{{{JOB}}}", "of the fullest rank"),
+                                                                    (f"lynx_job_expert_load_skew_planned{{{JOB}}}", "of the fullest rank, planned"),
+                                                                    (f"lynx_job_expert_load_peak{{{JOB}}}", "of a rank in its fullest layer"),
+                                                                    (f"lynx_job_expert_load_fullest{{{JOB}}}", "of the fullest expert")],
+         {"none": "The model has no experts"}),
+        ("graph", "Share of the rows of experts that are dropped", "percentunit",
+         [(f"sum({rate('lynx_job_expert_rows_dropped_total', JOB)}) / sum({rate('lynx_job_expert_rows_routed_total', JOB)})", "")],
+         {"none": "The model has no experts"}),
+    ]),
 ]
 JOB_BOARD = dict(uid="lynx-job", title="Lynx / Job", about="One training job: loss, speed, memory, checkpoints.",
                  variables=["server", "job_name", "job_id"], rows=TRAINING)

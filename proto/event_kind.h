@@ -37,7 +37,7 @@ enum class EventKind : uint8_t {
   kReplanAdopted,     // the ranks give way to another plan
   kReplanned,         // the job has received another plan
   kGoesOn,            // the ranks continue to train although the server has asked them to give way
-  kDrift,             // the nodes became slower or faster than the plan assumes
+  kDrift,             // the nodes, or the load of experts, differ from what the plan assumes
   kMeasured,          // agents measured what the plan needs
   kPreempted,         // the job gives way to another job
   kHeld,              // a person holds the job

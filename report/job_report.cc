@@ -87,6 +87,7 @@ class Page {
         {"recomputation", Recomputation()},
         {"memory", memory},
         {"loss", ReportSection("loss", "Loss", "mean over the tokens of a step", LossPlot(curves_))},
+        {"experts", LoadOfExperts()},
         {"plan", PlanSection()},
         {"events", Events()}};
     std::erase_if(parts, [](const ReportPart& part) { return part.html.empty(); });
@@ -151,6 +152,12 @@ class Page {
                                   : measured_peak_ == planned_peak_
                                       ? "measured; as planned, to the byte"
                                       : absl::StrCat("measured; planned ", FormatBytes(Bytes(planned_peak_)))));
+    if (HasExpertLoad(job_)) {
+      absl::StrAppend(&html, Figure("Rows of the fullest rank", SkewText(progress.expert_skew()),
+                                    absl::StrCat(plan_ == nullptr ? "" : "planned " + SkewText(plan_->model.moe.skew) + "; ",
+                                                 absl::StrFormat("%.1f%% of the rows of experts dropped in the newest step",
+                                                                 100 * progress.expert_dropped_ratio()))));
+    }
     return html + Figure("Restarts", absl::StrCat(job_.restarts()), Lost());
   }
 
@@ -172,6 +179,12 @@ class Page {
     return away == 0
                ? "no time lost to them"
                : absl::StrCat(Duration(away), " without training, ", again, again == 1 ? " step" : " steps", " done again");
+  }
+
+  std::string LoadOfExperts() const {
+    const std::string plot = ExpertLoadPlot(curves_);
+    return plot.empty() ? ""
+                        : ReportSection("experts", "Load of experts", "rows of the fullest rank, beside the even share", plot);
   }
 
   std::string Aside() const {

@@ -57,6 +57,8 @@ std::string StagesMemory(const Plan& plan, const v1::Job& job);
 // Draws the states of the job and its throughput over time.
 std::string RunPlot(const v1::Job& job, const v1::JobCurves& curves, Nanos now);
 std::string LossPlot(const v1::JobCurves& curves);
+// The skew of experts over the steps. Empty if no step has experts.
+std::string ExpertLoadPlot(const v1::JobCurves& curves);
 
 // An event that stopped a job's training, and how the job continued.
 struct Recovery {

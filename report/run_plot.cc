@@ -217,4 +217,33 @@ std::string LossPlot(const v1::JobCurves& curves) {
       FoldedTable(CurveTable(curves)));
 }
 
+std::string ExpertLoadPlot(const v1::JobCurves& curves) {
+  double high = 0, dropped = 0;
+  for (const v1::StepPoint& point : curves.steps()) {
+    high = std::max(high, point.expert_skew());
+    dropped = std::max(dropped, point.expert_dropped_ratio());
+  }
+  if (high == 0) return "";
+  constexpr double kTop = 24, kBottom = 250;
+  const v1::StepPoint& last = curves.steps(curves.steps_size() - 1);
+  const double first = static_cast<double>(curves.steps(0).first_step());
+  const Axis x{.low = first,
+               .high = std::max(first + 1, static_cast<double>(last.first_step() + last.steps())),
+               .from = kLeft,
+               .to = kRight};
+  const Axis y{.low = 0, .high = high * 1.08, .from = kBottom, .to = kTop};
+  const auto middle = [&](const v1::StepPoint& p) {
+    return x.At(static_cast<double>(p.first_step()) + static_cast<double>(p.steps()) / 2);
+  };
+  const std::string svg = absl::StrCat(GridBelow(x, kTop, kBottom, TickNumber), GridLeft(y, kLeft, kRight, TickNumber, 6),
+                                       SvgText("end", kRight, kTop - 10, "over steps"),
+                                       Lines(curves, middle, [&](const v1::StepPoint& p) { return y.At(p.expert_skew()); }));
+  return SvgPlot(
+      "Load of experts over the steps",
+      absl::StrFormat("At the last step the fullest rank received %.2f times the even share of rows; at most %.1f%% of "
+                      "the rows of a step were dropped.",
+                      last.expert_skew(), 100 * dropped),
+      kBottom + 26, svg);
+}
+
 }  // namespace lynx

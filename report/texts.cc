@@ -43,4 +43,14 @@ std::string Count(double value) {
   return absl::StrFormat("%.3g", value);
 }
 
+bool HasExpertLoad(const v1::Job& job) { return job.progress().expert_skew() > 0; }
+
+std::string SkewText(double skew) { return absl::StrFormat("%.2fx", skew); }
+
+std::string ExpertLoadText(const v1::Job& job) {
+  const double dropped = job.progress().expert_dropped_ratio();
+  return absl::StrCat(SkewText(job.progress().expert_skew()),
+                      dropped > 0 ? absl::StrFormat(", %.1f%% dropped", 100 * dropped) : "");
+}
+
 }  // namespace lynx

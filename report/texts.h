@@ -28,6 +28,14 @@ struct CoreWaitOfStep {
 };
 CoreWaitOfStep CoreWaitOf(const v1::Job& job);
 
+// The load of experts in the newest step (Progress::expert_skew). True if the job has trained a step with experts.
+bool HasExpertLoad(const v1::Job& job);
+// Such as "1.37x" or "1.37x, 2.1% dropped": the rows of the fullest rank as a multiple of the even share, and the share of all
+// rows that were dropped.
+std::string ExpertLoadText(const v1::Job& job);
+// A skew as in ExpertLoadText, "1.37x".
+std::string SkewText(double skew);
+
 }  // namespace lynx
 
 #endif  // LYNX_REPORT_TEXTS_H_

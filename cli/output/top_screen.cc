@@ -64,6 +64,10 @@ std::string JobsTable(const TopView& view, const TopStyle& style) {
   });
   std::vector<std::vector<std::string>> rows = {
       {"JOB", "NAME", "STATE", "DONE", "LOSS", "", "TOK/S", "", "STEP", "ETA", "WHY"}};
+  // A column for the load of experts, if a job has some.
+  const bool experts = std::any_of(view.jobs.begin(), view.jobs.end(), [](const v1::Job& job) { return HasExpertLoad(job); });
+  constexpr size_t kExpertsColumn = 8;
+  if (experts) rows[0].insert(rows[0].begin() + kExpertsColumn, "EXPERTS");
   const Glyphs glyphs = style.unicode ? Glyphs::kUnicode : Glyphs::kAscii;
   for (const size_t i : order) {
     const v1::Job& job = view.jobs[i];
@@ -81,6 +85,8 @@ std::string JobsTable(const TopView& view, const TopStyle& style) {
                     trains ? FormatDuration(Nanos(p.step_ns())) : "-",
                     trains && p.eta_ns() > 0 ? FormatDuration(Nanos(p.eta_ns())) : "-",
                     trains ? "" : job.reason().substr(0, job.reason().find('\n'))});
+    if (experts)
+      rows.back().insert(rows.back().begin() + kExpertsColumn, trains && HasExpertLoad(job) ? ExpertLoadText(job) : "-");
   }
   return view.jobs.empty() ? "no job trains or waits\n" : TableText(rows);
 }

@@ -13,6 +13,7 @@
 #include "cli/verbs/plan_request.h"
 #include "cli/verbs/run_tasks.h"
 #include "common/status.h"
+#include "planner/report/skew_cost.h"
 #include "planner/search/compare.h"
 #include "planner/search/make_plan.h"
 
@@ -117,6 +118,26 @@ std::string BoundText(const Explanation& explanation) {
                       " (a bound): this plan takes at most ", permille / 10, ".", permille % 10, "% more than the best.\n");
 }
 
+// The skews at which explain shows the plan: even, as planned, and one and a half times and twice the even share.
+std::vector<double> ShownSkews(const MoeSpec& moe) {
+  std::vector<double> skews = {1, 1.5, 2, moe.skew};
+  std::erase_if(skews, [&](double skew) { return skew > moe.experts; });
+  std::sort(skews.begin(), skews.end());
+  skews.erase(std::unique(skews.begin(), skews.end()), skews.end());
+  return skews;
+}
+
+// `plans`: the result of PlanAtSkews. The first plan, of an even load, is the base.
+std::vector<PlanRow> SkewRows(const PlanRequest& request, const std::vector<Plan>& plans) {
+  std::vector<PlanRow> rows;
+  for (const Plan& plan : plans) {
+    const double skew = plan.model.moe.skew;
+    rows.push_back({"skew", absl::StrFormat("%.4g", skew), &request, &plan, &plans.front(),
+                    skew == request.spec.model.moe.skew ? "as planned" : ""});
+  }
+  return rows;
+}
+
 // Reads a number, or "+N" for N more than `base`.
 absl::StatusOr<int32_t> CountOf(const std::string& option, const std::string& text, int32_t base) {
   const bool more = !text.empty() && text[0] == '+';
@@ -184,6 +205,9 @@ int Explain(const GlobalOptions& global, const PlanOptions& options) {
     return ExplainPlan(*request, {tell, RunOnAllCores});
   });
   if (!explanation.ok()) return FailPlanning(explanation.status());
+  const absl::StatusOr<std::vector<Plan>> at_skews =
+      PlanAtSkews(request->cluster, explanation->plan, ShownSkews(request->spec.model.moe));
+  if (!at_skews.ok()) return FailPlanning(at_skews.status());
   const PlanTitles titles = {"", "THROUGHPUT", "LAYOUT"};
   std::vector<PlanRow> rows = AlternativeRows("layout", *request, *explanation, explanation->rejected);
   const std::vector<PlanRow> more = AlternativeRows("more", *request, *explanation, explanation->sensitivities);
@@ -195,9 +219,15 @@ int Explain(const GlobalOptions& global, const PlanOptions& options) {
   if (!weaves.empty()) {
     absl::StrAppend(&text, "\nPASSES SIDE BY SIDE (parallel.weave) in the chosen layout\n", WeaveTable(weaves));
   }
+  const std::vector<PlanRow> skews = SkewRows(*request, *at_skews);
+  if (!skews.empty()) {
+    absl::StrAppend(&text, "\nWHAT AN UNEVEN LOAD OF EXPERTS COSTS (model.moe.skew), with the chosen plan\n",
+                    PlanRowsTable(skews, {"SKEW", "OF EVEN", ""}, LastCell::kNote));
+  }
   absl::StrAppend(&text, "\n", BoundText(*explanation));
   absl::StrAppend(&text, "\nWHAT MORE WOULD BRING\n", PlanRowsTable(more, titles, LastCell::kLayout));
   rows.insert(rows.end(), weaves.begin(), weaves.end());
+  rows.insert(rows.end(), skews.begin(), skews.end());
   rows.insert(rows.end(), more.begin() + 1, more.end());  // the chosen plan is already in the list
   return ShowPlans(global, rows, text);
 }

@@ -8,8 +8,6 @@
 namespace lynx::server {
 namespace {
 
-constexpr int64_t kWarmupSteps = 2;
-
 Nanos Median(std::vector<Nanos> times) {
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());

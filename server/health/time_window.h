@@ -13,9 +13,10 @@ namespace lynx::server {
 class TimeWindow {
  public:
   static constexpr size_t kSteps = 16;
+  // The very first steps do not count, because caches are cold and pages are touched for the first time.
+  static constexpr int64_t kWarmupSteps = 2;
 
-  // Adds the next step's time. The very first steps do not count, because caches are cold and pages are touched for the first
-  // time.
+  // Adds the next step's time.
   void Add(Nanos time);
   // True if First() and Newest() both have kSteps steps.
   bool complete() const { return newest_.size() == kSteps; }

@@ -83,6 +83,7 @@ struct JobMetrics::Series {
   struct StepSums {
     int64_t step = -1;
     Nanos hidden, recompute_exposed, communication, stall, core_wait, all;
+    double fullest_dispatch = 0, fullest_expert = 0;  // the largest of all ranks
   };
 
   explicit Series(const JobRecord& job) : values(job.id.value, job.spec->name) {}
@@ -127,6 +128,10 @@ void JobMetrics::Series::Shares(const StepSums& step) {
   values.Of(metric::kJobCoreWaitRatio) = share(step.core_wait, step.all);
   const Nanos recompute = step.hidden + step.recompute_exposed;
   if (recompute > Nanos(0)) values.Of(metric::kJobHiddenRatio) = share(step.hidden, recompute);
+  if (step.fullest_expert > 0) {
+    values.Of(metric::kJobExpertPeak) = step.fullest_dispatch;
+    values.Of(metric::kJobExpertFullest) = step.fullest_expert;
+  }
 }
 
 void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job) {
@@ -230,10 +235,17 @@ void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job) {
   sums.stall += step.stall;
   sums.core_wait += step.core_wait;
   sums.all += step.duration;
+  sums.fullest_dispatch = std::max(sums.fullest_dispatch, step.experts.fullest_dispatch);
+  sums.fullest_expert = std::max(sums.fullest_expert, step.experts.fullest_expert);
   if (recorded.new_step) {
     values.Of(metric::kJobSteps) += 1;
     values.Of(metric::kJobTokens) += static_cast<double>(step.tokens);
     values.Of(metric::kJobModelFlops) += series.flops_per_token * static_cast<double>(step.tokens);
+    if (step.experts.any()) {  // the same in the reports of all ranks
+      values.Of(metric::kJobExpertSkew) = step.experts.skew;
+      values.Of(metric::kJobExpertRows) += static_cast<double>(step.experts.rows_routed);
+      values.Of(metric::kJobExpertRowsDropped) += static_cast<double>(step.experts.rows_dropped);
+    }
   }
   if (recorded.rank == 0) series.FirstRank(step, job);
 }
@@ -278,6 +290,7 @@ void JobMetrics::Planned(const JobRecord& job, const Plan& plan, const ClusterTo
                                    {"layout", LayoutText(plan.layout)},
                                    {"device", job.device_kind == DeviceKind::kCuda ? "cuda" : "cpu"}}) = 1;
   values.OfPlan(metric::kJobPredictedStep) = Seconds(plan.step);
+  if (plan.model.moe.any()) values.OfPlan(metric::kJobExpertSkewPlanned) = plan.model.moe.skew;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& planned = plan.stages[i];
     const std::string name = std::to_string(i);
@@ -324,6 +337,9 @@ void JobMetrics::Updated(const JobRecord& job, int32_t devices) {
   for (const auto* counter :
        {&metric::kJobCheckpoints, &metric::kJobCheckpointFailures, &metric::kJobResumesFromCopies, &metric::kJobStepsSkipped}) {
     values.Of(*counter);
+  }
+  if (job.spec->model.moe.any()) {
+    for (const auto* counter : {&metric::kJobExpertRows, &metric::kJobExpertRowsDropped}) values.Of(*counter);
   }
   for (const char* decision : {"kept", "adopted", "forced"}) values.Of(metric::kJobReplans, {{"decision", decision}});
   for (size_t stage = 0; stage < job.measured.size(); ++stage) {

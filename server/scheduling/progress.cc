@@ -81,8 +81,8 @@ void StepStatistics::AddStep(int32_t rank, const StepReport& step, Nanos wall, P
   in_window.duration = std::max(in_window.duration, step.duration);
   in_window.tokens = step.tokens;
   if (window_.size() > kWindow) window_.erase(window_.begin());
-  // Loss, gradient norm and learning rate belong to the whole step and are equal on all ranks, so any rank's report of the
-  // newest step sets them.
+  // Loss, gradient norm, learning rate and the load of experts belong to the whole step and are equal on all ranks, so any
+  // rank's report of the newest step sets them.
   const bool newest = progress.first_step_time == Nanos(0) || window_.rbegin()->first == step.step;
   if (newest) {
     if (progress.first_step_time == Nanos(0)) {
@@ -93,6 +93,8 @@ void StepStatistics::AddStep(int32_t rank, const StepReport& step, Nanos wall, P
     progress.loss = step.loss;
     progress.gradient_norm = step.gradient_norm;
     progress.lr = step.lr;
+    progress.expert_skew = step.experts.skew;
+    progress.expert_dropped = step.experts.dropped();
   }
   FillRates(progress);
 }

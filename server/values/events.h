@@ -161,7 +161,7 @@ struct InsertAudit {
 
 // Why a job is planned. kFirst: it has no plan yet. kSpeculation: to find out whether it would end before the first job in line
 // begins. kLoss: it lost devices. kMemory: it ran out of memory. kGrowth: it trains and could use more devices. kDrift: it
-// trains and its nodes' speeds have changed.
+// trains, and its nodes' speeds or the load of its experts have changed.
 enum class PlanTrigger : uint8_t { kFirst, kSpeculation, kLoss, kMemory, kGrowth, kDrift };
 inline constexpr int kPlanTriggerCount = 6;
 struct PlanJob {

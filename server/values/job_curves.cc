@@ -18,7 +18,10 @@ StepPoint Joined(const StepPoint& a, const StepPoint& b) {
   StepPoint joined = a;
   joined.steps += b.steps;
   joined.time = b.time;
-  joined.loss = (a.loss * before + b.loss * after) / (before + after);
+  const auto mean = [&](double of_a, double of_b) { return (of_a * before + of_b * after) / (before + after); };
+  joined.loss = mean(a.loss, b.loss);
+  joined.expert_skew = mean(a.expert_skew, b.expert_skew);
+  joined.expert_dropped = mean(a.expert_dropped, b.expert_dropped);
   joined.step = Nanos(static_cast<int64_t>((time_before + time_after) / (before + after)));
   joined.tokens_per_second =
       time_before + time_after > 0
@@ -49,7 +52,13 @@ void JobCurves::AddStep(Generation generation, const StepReport& step, Nanos wal
     const StepPoint& last = steps_.back();
     if (generation < last.generation || (generation == last.generation && step.step < last.first_step + last.steps)) return;
   }
-  StepPoint point{.generation = generation, .first_step = step.step, .time = wall, .loss = step.loss, .step = step.duration};
+  StepPoint point{.generation = generation,
+                  .first_step = step.step,
+                  .time = wall,
+                  .loss = step.loss,
+                  .step = step.duration,
+                  .expert_skew = step.experts.skew,
+                  .expert_dropped = step.experts.dropped()};
   if (step.duration > Nanos(0)) point.tokens_per_second = static_cast<double>(step.tokens) / Seconds(step.duration);
   if (!steps_.empty() && steps_.back().steps < stride_ && Follows(steps_.back(), point)) {
     steps_.back() = Joined(steps_.back(), point);

@@ -24,6 +24,9 @@ RankConfig ConfigOf(const RankAssignment& assignment, const ConnectionKey& key) 
                     .check = assignment.check,
                     .device = {assignment.device_kind, assignment.device, assignment.device_uuid},
                     .cores = assignment.cores};
+  // The plan may be for another skew than the job states (SkewOf in live_job.h). The skew concerns times alone, so the ranks
+  // get the job's: a checkpoint of one plan is then one of the same run under any other.
+  config.context.model.moe.skew = assignment.spec->model.moe.skew;
   for (const RankAddress& peer : *assignment.peers) config.peers.push_back({peer.host, peer.port});
   return config;
 }
@@ -131,6 +134,8 @@ void SetFigures(const JobRecord& job, v1::Job& message) {
   progress.set_first_step_time_unix_ns(job.progress.first_step_time.value);
   progress.set_validation_loss(job.progress.validation_loss);
   progress.set_validation_step(job.progress.validation_step);
+  progress.set_expert_skew(job.progress.expert_skew);
+  progress.set_expert_dropped_ratio(job.progress.expert_dropped);
   for (size_t stage = 0; stage < job.measured.size(); ++stage) {
     const StageMeasurement& from = job.measured[stage];
     v1::StageMeasurement& to = *message.add_measured();
@@ -175,7 +180,9 @@ void GetFigures(const v1::Job& message, JobRecord& job) {
                   .step = Nanos(progress.step_ns()),
                   .first_step_time = Nanos(progress.first_step_time_unix_ns()),
                   .validation_loss = progress.validation_loss(),
-                  .validation_step = progress.validation_step()};
+                  .validation_step = progress.validation_step(),
+                  .expert_skew = progress.expert_skew(),
+                  .expert_dropped = progress.expert_dropped_ratio()};
   job.measured.clear();
   for (const v1::StageMeasurement& from : message.measured()) {
     job.measured.push_back({.steps = from.steps(),
@@ -299,6 +306,8 @@ v1::JobCurves Encode(const JobCurves& curves) {
     to.set_loss(point.loss);
     to.set_tokens_per_second(point.tokens_per_second);
     to.set_step_ns(point.step.value);
+    to.set_expert_skew(point.expert_skew);
+    to.set_expert_dropped_ratio(point.expert_dropped);
   }
   for (const EvaluationPoint& point : curves.evaluations()) {
     v1::EvaluationPoint& to = *m.add_evaluations();
@@ -317,7 +326,9 @@ JobCurves Decode(const v1::JobCurves& message) {
                      .time = Nanos(point.time_unix_ns()),
                      .loss = point.loss(),
                      .tokens_per_second = point.tokens_per_second(),
-                     .step = Nanos(point.step_ns())});
+                     .step = Nanos(point.step_ns()),
+                     .expert_skew = point.expert_skew(),
+                     .expert_dropped = point.expert_dropped_ratio()});
   }
   std::vector<EvaluationPoint> evaluations;
   for (const v1::EvaluationPoint& point : message.evaluations()) evaluations.push_back({point.steps_done(), point.loss()});

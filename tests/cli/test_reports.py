@@ -82,6 +82,16 @@ class ReportsTest(unittest.TestCase):
             self.assertIn("WHAT MORE WOULD BRING", result.stdout)
         self.assertIn("\ntp ", free.stdout.split("WHAT MORE")[0])
 
+    def test_explain_says_what_an_uneven_load_of_experts_costs(self):
+        job = EXAMPLE.parent / "qwen3-moe-bytes.yaml"
+        result = subprocess.run([str(BIN / "lynxctl"), "explain", "-f", str(job), "--set", "model.moe.skew=1.2"], capture_output=True, text=True,
+                                timeout=120, stdin=subprocess.DEVNULL)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        table = result.stdout.split("WHAT AN UNEVEN LOAD OF EXPERTS COSTS (model.moe.skew), with the chosen plan\n")[1].splitlines()[:5]
+        self.assertEqual([line.split()[0] for line in table], ["SKEW", "1", "1.2", "1.5", "2"])
+        self.assertTrue(table[2].endswith("as planned"), table)
+        self.assertNotIn("UNEVEN", plan(verb="explain").stdout, "a model without experts")
+
     def refused(self, option, path, *words):
         result = plan(option, path)
         self.assertEqual(result.returncode, 2, result)

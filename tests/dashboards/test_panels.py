@@ -53,6 +53,12 @@ class PanelsTest(unittest.TestCase):
         none = {name: "7x60" for name in series}
         self.check(queries("lynx-job", "graph", "Step")[0], none, {})
 
+    def test_the_share_of_dropped_rows_is_that_of_all_routed(self):
+        series = {f"lynx_job_expert_rows_routed_total{{{A}}}": "0+1000x60", f"lynx_job_expert_rows_dropped_total{{{A}}}": "0+25x60"}
+        query, = queries("lynx-job", "graph", "Share of the rows of experts that are dropped")
+        self.check(query, series, {"": 0.025})
+        self.check(query, {}, {})
+
     def test_what_is_measured_of_stages_stands_beside_what_is_predicted(self):
         """The panel shows the time of one rank in one step. The series add up all ranks, and half of job a's steps are repeated steps."""
         series = {f'lynx_job_predicted_phase_seconds{{{job},stage="{stage}",phase="{phase}"}}': "1x60"

@@ -116,6 +116,16 @@ class JobTest(ClusterTest):
         self.assertLess(page["progress"]["loss"], page["progress"]["firstLoss"])
         self.assertEqual(page["plan"]["layout"]["ep"], 2)
         self.assertTrue(page["plan"]["measuredProfile"], "the agents measured the op times of layers with experts")
+        # Two ranks with four of the eight experts each: the fuller one has between the even share and all rows.
+        self.assertTrue(1 <= page["progress"]["expertSkew"] <= 2 or page["progress"].get("expertDroppedRatio", 0) > 0, page["progress"])
+        series = dict(re.findall(r'^(lynx_job_expert_\w+)\{[^}]*job_name="qwen3-moe-bytes"[^}]*\} (\S+)$', self.metrics("server"), re.M))
+        rows = 2 * 20 * 16 * 128 * 4  # two experts, steps, samples, tokens, layers
+        self.assertEqual(float(series["lynx_job_expert_rows_routed_total"]), rows)
+        self.assertLess(float(series["lynx_job_expert_rows_dropped_total"]), rows / 4)
+        self.assertEqual(float(series["lynx_job_expert_load_skew"]), page["progress"]["expertSkew"])
+        self.assertEqual(float(series["lynx_job_expert_load_skew_planned"]), 1)
+        self.assertGreaterEqual(float(series["lynx_job_expert_load_fullest"]), 0.5)
+        self.assertIn("rows of the fullest rank", self.ctl("get", page["id"]).out)
         for stage, measured in zip(page["plan"]["stages"], page["measured"]):
             self.assert_as_planned(stage, measured)
         folder = self.directory / "qwen3-moe"

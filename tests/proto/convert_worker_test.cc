@@ -42,7 +42,16 @@ StepReport SomeStep() {
                   .copied_steps = 6,
                   .copies_skipped = 2,
                   .resident = Bytes(1 << 24),
-                  .links = {{.peer = 0, .bytes = 10, .busy = Nanos(20)}, {.peer = 3, .bytes = 0, .busy = Nanos(0)}}};
+                  .links = {{.peer = 0, .bytes = 10, .busy = Nanos(20)}, {.peer = 3, .bytes = 0, .busy = Nanos(0)}},
+                  .experts = {.rows_routed = 4096,
+                              .rows_dropped = 30,
+                              .skew = 1.375,
+                              .fullest_rank = 6,
+                              .rows = 1000,
+                              .fullest_dispatch = 2.5,
+                              .fullest_expert = 3.25,
+                              .median_expert = 0.75,
+                              .emptiest_expert = 0.125}};
   return step;
 }
 
@@ -106,6 +115,12 @@ TEST(ConvertWorkerTest, BadReportsNameTheField) {
       {[](R& r) { r.mutable_step()->set_step(-1); }, "report.step.step is -1"},
       {[](R& r) { r.mutable_step()->set_lr(NAN); }, "report.step.lr is nan"},
       {[](R& r) { r.mutable_step()->set_stall_ns(-4); }, "report.step.stall_ns is -4"},
+      {[](R& r) { r.mutable_step()->mutable_experts()->set_rows_routed(-1); }, "report.step.experts.rows_routed is -1"},
+      {[](R& r) { r.mutable_step()->mutable_experts()->set_skew(INFINITY); }, "report.step.experts.skew is inf"},
+      {[](R& r) { r.mutable_step()->mutable_experts()->set_median_expert(-0.5); },
+       "report.step.experts.median_expert is -0.5: must be 0 or more"},
+      {[](R& r) { r.mutable_step()->mutable_experts()->set_rows_dropped(3); },
+       "report.step.experts.rows_dropped is 3: must be at most the rows routed, 0"},
       {[](R& r) { r.mutable_step()->set_communication_cpu_ns(int64_t{1} << 62); },
        "report.step.communication_cpu_ns is 4611686018427387904"},
       {[](R& r) { r.mutable_step()->set_arena_peak_bytes(-1); }, "report.step.arena_peak_bytes is -1"},

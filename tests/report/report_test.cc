@@ -320,5 +320,23 @@ TEST(JobReport, LossesThatAreNoNumbersAreLeftOut) {
   EXPECT_THAT(plot, Not(HasSubstr("d=\"Mnan")));
 }
 
+TEST(JobReport, ShowsTheLoadOfExperts) {
+  RestartedJob run;
+  const auto page = [&] { return Page({.job = &run.job, .curves = &run.curves, .now = Nanos(150 * kSecond)}); };
+  EXPECT_THAT(page(), AllOf(Not(HasSubstr("Rows of the fullest rank")), Not(HasSubstr("id=\"experts\""))));
+  run.job.mutable_progress()->set_expert_skew(1.5);
+  run.job.mutable_progress()->set_expert_dropped_ratio(0.031);
+  for (v1::StepPoint& point : *run.curves.mutable_steps()) {
+    point.set_expert_skew(1.25);
+    point.set_expert_dropped_ratio(0.02);
+  }
+  EXPECT_THAT(page(), AllOf(HasSubstr("Rows of the fullest rank"), HasSubstr("1.50x"),
+                            HasSubstr("3.1% of the rows of experts dropped in the newest step"), HasSubstr("id=\"experts\""),
+                            HasSubstr("At the last step the fullest rank received 1.25 times the even share of rows; at most "
+                                      "2.0% of the rows of a step were dropped.")));
+  EXPECT_EQ(CountOf(ExpertLoadPlot(run.curves), "class=\"line\""), 2u) << "each attempt is a line";
+  EXPECT_EQ(ExpertLoadPlot({}), "");
+}
+
 }  // namespace
 }  // namespace lynx

@@ -296,6 +296,11 @@ class Backend : public LayerBackend<float> {
   // to device memory.
   virtual void LossForward(const float* stats, int64_t t, int64_t n, double* sum) = 0;
 
+  // Counts the rows that have a token: by_expert (experts) += those of each expert's blocks, *total += those of all blocks.
+  // `by_expert` and `total` point to device memory; nullptr for `by_expert`: only the total is needed. At most kMaxExperts
+  // blocks.   weights (blocks, room)
+  virtual void CountRows(const ExpertShape& shape, const float* weights, int64_t* by_expert, int64_t* total) = 0;
+
   // *sum += the sum of the squares of all tensors, in double. The order of the additions depends only on the tensors' sizes.
   virtual void SumOfSquares(std::span<const std::span<const float>> tensors, double* sum) = 0;
   // AdamW (Loshchilov and Hutter 2019) with decoupled weight decay. The tensors must not overlap. The result for an element

@@ -30,7 +30,7 @@
 
 namespace lynx::worker {
 
-inline constexpr uint32_t kWireVersion = 8;
+inline constexpr uint32_t kWireVersion = 9;
 inline constexpr size_t kMaxJobIdBytes = 128;
 inline constexpr size_t kMaxWireTextBytes = 1024;
 

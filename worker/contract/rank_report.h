@@ -44,6 +44,31 @@ struct NodeCheckReport {
   bool operator==(const NodeCheckReport&) const = default;
 };
 
+// The load of experts in a step. Rows are those of forward passes, over all layers and microbatches: a token is a row once for
+// each of its experts. The even share is what each rank of an expert group, or each of its experts, would receive if the router
+// spread all rows evenly and dropped none. So the numbers are a summary, of the same size for any number of experts.
+//
+// `skew` is a mean over the dispatches of the step, so that a rank that is full in one layer and empty in the next counts as
+// even. It is comparable with MoeSpec::skew.
+struct ExpertLoad {
+  // Of the whole job, equal on all ranks.
+  int64_t rows_routed = 0;
+  int64_t rows_dropped = 0;  // of the rows routed, those whose room was full (MoeSpec::capacity)
+  double skew = 0;           // rows of the rank that received the most, as a multiple of the even share
+  int32_t fullest_rank = 0;  // that rank
+  // Of this rank; 0 if it has no layers with experts.
+  int64_t rows = 0;             // rows that its experts received
+  double fullest_dispatch = 0;  // rows in the fullest dispatch (of one layer and microbatch), as a multiple of the even share
+  double fullest_expert = 0;    // rows of the expert that received the most, as a multiple of the even share of an expert
+  double median_expert = 0;     // of the expert in the middle; the upper one of two
+  double emptiest_expert = 0;
+
+  bool any() const { return rows_routed > 0; }  // false if the model has no experts
+  // The share of the rows routed that was dropped.
+  double dropped() const { return any() ? static_cast<double>(rows_dropped) / static_cast<double>(rows_routed) : 0; }
+  bool operator==(const ExpertLoad&) const = default;
+};
+
 struct StepReport {
   int64_t step = 0;  // counted from 0; reported when the step is done
   double loss = 0;   // mean over the global batch, nats per token
@@ -74,6 +99,7 @@ struct StepReport {
   Bytes resident;
   // The use of links in this step, ascending by peer; at most kMaxLinkUses entries. Empty if the use is not known.
   std::vector<LinkUse> links;
+  ExpertLoad experts;
   bool operator==(const StepReport&) const = default;
 };
 

@@ -11,8 +11,9 @@
 //   Path(name, member)                      an absolute path
 //   Cause(name, member)                     FaultCause; a cause that the reader does not know becomes kUnknown
 //   Numbers(name, member, limits, counts)   a list; its numbers are within `limits`, its length is within `counts`
-//   Objects(name, member, counts)           a list of structs that have a description of their own
-//   Has(name)                               false if a writer of an earlier release did not write the field
+//   OptionalObject(name, member)            a struct that has a description of its own; absent in a message if it has its
+//   default Objects(name, member, counts)           a list of structs that have a description of their own Has(name) false if a
+//   writer of an earlier release did not write the field
 #ifndef LYNX_WORKER_CONTRACT_RANK_REPORT_FIELDS_H_
 #define LYNX_WORKER_CONTRACT_RANK_REPORT_FIELDS_H_
 
@@ -20,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +41,7 @@ inline constexpr FieldLimits kRankNumbers{0, kMaxWireRanks - 1};
 inline constexpr FieldLimits kPairs{0, kMaxWireRanks* kMaxWireRanks};
 inline constexpr FieldLimits kRates{0, kMaxWireRate};
 inline constexpr FieldLimits kTokens{0, int64_t{1} << 50};
+inline constexpr FieldLimits kRows{0, int64_t{1} << 60};
 inline constexpr FieldLimits kActions{1, 1 << 24};
 inline constexpr FieldLimits kFirstActions{0, 1 << 24};
 inline constexpr FieldLimits kPeers{0, 4096};
@@ -94,6 +97,19 @@ void Describe(Fields& fields, LinkUse& link) {
 }
 
 template <class Fields>
+void Describe(Fields& fields, ExpertLoad& load) {
+  fields.Number(LYNX_FIELD(rows_routed), load.rows_routed, report_limits::kRows);
+  fields.Number(LYNX_FIELD(rows_dropped), load.rows_dropped, report_limits::kRows);
+  fields.Finite(LYNX_FIELD(skew), load.skew);
+  fields.Number(LYNX_FIELD(fullest_rank), load.fullest_rank, report_limits::kRankNumbers);
+  fields.Number(LYNX_FIELD(rows), load.rows, report_limits::kRows);
+  fields.Finite(LYNX_FIELD(fullest_dispatch), load.fullest_dispatch);
+  fields.Finite(LYNX_FIELD(fullest_expert), load.fullest_expert);
+  fields.Finite(LYNX_FIELD(median_expert), load.median_expert);
+  fields.Finite(LYNX_FIELD(emptiest_expert), load.emptiest_expert);
+}
+
+template <class Fields>
 void Describe(Fields& fields, StepReport& step) {
   fields.Number(LYNX_FIELD(step), step.step, report_limits::kSteps);
   fields.Field(LYNX_FIELD(loss), step.loss);
@@ -121,6 +137,7 @@ void Describe(Fields& fields, StepReport& step) {
   fields.Number(LYNX_FIELD(copies_skipped), step.copies_skipped, report_limits::kSteps);
   if (fields.Has(LYNX_FIELD(resident_bytes))) fields.Number(LYNX_FIELD(resident_bytes), step.resident, report_limits::kSizes);
   if (fields.Has(LYNX_FIELD(links))) fields.Objects(LYNX_FIELD(links), step.links, report_limits::kLinks);
+  if (fields.Has(LYNX_FIELD(experts))) fields.OptionalObject(LYNX_FIELD(experts), step.experts);
 }
 
 template <class Fields>
@@ -190,6 +207,19 @@ inline std::optional<FieldMistake> MistakeBetweenFields(const StepReport& step) 
     if (peer > before) continue;
     return FieldMistake{absl::StrCat("links[", i, "].peer"), absl::StrCat(peer),
                         absl::StrCat("must be above that before it, ", before)};
+  }
+  const ExpertLoad& load = step.experts;
+  if (load.rows_dropped > load.rows_routed) {
+    return FieldMistake{"experts.rows_dropped", absl::StrCat(load.rows_dropped),
+                        absl::StrCat("must be at most the rows routed, ", load.rows_routed)};
+  }
+  const std::pair<const char*, double> multiples[] = {{"skew", load.skew},
+                                                      {"fullest_dispatch", load.fullest_dispatch},
+                                                      {"fullest_expert", load.fullest_expert},
+                                                      {"median_expert", load.median_expert},
+                                                      {"emptiest_expert", load.emptiest_expert}};
+  for (const auto& [name, value] : multiples) {
+    if (value < 0) return FieldMistake{absl::StrCat("experts.", name), absl::StrCat(value), "must be 0 or more"};
   }
   return std::nullopt;
 }

@@ -1,9 +1,14 @@
-// DeviceSums holds a step's loss and the sum of squares of its gradients. The rank's device computes both sums in its own
-// memory.
+// DeviceSums holds a step's loss, the sum of squares of its gradients, and counters. The rank's device computes them in its own
+// memory, and the host reads all of them at once.
 //
 // Not thread-safe. Borrows the backend, which owns the memory.
 #ifndef LYNX_WORKER_ENGINE_DEVICE_SUMS_H_
 #define LYNX_WORKER_ENGINE_DEVICE_SUMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/backend/backend.h"
@@ -13,20 +18,26 @@ namespace lynx::worker {
 
 class DeviceSums {
  public:
-  static absl::StatusOr<DeviceSums> Create(Backend& backend);
+  // `counters`: the number of counters, 0 or more.
+  static absl::StatusOr<DeviceSums> Create(int64_t counters, Backend& backend);
 
-  // Pointers for the backend's ops that add to the sums.
-  double* loss() const { return &sums_->loss; }
-  double* squared_norm() const { return &sums_->squared_norm; }
-  // Sets both sums to 0. Ops that are called on the backend afterwards add to these zeros.
+  // Pointers for the backend's ops that add to the sums and counters.
+  double* loss() const { return &sums()->loss; }
+  double* squared_norm() const { return &sums()->squared_norm; }
+  int64_t* device_counters() const { return reinterpret_cast<int64_t*>(sums() + 1); }
+  // Sets the sums and the counters to 0. Ops that are called on the backend afterwards add to these zeros.
   void Clear();
-  // Waits for the device. Returns the sums of all ops that were called before.
-  absl::StatusOr<StepSums> Fetch() const;
+  // Waits for the device. Returns the sums of all ops that were called before, and reads the counters.
+  absl::StatusOr<StepSums> Fetch();
+  // Returns the counters as the last Fetch read them.
+  std::span<const int64_t> counters() const;
 
  private:
-  DeviceSums(StepSums* sums, Backend& backend) : sums_(sums), backend_(&backend) {}
+  DeviceSums(std::span<float> memory, Backend& backend) : memory_(memory), fetched_(memory.size_bytes()), backend_(&backend) {}
+  StepSums* sums() const { return reinterpret_cast<StepSums*>(memory_.data()); }
 
-  StepSums* sums_;
+  std::span<float> memory_;  // on the device: a StepSums, then the counters
+  std::vector<std::byte> fetched_;
   Backend* backend_;
 };
 

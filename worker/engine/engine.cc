@@ -80,11 +80,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
   LYNX_CHECK(static_cast<int64_t>(arena.size_bytes()) == with_guard.value);
   LYNX_ASSIGN_OR_RETURN(StepBatch batch, StepBatch::Create(config.context, config.train.global_batch,
                                                            CoordinatesOf(config.context.layout, config.rank).dp, backend));
-  LYNX_ASSIGN_OR_RETURN(const DeviceSums sums, DeviceSums::Create(backend));
+  LYNX_ASSIGN_OR_RETURN(DeviceSums sums, DeviceSums::Create(ExpertRows::CountersOf(config.context, config.program), backend));
   LYNX_ASSIGN_OR_RETURN(const std::span<float> replicated,
                         backend.Allocate(ReplicatedBytes(config.context, state), "replicated gradients"));
   LYNX_ASSIGN_OR_RETURN(HostPool host_pool, MakeHostPool(config, memory, backend));
-  return std::unique_ptr<Engine>(new Engine(std::move(config), memory, arena, std::move(batch), sums, replicated,
+  return std::unique_ptr<Engine>(new Engine(std::move(config), memory, arena, std::move(batch), std::move(sums), replicated,
                                             std::move(host_pool), backend, communicator, state, dataset));
 }
 
@@ -105,11 +105,12 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
                ModelState& state, const Dataset& dataset)
     : config_(std::move(config)), coordinates_(CoordinatesOf(config_.context.layout, config_.rank)), backend_(backend),
       communicator_(communicator), state_(state), counted_gradients_(CountedGradients(config_, state)),
-      updates_(state.Updates()), watch_(arena_and_guard, backend), arena_(watch_.arena()), sums_(sums),
+      updates_(state.Updates()), watch_(arena_and_guard, backend), arena_(watch_.arena()), sums_(std::move(sums)),
       ops_(LayerOps::Make(config_.context, coordinates_.tp, config_.train.seed, 1 / TokensOf(config_.train, config_.context),
-                          sums.loss(), backend, state)),
-      dataset_(dataset), batch_(std::move(batch)), world_sum_(config_.context.layout.ranks(), config_.rank),
-      replicated_(replicated), starts_(StartsOfWaits(config_.program)), hiding_(HidingStarts(config_.program, starts_)),
+                          sums_.loss(), backend, state)),
+      expert_rows_(config_.context, config_.program, sums_.device_counters(), backend), dataset_(dataset),
+      batch_(std::move(batch)), world_sum_(config_.context.layout.ranks(), config_.rank), replicated_(replicated),
+      starts_(StartsOfWaits(config_.program)), hiding_(HidingStarts(config_.program, starts_)),
       tickets_(config_.program.size()), second_tickets_(config_.program.size()), host_pool_(std::move(host_pool)),
       moments_(config_.program.size()), trace_(config_.program.size()) {
   Resolve(memory);
@@ -328,6 +329,11 @@ absl::Status Engine::RunAction(int32_t index) {
   const ResolvedAction& resolved = resolved_[index];
   switch (action.kind) {
     case ActionKind::kForward:
+      for (Op op : resolved.ops) {
+        ops_->Forward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
+        expert_rows_.Count(index, op, resolved.tensors);
+      }
+      return absl::OkStatus();
     case ActionKind::kRecompute:
       for (Op op : resolved.ops) ops_->Forward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
       return absl::OkStatus();
@@ -481,6 +487,10 @@ absl::StatusOr<TransferTicket> Engine::StartWorldSum() {
   backend_.SumOfSquares(counted_gradients_, sums_.squared_norm());
   LYNX_ASSIGN_OR_RETURN(StepSums own, sums_.Fetch());
   if (coordinates_.tp != 0) own.loss = 0;
+  expert_load_ = expert_rows_.LoadOf(sums_.counters());
+  own.rows_routed = static_cast<double>(expert_load_.rows_routed);
+  own.rows_dropped = static_cast<double>(expert_load_.rows_dropped);
+  own.expert_skew = expert_load_.skew;
   own.yields = std::exchange(asks_to_yield_, false) ? 1 : 0;
   const CopyVotes copies = own_copy_votes_ ? own_copy_votes_() : CopyVotes{};
   own.copies_busy = copies.idle ? 0 : 1;
@@ -494,6 +504,10 @@ absl::Status Engine::TakeSums() {
   loss_ = sums.loss / TokensOf(config_.train, config_.context);
   gradient_norm_ = std::sqrt(sums.squared_norm);
   yields_ = sums.yields > 0;
+  expert_load_.rows_routed = static_cast<int64_t>(sums.rows_routed);
+  expert_load_.rows_dropped = static_cast<int64_t>(sums.rows_dropped);
+  expert_load_.skew = sums.expert_skew;
+  expert_load_.fullest_rank = world_sum_.FullestRank();
   copy_votes_ = {.idle = sums.copies_busy == 0, .whole = sums.copies_failed == 0, .wanted = sums.copies_unwanted == 0};
   skip_reason_.clear();
   if (std::isfinite(loss_) && std::isfinite(gradient_norm_)) {
@@ -573,7 +587,8 @@ StepReport Engine::MakeReport(const Before& before) {
           .arena_peak = watch_.peak(),
           .bytes_sent = communicator_.BytesSent() - before.bytes_sent,
           .communication_cpu = communicator_.ThreadCpuTime() - before.communication_cpu,
-          .core_wait = ThreadCoreWait() - before.core_wait};
+          .core_wait = ThreadCoreWait() - before.core_wait,
+          .experts = expert_load_};
 }
 
 }  // namespace lynx::worker

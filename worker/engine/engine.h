@@ -36,6 +36,7 @@
 #include "worker/data/dataset.h"
 #include "worker/engine/arena_watch.h"
 #include "worker/engine/device_sums.h"
+#include "worker/engine/expert_rows.h"
 #include "worker/engine/host_copies.h"
 #include "worker/engine/layer_ops.h"
 #include "worker/engine/phases.h"
@@ -188,6 +189,7 @@ class Engine {
 
   DeviceSums sums_;
   const std::unique_ptr<LayerOps> ops_;
+  ExpertRows expert_rows_;
   const Dataset& dataset_;
   StepBatch batch_;
   WorldSum world_sum_;
@@ -216,6 +218,7 @@ class Engine {
   Nanos data_wait_;  // how long the step waited for its tokens
   double loss_ = 0;
   double gradient_norm_ = 0;
+  ExpertLoad expert_load_;
   std::string skip_reason_;
   bool asks_to_yield_ = false, yields_ = false;
   std::function<CopyVotes()> own_copy_votes_;

@@ -1,5 +1,6 @@
 #include "worker/engine/world_sum.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -33,6 +34,9 @@ StepSums WorldSum::Sums() const {
     total.copies_busy += one.copies_busy;
     total.copies_failed += one.copies_failed;
     total.copies_unwanted += one.copies_unwanted;
+    total.rows_routed += one.rows_routed;
+    total.rows_dropped += one.rows_dropped;
+    total.expert_skew = std::max(total.expert_skew, one.expert_skew);
   }
   return total;
 }
@@ -43,6 +47,14 @@ int32_t WorldSum::FirstNotFinite() const {
     if (!std::isfinite(one.squared_norm) || !std::isfinite(one.loss)) return rank;
   }
   return -1;
+}
+
+int32_t WorldSum::FullestRank() const {
+  int32_t fullest = 0;
+  for (int32_t rank = 1; rank < ranks_; ++rank) {
+    if (Of(rank).expert_skew > Of(fullest).expert_skew) fullest = rank;
+  }
+  return fullest;
 }
 
 }  // namespace lynx::worker

@@ -1,5 +1,5 @@
 // WorldSum exchanges the few numbers that all ranks add up at the end of a step: the squared gradient norm, the loss, the
-// number of ranks that were asked to give way, and the votes about in-memory checkpoints.
+// number of ranks that were asked to give way, the votes about in-memory checkpoints, and the load of experts.
 //
 // The ranks exchange the bytes of their numbers by an all-gather, and every rank adds them in the order of ranks. So the sums
 // have full double precision and the same bits on every rank, and a NaN stays a NaN.
@@ -23,6 +23,9 @@ struct StepSums {
   // Numbers of ranks: those that are still busy with the last in-memory checkpoint, those whose part of that checkpoint failed,
   // and those that do not want a new one yet.
   double copies_busy = 0, copies_failed = 0, copies_unwanted = 0;
+  // Rows of experts (ExpertLoad). expert_skew is no sum: on one rank the rows of its experts, as a multiple of the even share;
+  // over all ranks the largest.
+  double rows_routed = 0, rows_dropped = 0, expert_skew = 0;
 };
 
 // The votes of one rank, when a step ends, about in-memory checkpoints of its states. The type also holds the combined votes of
@@ -42,6 +45,9 @@ class WorldSum {
   StepSums Sums() const;
   // Returns the first rank with a value that is not finite, or -1 if all values are finite.
   int32_t FirstNotFinite() const;
+  // Returns the rank whose experts have received the most rows, as a multiple of the even share; the first of them if there are
+  // several.
+  int32_t FullestRank() const;
 
  private:
   StepSums Of(int32_t rank) const;

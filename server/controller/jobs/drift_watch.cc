@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,8 @@ constexpr double kDrift = 1.3;
 constexpr double kMaxSlowness = 100;
 // The largest slowness of links. It is higher than that of processors, because a link can lose much more of its speed.
 constexpr double kMaxLinkSlowness = 10'000;
+// A measured skew is rounded up to a multiple of 1 / kSkewSteps, because agents measure op times for each skew.
+constexpr double kSkewSteps = 10;
 
 }  // namespace
 
@@ -34,6 +37,8 @@ void DriftWatch::Check(LiveJob& job) {
   std::vector<std::string> texts = NoteComputeDrift(job);
   const std::vector<std::string> of_links = NoteLinkDrift(job);
   texts.insert(texts.end(), of_links.begin(), of_links.end());
+  const std::vector<std::string> of_experts = NoteSkewDrift(job);
+  texts.insert(texts.end(), of_experts.begin(), of_experts.end());
   if (texts.empty()) return;
   job.drift.speed.Rebase();
   job.drift.links.Rebase();
@@ -126,6 +131,23 @@ std::vector<std::string> DriftWatch::NoteLinkDrift(LiveJob& job) {
     if (!is_slow && note(name, factor)) texts.push_back(absl::StrCat("the links of node ", name.value, " are faster again"));
   }
   return texts;
+}
+
+// Notes the skew of the newest steps if it differs from the one that plans for the job assume. The skew that the job states is
+// the least one that is planned for. Memory does not depend on it: jobs that train have a capacity (model.moe.capacity), which
+// bounds the rows of each expert.
+std::vector<std::string> DriftWatch::NoteSkewDrift(LiveJob& job) {
+  const MoeSpec& stated = job.record.spec->model.moe;
+  const std::optional<double> lasting = job.drift.skew.Lasting();
+  // On one rank the load is always even, which says nothing of groups with several.
+  if (!stated.any() || job.plan->layout.ep == 1 || !lasting.has_value()) return {};
+  const double assumed = SkewOf(job), now = std::max(*lasting, stated.skew);
+  if (std::max(now / assumed, assumed / now) < kDrift) return {};
+  job.drift.skew_found =
+      std::max(stated.skew, std::min(std::ceil(*lasting * kSkewSteps) / kSkewSteps, static_cast<double>(stated.experts)));
+  return {absl::StrCat("the experts of the fullest rank receive ", absl::StrFormat("%.2f", *lasting),
+                       " times the even share of rows, and ", absl::StrFormat("%.2f", assumed),
+                       " times was planned for (model.moe.skew); memory suffices, because model.moe.capacity bounds the rows")};
 }
 
 }  // namespace lynx::server

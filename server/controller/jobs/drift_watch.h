@@ -1,5 +1,5 @@
-// DriftWatch: notices when nodes or links of a job are slower or faster than the job's plan assumes, and has the job planned
-// again. Not thread-safe: the controller owns it.
+// DriftWatch: notices when nodes or links of a job are slower or faster than the job's plan assumes, or when the load of its
+// experts is more or less even, and has the job planned again. Not thread-safe: the controller owns it.
 #ifndef LYNX_SERVER_CONTROLLER_JOBS_DRIFT_WATCH_H_
 #define LYNX_SERVER_CONTROLLER_JOBS_DRIFT_WATCH_H_
 
@@ -24,13 +24,15 @@ class DriftWatch {
       : options_(options), step_(step), nodes_(nodes), devices_(devices), planning_(planning), replanner_(replanner) {}
 
   // Compares the present speeds with those at the start of the generation, or with those when the last change was found. If a
-  // speed has changed, plans the job again for its present devices.
+  // speed has changed, plans the job again for its present devices. Does the same if the skew of experts differs from the one
+  // that the plan assumes.
   void Check(LiveJob& job);
 
  private:
   std::vector<std::string> NoteComputeDrift(LiveJob& job);
   Nanos PredictedOn(const LiveJob& job, const NodeId& from, const NodeId& to, int64_t bytes) const;
   std::vector<std::string> NoteLinkDrift(LiveJob& job);
+  static std::vector<std::string> NoteSkewDrift(LiveJob& job);
 
   const ControllerOptions& options_;
   PresentStep& step_;

@@ -95,6 +95,7 @@ void Generations::BeginWatching(LiveJob& job, std::vector<StageMeasurement> meas
   job.generation.statistics = StepStatistics(job.plan->layout, std::move(measured));
   job.drift.speed = SpeedWatch(job.plan->layout.ranks());
   job.drift.links = LinkWatch(job.plan->layout.ranks());
+  job.drift.skew = {};
   job.drift.slowness_watched = nodes_.SlownessOf(job);
   job.generation.traces = TraceAssembly(job.plan->stages.size());
 }
@@ -139,6 +140,7 @@ void Generations::EndJob(LiveJob& job, JobState state, EventKind kind, std::stri
   job.program_text.clear();
   job.drift.speed = {};
   job.drift.links = {};
+  job.drift.skew = {};
   if (job.plan != nullptr) job.plan = std::make_shared<const Plan>(WithoutPrograms(*job.plan));
   job.generation.listen_deadline = job.generation.stop_deadline = Nanos(0);
   record.stop = StopKind::kNone;

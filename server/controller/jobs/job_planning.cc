@@ -10,6 +10,17 @@
 #include "server/scheduling/shared_cores.h"
 
 namespace lynx::server {
+namespace {
+
+// The plan, with times for experts of this skew. Its sizes are the same, because a model that trains has a capacity.
+std::shared_ptr<const Plan> AtSkew(const std::shared_ptr<const Plan>& plan, double skew) {
+  if (plan->model.moe.skew == skew) return plan;
+  Plan other = *plan;
+  other.model.moe.skew = skew;
+  return std::make_shared<const Plan>(std::move(other));
+}
+
+}  // namespace
 
 void JobPlanning::BeginPlanning(LiveJob& job, Reservation reservation) {
   waiting_.Dequeue(job);
@@ -62,11 +73,11 @@ void JobPlanning::RequestPlan(LiveJob& job) {
   const size_t per_node = static_cast<size_t>(job.planning.reservation.topology.groups.front().devices_per_node);
   PlanJob ask{job.record.id,
               job.planning.attempt,
-              {.spec = *job.record.spec, .cluster = ClusterOf(job.planning.reservation)},
+              {.spec = SpecToPlan(job), .cluster = ClusterOf(job.planning.reservation)},
               TriggerOf(job)};
   ask.may_arrange = ask.request.cluster.groups.size() > 1 && AreWholeNodes(job.planning.reservation);
   if (job.record.state == JobState::kRunning) {
-    ask.beside = job.plan;
+    ask.beside = AtSkew(job.plan, SkewOf(job));
     ask.beside_on = ClusterOf(HeldBy(job));
   }
   PlanRequest& request = ask.request;
@@ -147,6 +158,7 @@ void JobPlanning::SetPlan(LiveJob& job, std::shared_ptr<const Plan> plan, const 
   job.plan = std::move(plan);
   job.planned_kinds = PlannedKinds(cluster);
   job.drift.slowness_planned = job.drift.slowness_asked;
+  job.drift.skew_found = 0;  // the plan has it now
   job.program_text = ProgramTextOf(*job.plan);
   job.record.plan_digest = job.plan->digest;
   step_.Emit(InsertPlan{job.record.id, job.plan, cluster});

@@ -16,7 +16,7 @@ constexpr Nanos kNoticedWait{1'000'000'000};  // the shortest wait that a person
 }  // namespace
 
 void Measurements::Begin(LiveJob& job) {
-  job.planning.wanted = options_.wanted_shapes(*job.record.spec, job.planning.reservation.topology);
+  job.planning.wanted = options_.wanted_shapes(SpecToPlan(job), job.planning.reservation.topology);
   if (job.planning.wanted.size() > kMaxShapes) job.planning.wanted.resize(kMaxShapes);
   job.planning.more_rounds = 0;
   job.planning.asked_before = 0;
@@ -28,7 +28,7 @@ bool Measurements::BeginFor(LiveJob& job, const Plan& plan) {
   PlanningState& planning = job.planning;
   if (!options_.wanted_shape_of || step_.now() >= planning.measure_end) return false;
   if (planning.more_rounds >= kMaxMoreRounds || planning.wanted.size() >= kMaxShapes) return false;
-  const LayerShape shape = options_.wanted_shape_of(*job.record.spec, plan);
+  const LayerShape shape = options_.wanted_shape_of(SpecToPlan(job), plan);
   const std::vector<DeviceRef>& devices = planning.reservation.devices;
   if (std::none_of(devices.begin(), devices.end(), [&](const DeviceRef& device) { return Lacks(job, device, shape); })) {
     return false;

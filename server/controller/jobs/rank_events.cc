@@ -87,6 +87,8 @@ void RankEvents::FoldStep(LiveJob& job, int32_t rank, const StepReport& step) {
   job.generation.statistics.AddStep(rank, step, step_.wall(), record.progress);
   job.drift.speed.Add(rank, step.forward + step.backward + step.weight + step.recompute_hidden + step.recompute_exposed);
   job.drift.links.Add(rank, step.duration, step.links);
+  // All ranks report the same skew.
+  if (rank == 0 && step.experts.any()) job.drift.skew.Add(step.experts.skew);
   job.replanning.steps_done = step.step + 1;
   const bool new_step = step.step + 1 > record.best_steps;
   record.best_steps = std::max(record.best_steps, step.step + 1);

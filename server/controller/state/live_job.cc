@@ -72,6 +72,17 @@ PlanTrigger TriggerOf(const LiveJob& job) {
   return job.plan != nullptr ? PlanTrigger::kLoss : PlanTrigger::kFirst;
 }
 
+double SkewOf(const LiveJob& job) {
+  if (job.drift.skew_found > 0) return job.drift.skew_found;
+  return job.plan != nullptr ? job.plan->model.moe.skew : job.record.spec->model.moe.skew;
+}
+
+JobSpec SpecToPlan(const LiveJob& job) {
+  JobSpec spec = *job.record.spec;
+  spec.model.moe.skew = SkewOf(job);
+  return spec;
+}
+
 std::string NameText(const LiveJob& job) { return absl::StrCat(job.record.spec->name, " (", job.record.id.value, ")"); }
 
 std::shared_ptr<const ClusterTopology> PlannedKinds(std::shared_ptr<const ClusterTopology> cluster) {

@@ -14,6 +14,7 @@
 #include "common/units.h"
 #include "planner/plan/plan.h"
 #include "server/health/link_watch.h"
+#include "server/health/skew_watch.h"
 #include "server/health/slowness.h"
 #include "server/health/speed_watch.h"
 #include "server/health/trace_assembly.h"
@@ -75,10 +76,12 @@ struct GenerationState {
   Nanos restart_at;      // when the next generation may begin, after a pause; set when all ranks are gone
 };
 
-// Speeds of the job's nodes and links, compared with the speeds that its plan assumes.
+// Speeds of the job's nodes and links, and the load of its experts, compared with what its plan assumes.
 struct DriftState {
   SpeedWatch speed;
   LinkWatch links;
+  SkewWatch skew;
+  double skew_found = 0;  // the skew for which the job was planned again after the present plan was made; 0: none
   std::map<NodeId, Slowness> slowness_watched;  // slowness of the job's nodes when the present watch of speeds began
   // Slowness::compute of the job's nodes. slowness_asked: the values when the newest plan was requested. slowness_planned: the
   // values that the present plan assumes.
@@ -155,6 +158,11 @@ void IndexRanks(LiveJob& job);
 // The devices of the job's ranks, by rank. If the job does not have the same number of devices on each node, every device
 // counts as a node of its own.
 Reservation HeldBy(const LiveJob& job);
+// The skew of experts (MoeSpec::skew) that plans for the job assume: the one that was found last while it trained, or that of
+// its present plan, or the one that the job states.
+double SkewOf(const LiveJob& job);
+// The job's specification with this skew, for the planner.
+JobSpec SpecToPlan(const LiveJob& job);
 // Why the job is being planned.
 PlanTrigger TriggerOf(const LiveJob& job);
 // Estimated time to write a checkpoint if each rank writes its share to a slow disk; 0 before the first checkpoint. The job

@@ -143,5 +143,18 @@ TEST(JobPage, SaysHowLongRanksWaitedForACoreWhereItMatters) {
   EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), HasSubstr("waiting for a core      100.0 ms   -\n"));
 }
 
+TEST(JobPage, ShowsTheLoadOfExpertsBesideThePlanned) {
+  v1::Job job = RunningJob();
+  job.mutable_plan()->add_stages();
+  EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), Not(HasSubstr("rows of the fullest rank")));
+  job.mutable_plan()->mutable_model()->mutable_moe()->set_experts(8);
+  job.mutable_plan()->mutable_model()->mutable_moe()->set_skew(1.25);
+  EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), HasSubstr("rows of the fullest rank  1.25x      -\n")) << "no step yet";
+  job.mutable_progress()->set_expert_skew(1.5);
+  job.mutable_progress()->set_expert_dropped_ratio(0.03);
+  EXPECT_THAT(JobPage(job, Style{}, Nanos(0)),
+              HasSubstr("rows of the fullest rank  1.25x      1.50x     of the even share; 3.0% of all rows dropped\n"));
+}
+
 }  // namespace
 }  // namespace lynx::cli

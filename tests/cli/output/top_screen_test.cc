@@ -76,6 +76,17 @@ TEST(TopScreen, ShowsWhatTrainsBeforeWhatWaits) {
   EXPECT_THAT(TopScreen(View(), {}), HasSubstr("████████░░░░░░░░"));
 }
 
+TEST(TopScreen, ShowsTheLoadOfExpertsIfAJobHasSome) {
+  TopView view = View();
+  view.jobs[1].mutable_progress()->set_expert_skew(1.374);
+  EXPECT_THAT(TopScreen(view, {.unicode = false}),
+              HasSubstr("JOB  NAME    STATE    DONE  LOSS       TOK/S      EXPERTS  STEP     ETA     WHY\n"
+                        "j1   first   RUNNING  25%   2.500  #_  4k     _#  1.37x    20.0 ms  3.00 s\n"
+                        "j2   second  QUEUED   0%    -          -          -        -        -       waits for 4 devices\n"));
+  view.jobs[1].mutable_progress()->set_expert_dropped_ratio(0.0213);
+  EXPECT_THAT(TopScreen(view, {.unicode = false}), HasSubstr("  1.37x, 2.1% dropped  20.0 ms"));
+}
+
 TEST(TopScreen, SaysWhereItDoesNotKnowAll) {
   TopView view;
   view.jobs.resize(3);

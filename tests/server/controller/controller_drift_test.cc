@@ -244,5 +244,99 @@ TEST(ControllerDrift, ASlowNodeIsTheLastThatAnElasticJobTakes) {
   EXPECT_EQ(cluster.NodeOfRank(job, 1), "n2");
 }
 
+const ParallelLayout kExpertGroup{.dp = 2, .ep = 2};
+
+// A job whose experts are on two ranks of two nodes. Train() reports steps with this skew.
+struct ExpertGroup {
+  Cluster cluster;
+  JobId job;
+  int64_t step = kBefore;
+
+  static JobSpec Spec(double skew) {
+    JobSpec spec = Elastic(2, 2);
+    spec.model.family = ModelFamily::kLlama;
+    spec.model.moe = {.experts = 8, .top_k = 2, .capacity = 2, .skew = skew};
+    Normalize(spec);
+    return spec;
+  }
+  explicit ExpertGroup(double skew = 1, const ParallelLayout& layout = kExpertGroup) {
+    for (const char* name : {"n0", "n1"}) cluster.AddNode(name, 1);
+    job = RunSteps(cluster, Spec(skew), layout, kBefore);
+  }
+  void Train(double skew, int steps = 40) {
+    for (int i = 0; i < steps; ++i, ++step) {
+      cluster.SayAll(job, [&](int32_t) {
+        return RankMessage{.report = StepReport{.step = step,
+                                                .loss = 1,
+                                                .tokens = 512,
+                                                .duration = Nanos(100'000'000),
+                                                .forward = Nanos(30'000'000),
+                                                .experts = {.rows_routed = 100, .skew = skew}}};
+      });
+    }
+    cluster.Advance(6);
+  }
+  const JobEvent& LastButOne() { return cluster.Events(job)[cluster.Events(job).size() - 2]; }
+};
+
+TEST(ControllerDrift, ALoadOfExpertsThatStaysUnevenIsPlannedFor) {
+  ExpertGroup group;
+  Cluster& cluster = group.cluster;
+  group.Train(1.25);
+  EXPECT_THAT(cluster.Kinds(group.job), Not(HasSubstr("drift"))) << "less than what counts as a change";
+  group.Train(3, 5);
+  EXPECT_THAT(cluster.Kinds(group.job), Not(HasSubstr("drift"))) << "a few steps say nothing";
+  group.Train(1.75);
+  EXPECT_THAT(cluster.Kinds(group.job), HasSubstr("running drift replan"));
+  EXPECT_THAT(group.LastButOne().reason,
+              HasSubstr("the experts of the fullest rank receive 1.75 times the even share of rows, and 1.00 times was planned "
+                        "for (model.moe.skew); memory suffices, because model.moe.capacity bounds the rows"));
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  const PlanJob asked = cluster.plans().front();
+  EXPECT_EQ(asked.request.spec.model.moe.skew, 1.8) << "rounded up to tenths";
+  EXPECT_EQ(asked.beside->model.moe.skew, 1.8) << "the present plan is judged by the same load";
+  cluster.AnswerPlansWith(PlanOf(asked.request.spec, kExpertGroup, 150), Nanos(250'000'000));
+  EXPECT_EQ(cluster.Record(group.job).stop, StopKind::kReplan);
+  GiveWay(cluster, group.job, group.step);
+  EXPECT_EQ(cluster.Record(group.job).generation, Generation(2));
+  EXPECT_EQ(cluster.RankOf(group.job, 0)->assignment.plan->model.moe.skew, 1.8);
+  EXPECT_EQ(cluster.RankOf(group.job, 0)->assignment.spec->model.moe.skew, 1) << "the job is what it was";
+  cluster.AllReady(group.job, group.step);
+  group.Train(1.75);
+  EXPECT_TRUE(cluster.plans().empty()) << "as planned";
+  // A new server knows it from the plan.
+  cluster.RestartServer();
+  for (const char* name : {"n0", "n1"}) {
+    cluster.AttachAgent(name);
+    cluster.AttachWorker(name);
+  }
+  group.Train(1.75);
+  EXPECT_TRUE(cluster.plans().empty()) << "still as planned";
+  group.Train(1);
+  ASSERT_EQ(cluster.plans().size(), 1u) << "the load is even again";
+  EXPECT_EQ(cluster.plans().front().request.spec.model.moe.skew, 1);
+}
+
+TEST(ControllerDrift, AnUnevenLoadForWhichNoPlanIsBetterIsNotAskedForAgain) {
+  ExpertGroup group(1.5);
+  group.Train(2);
+  ASSERT_EQ(group.cluster.plans().size(), 1u);
+  group.cluster.AnswerPlansWith(PlanOf(group.cluster.plans().front().request.spec, kExpertGroup, 196), Nanos(200'000'000));
+  EXPECT_EQ(group.cluster.Events(group.job).back().kind, "replan-kept");
+  group.Train(2);
+  group.Train(2);
+  EXPECT_TRUE(group.cluster.plans().empty());
+  // The job states a skew of 1.5, so the server plans for no less.
+  group.Train(1);
+  ASSERT_EQ(group.cluster.plans().size(), 1u);
+  EXPECT_EQ(group.cluster.plans().front().request.spec.model.moe.skew, 1.5);
+}
+
+TEST(ControllerDrift, AnEvenLoadOnOneRankSaysNothing) {
+  ExpertGroup group(2, ParallelLayout{.dp = 2});
+  group.Train(1);
+  EXPECT_THAT(group.cluster.Kinds(group.job), Not(HasSubstr("drift")));
+}
+
 }  // namespace
 }  // namespace lynx::server

@@ -119,6 +119,61 @@ TEST(ServerMetricsTest, SharesAreOfWholeSteps) {
   EXPECT_DOUBLE_EQ(Value(page, OfJob("core_wait_ratio")), 0.35);
 }
 
+// The rows are those of the whole job in the report of each rank. The fullest expert is the largest of all ranks, so it is
+// known when a later step is reported.
+TEST(ServerMetricsTest, ShowsTheLoadOfExperts) {
+  ServerMetrics metrics;
+  const JobRecord job = MakeJob();
+  const auto report = [&](int64_t step, int32_t rank, double skew, double fullest_expert) {
+    const ExpertLoad load{.rows_routed = 1000,
+                          .rows_dropped = 30,
+                          .skew = skew,
+                          .rows = 400,
+                          .fullest_dispatch = fullest_expert / 2,
+                          .fullest_expert = fullest_expert};
+    metrics.Step(
+        {.job = job.id, .rank = rank, .new_step = rank == 0, .step = {.step = step, .duration = Nanos(1), .experts = load}},
+        job, 2, Nanos(0));
+  };
+  report(1, 0, 1.5, 2);
+  report(1, 1, 1.5, 3.5);
+  EXPECT_THAT(Page(metrics), Not(HasSubstr("lynx_job_expert_load_fullest"))) << "step 1 may not be complete";
+  report(2, 0, 1.75, 2);
+  const std::string page = Page(metrics);
+  EXPECT_EQ(Value(page, OfJob("expert_load_skew")), 1.75);
+  EXPECT_EQ(Value(page, OfJob("expert_load_fullest")), 3.5);
+  EXPECT_EQ(Value(page, OfJob("expert_load_peak")), 1.75);
+  EXPECT_EQ(Value(page, OfJob("expert_rows_routed_total")), 2000) << "each step counts once";
+  EXPECT_EQ(Value(page, OfJob("expert_rows_dropped_total")), 60);
+}
+
+TEST(ServerMetricsTest, ShowsNoLoadOfExpertsWithoutExperts) {
+  ServerMetrics metrics;
+  const JobRecord job = MakeJob();
+  metrics.jobs().Planned(job, MakeTwoStages(), nullptr);
+  metrics.jobs().Updated(job, 2);
+  for (int64_t step = 0; step < 2; ++step) {
+    metrics.Step({.job = job.id, .new_step = true, .step = {.step = step, .duration = Nanos(1)}}, job, 2, Nanos(0));
+  }
+  EXPECT_THAT(Page(metrics), Not(HasSubstr("lynx_job_expert")));
+}
+
+TEST(ServerMetricsTest, ShowsThePlannedLoadOfExperts) {
+  ServerMetrics metrics;
+  JobRecord job = MakeJob();
+  JobSpec spec = *job.spec;
+  spec.model.moe = {.experts = 8, .top_k = 2, .capacity = 2, .skew = 1.25};
+  job.spec = std::make_shared<const JobSpec>(spec);
+  Plan plan = MakeTwoStages();
+  plan.model.family = ModelFamily::kLlama;
+  plan.model.moe = spec.model.moe;
+  metrics.jobs().Planned(job, plan, nullptr);
+  metrics.jobs().Updated(job, 2);
+  const std::string page = Page(metrics);
+  EXPECT_EQ(Value(page, OfJob("expert_load_skew_planned")), 1.25);
+  EXPECT_EQ(Value(page, OfJob("expert_rows_dropped_total")), 0) << "a rate needs a beginning";
+}
+
 TEST(ServerMetricsTest, SetsWhatIsMeasuredBesideWhatWasPlanned) {
   ServerMetrics metrics;
   JobRecord job = MakeJob();

@@ -16,7 +16,8 @@ StepReport Step(int64_t step, int64_t duration_ms, int64_t forward_ms = 10) {
           .tokens = 1000,
           .duration = Nanos(duration_ms * 1'000'000),
           .forward = Nanos(forward_ms * 1'000'000),
-          .arena_peak = Bytes(100 + step)};
+          .arena_peak = Bytes(100 + step),
+          .experts = {.rows_routed = 100, .rows_dropped = step, .skew = 2.0 + static_cast<double>(step)}};
 }
 
 TEST(StepStatisticsTest, ProgressFollowsTheNewestStep) {
@@ -29,6 +30,8 @@ TEST(StepStatisticsTest, ProgressFollowsTheNewestStep) {
   EXPECT_EQ(progress.steps_done, 30);
   EXPECT_DOUBLE_EQ(progress.first_loss, 4.0);
   EXPECT_DOUBLE_EQ(progress.loss, 4.0 / 30);
+  EXPECT_DOUBLE_EQ(progress.expert_skew, 31);
+  EXPECT_DOUBLE_EQ(progress.expert_dropped, 0.29);
   EXPECT_EQ(progress.step, Nanos(200'000'000)) << "of the slowest rank";
   EXPECT_DOUBLE_EQ(progress.tokens_per_second, 5000);
   EXPECT_EQ(progress.first_step_time, Nanos(1));

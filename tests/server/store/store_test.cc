@@ -75,7 +75,9 @@ TEST_F(StoreTest, EverythingComesBack) {
                     .step = Nanos(7),
                     .first_step_time = Nanos(8),
                     .validation_loss = 4.5,
-                    .validation_step = 6};
+                    .validation_step = 6,
+                    .expert_skew = 1.5,
+                    .expert_dropped = 0.25};
     job.measured = {
         {.steps = 4, .step = Nanos(1), .forward = Nanos(2), .stall = Nanos(3), .arena_peak = Bytes(4), .states = Bytes(5)}};
     job.plan_digest = plan->digest;
@@ -130,6 +132,8 @@ TEST_F(StoreTest, EverythingComesBack) {
   EXPECT_EQ(back.progress.steps_done, 9);
   EXPECT_EQ(back.progress.validation_loss, 4.5);
   EXPECT_EQ(back.progress.validation_step, 6);
+  EXPECT_EQ(back.progress.expert_skew, 1.5);
+  EXPECT_EQ(back.progress.expert_dropped, 0.25);
   EXPECT_EQ(back.measured, job.measured);
   ASSERT_NE(jobs[0].plan, nullptr);
   EXPECT_EQ(PlanText(*jobs[0].plan), PlanText(*plan));

@@ -56,6 +56,20 @@ TEST(JobCurvesTest, RatesAreOfTheTimeAndLossesOfTheSteps) {
   EXPECT_EQ(curves.steps()[1].step, Nanos(200'000'000));
 }
 
+TEST(JobCurvesTest, LoadsOfExpertsAreMeansOverSteps) {
+  JobCurves curves({{.generation = Generation(1), .first_step = 0, .steps = 2}}, {});
+  const auto add = [&](int64_t step, double skew, int64_t dropped) {
+    StepReport report = Step(step, 1);
+    report.experts = {.rows_routed = 10, .rows_dropped = dropped, .skew = skew};
+    curves.AddStep(Generation(1), report, Nanos(step));
+  };
+  add(2, 1, 0);
+  add(3, 2, 5);
+  ASSERT_EQ(curves.steps().size(), 2u);
+  EXPECT_DOUBLE_EQ(curves.steps()[1].expert_skew, 1.5);
+  EXPECT_DOUBLE_EQ(curves.steps()[1].expert_dropped, 0.25);
+}
+
 TEST(JobCurvesTest, ManyRestartsPushOutTheOldest) {
   JobCurves curves;
   for (int64_t generation = 1; generation <= 5000; ++generation)

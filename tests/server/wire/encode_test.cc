@@ -91,6 +91,18 @@ TEST_F(EncodeTest, AnAssignmentReachesTheDaemonAsItIs) {
   EXPECT_TRUE(*config == wanted) << RankConfigText(*config) << RankConfigText(wanted);
 }
 
+// The plan may have been made for a larger skew of experts than the job states. The ranks train the job, and their checkpoints
+// are the job's, whatever the plan assumed.
+TEST_F(EncodeTest, RanksGetTheJobsSkew) {
+  RankAssignment assignment = SmallAssignment();
+  Plan skewed = *assignment.plan;
+  skewed.model.moe.skew = 1.5;
+  assignment.plan = std::make_shared<const Plan>(skewed);
+  const absl::StatusOr<RankConfig> config = RankConfigFromProto(Sent(assignment));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->context.model, assignment.spec->model);
+}
+
 // Desired states are sent often, and programs are long. So if a rank need not be started, only its key, its device and the
 // request to give way are sent.
 TEST_F(EncodeTest, ARankThatNeedNotStartIsOnlyNamed) {

@@ -1,6 +1,7 @@
 // Tests the ops on the rows of experts against their formulas and finite differences.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "tests/worker/backend/reference.h"
@@ -82,6 +83,28 @@ class Experts : public testing::TestWithParam<ExpertCase> {
     memory.ExpectGuardsIntact();
   }
 
+  int64_t* Counters(int64_t count) {
+    auto* const counters = reinterpret_cast<int64_t*>(memory.Output(2 * count));
+    std::fill_n(counters, count, 7);
+    return counters;
+  }
+  void ExpectCounts() {
+    int64_t *by_expert = Counters(shape.experts), *total = Counters(1), *only_total = Counters(1);
+    for (int repeated = 0; repeated < 2; ++repeated) backend->CountRows(shape, weights, by_expert, total);
+    backend->CountRows(shape, weights, nullptr, only_total);
+    ASSERT_TRUE(backend->Finish().ok());
+    std::vector<int64_t> want(shape.experts, 7);
+    int64_t rows_with_token = 0;
+    for (int64_t block = 0; block < shape.blocks; ++block) {
+      want[block % shape.experts] += 2 * GetParam().filled[block];
+      rows_with_token += GetParam().filled[block];
+    }
+    EXPECT_EQ(std::vector<int64_t>(by_expert, by_expert + shape.experts), want);
+    EXPECT_EQ(*total, 7 + 2 * rows_with_token);
+    EXPECT_EQ(*only_total, 7 + rows_with_token);
+    memory.ExpectGuardsIntact();
+  }
+
   template <class T>
   void ExpectSwiglu(double tolerance) {
     const int64_t f = in;
@@ -119,6 +142,7 @@ TEST_P(Experts, ProductsOfBfloat16AreRoundedOnce) { ExpectProducts<Bfloat16>(); 
 TEST_P(Experts, SwigluEqualsTheFormula) { ExpectSwiglu<float>(2e-6); }
 // silu is rounded before the multiplication, and one half of dgated is rounded twice.
 TEST_P(Experts, SwigluOfBfloat16EqualsTheFormula) { ExpectSwiglu<Bfloat16>(kBfloat16Rounding); }
+TEST_P(Experts, RowsAreCounted) { ExpectCounts(); }
 
 // One row; one expert; blocks of several ranks, with empty, full and partly filled rooms; rooms of many rows; long rows.
 INSTANTIATE_TEST_SUITE_P(Shapes, Experts,
@@ -127,7 +151,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Experts,
                                          ExpertCase{{.blocks = 4, .room = 5, .experts = 4}, 7, 6, {5, 1, 0, 3}},
                                          ExpertCase{{.blocks = 6, .room = 3, .experts = 2}, 16, 8, {0, 3, 2, 1, 0, 0}},
                                          ExpertCase{{.blocks = 4, .room = 90, .experts = 2}, 24, 32, {90, 61, 1, 0}},
-                                         ExpertCase{{.blocks = 2, .room = 2, .experts = 2}, 2100, 3, {1, 2}}),
+                                         ExpertCase{{.blocks = 2, .room = 2, .experts = 2}, 2100, 3, {1, 2}},
+                                         // More blocks than a block of a device has threads.
+                                         ExpertCase{
+                                             {.blocks = 600, .room = 2, .experts = 300}, 1, 1, std::vector<int64_t>(600, 1)}),
                          [](const auto& info) {
                            const ExpertShape& shape = info.param.shape;
                            return "blocks" + std::to_string(shape.blocks) + "room" + std::to_string(shape.room) + "experts" +

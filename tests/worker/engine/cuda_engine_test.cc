@@ -31,6 +31,11 @@ TinyJob JobOf(const TinySetting& setting) {
 void ExpectSameBits(const TinyRun& run, const TinyRun& expected, const std::string& what) {
   EXPECT_EQ(run.losses(), expected.losses()) << what;
   EXPECT_TRUE(run.weights == expected.weights) << what;
+  for (size_t rank = 0; rank < run.reports.size(); ++rank) {
+    for (size_t step = 0; step < run.reports[rank].size(); ++step) {
+      EXPECT_EQ(run.reports[rank][step].experts, expected.reports[rank][step].experts) << what << ", rank " << rank;
+    }
+  }
 }
 
 bool HasKind(const TinyJob& job, ActionKind kind) {
@@ -61,6 +66,9 @@ TEST_P(CudaEngine, AgreesWithCpuRanks) {
     EXPECT_NEAR(got.loss, want.loss, (rounds ? 1e-3 : 1e-6) * want.loss);
     EXPECT_NEAR(got.gradient_norm, want.gradient_norm, (rounds ? 1e-2 : 1e-5) * want.gradient_norm);
     EXPECT_EQ(got.arena_peak, want.arena_peak);
+    EXPECT_EQ(got.experts.rows_routed, want.experts.rows_routed);
+    if (!rounds && step == 0) EXPECT_EQ(got.experts, want.experts);
+    if (job.model.moe.any()) EXPECT_GT(got.experts.rows_dropped, 0);
   }
 }
 

@@ -40,6 +40,7 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
   void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
                  float* stats) override;
   void LossForward(const float* stats, int64_t t, int64_t n, double* sum) override;
+  void CountRows(const ExpertShape& shape, const float* weights, int64_t* by_expert, int64_t* total) override;
   void SumOfSquares(std::span<const std::span<const float>> tensors, double* sum) override;
   void AdamW(const AdamWArgs& args, std::span<const AdamWTensor> tensors) override;
   void Round(const float* from, int64_t count, Bfloat16* to) override;
