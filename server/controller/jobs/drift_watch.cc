@@ -37,12 +37,14 @@ void DriftWatch::Check(LiveJob& job) {
   std::vector<std::string> texts = NoteComputeDrift(job);
   const std::vector<std::string> of_links = NoteLinkDrift(job);
   texts.insert(texts.end(), of_links.begin(), of_links.end());
+  if (!texts.empty()) {
+    job.drift.speed.Rebase();
+    job.drift.links.Rebase();
+    job.drift.slowness_watched = nodes_.SlownessOf(job);
+  }
   const std::vector<std::string> of_experts = NoteSkewDrift(job);
   texts.insert(texts.end(), of_experts.begin(), of_experts.end());
   if (texts.empty()) return;
-  job.drift.speed.Rebase();
-  job.drift.links.Rebase();
-  job.drift.slowness_watched = nodes_.SlownessOf(job);
   const std::string text = absl::StrJoin(texts, ", ");
   step_.AddEvent(job, EventKind::kDrift, text);
   step_.Touch(job);
