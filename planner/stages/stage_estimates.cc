@@ -99,7 +99,8 @@ Bytes StageOracle::Fixed(RecomputeMode mode, int32_t stage) {
   auto [it, inserted] = fixed_.try_emplace(FixedKey(mode, stage));
   if (inserted) {
     const int32_t layers = pipeline_.chunks * kFewLayers;
-    const Bytes peak = Peak(stage, PoliciesOf(RecomputeMode::kNone, stage, layers), std::nullopt);
+    const std::vector<StagePolicy> all_stored = PoliciesOf(RecomputeMode::kNone, stage, layers);
+    const Bytes peak = lowers_peaks_ ? Peak(stage, all_stored, std::nullopt) : PeakOfSums(stage, all_stored);
     it->second = peak - EstimateNamed(RecomputeMode::kNone, stage, layers).bytes - LayerInputs(stage, layers);
   }
   return it->second;

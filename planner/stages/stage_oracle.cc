@@ -242,6 +242,10 @@ Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies,
   if (lowers_peaks_ || mixed) {
     return PeakOfProgram(stage, policies, lowers_peaks_ ? Probed::kArena : Probed::kLiveness, limit);
   }
+  return PeakOfSums(stage, policies);
+}
+
+Bytes StageOracle::PeakOfSums(int32_t stage, const std::vector<StagePolicy>& policies) {
   if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward || candidate_.layout.weave != WeaveMode::kOff) {
     return PeakOfSlots(stage, policies);
   }

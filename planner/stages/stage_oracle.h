@@ -167,8 +167,10 @@ class StageOracle {
   // nullopt: no limit.
   Bytes Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
   enum class Probed : uint8_t { kLiveness, kArena };
-  // PeakOfSlots finds the peak by sums over the slots of the schedule. PeakOfProgram finds it by lowering a program: the peak of
+  // PeakOfSums finds the peak by sums over microbatches in flight, as if all layers had experts if any has: by StagePeaks, or by
+  // PeakOfSlots over the slots of the schedule. The policies must pass StoresAlike. PeakOfProgram finds it by lowering a program: the peak of
   // the live bytes, or the size of the arena.
+  Bytes PeakOfSums(int32_t stage, const std::vector<StagePolicy>& policies);
   Bytes PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies);
   Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed, std::optional<Bytes> limit);
   // The program whose memory Probe computes.
