@@ -196,6 +196,7 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
     ShapeTimes times;
     times.shape = ShapeOf(RandomSpec(random).model, ParallelLayout{}, static_cast<int32_t>(i + 1));
     times.shape.matmul_type = MatmulType::kModel;  // nobody measures what the engine does not compute
+    times.shape.shared_ffn = times.shape.query_rank = times.shape.kv_rank = times.shape.value_dim = 0;
     for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
       times.ops[static_cast<size_t>(info.op)] = {nanos(), nanos(), nanos()};
     }

@@ -163,12 +163,14 @@ TEST(ImportNemo, ReadsExperts) {
 }
 
 TEST(ImportNemo, ReadsLatentAttentionAndSharedExperts) {
-  const ImportedRun run = Imported(With("  bias: False",
-                                        "  bias: False\n  num_moe_experts: 8\n  moe_grouped_gemm: True\n"
-                                        "  moe_shared_expert_intermediate_size: 64\n  moe_layer_freq: '([0]*1+[1]*23)'\n"
-                                        "  multi_latent_attention: True\n  q_lora_rank: 96\n  kv_lora_rank: 48\n"
-                                        "  qk_head_dim: 40\n  qk_pos_emb_head_dim: 24\n  v_head_dim: 20\n"
-                                        "  rotary_scaling_factor: 40\n  mscale: 1.0\n  mscale_all_dim: 1.0\n"));
+  const std::string latent =
+      "  bias: False\n  num_moe_experts: 8\n  moe_grouped_gemm: True\n  moe_shared_expert_intermediate_size: 64\n"
+      "  moe_layer_freq: '([0]*1+[1]*23)'\n  multi_latent_attention: True\n  q_lora_rank: 96\n  kv_lora_rank: 48\n"
+      "  qk_head_dim: 40\n  qk_pos_emb_head_dim: 24\n  v_head_dim: 20\n  rotary_scaling_factor: 40\n  mscale: 1.0\n"
+      "  mscale_all_dim: 1.0\n";
+  EXPECT_THAT(ErrorOf(With("  bias: False", latent)),
+              HasSubstr("model.multi_latent_attention with --group-query-attention: NeMo refuses both together"));
+  const ImportedRun run = Imported(absl::StrReplaceAll(kYaml, {{"  bias: False", latent}, {"  num_query_groups: 8\n", ""}}));
   EXPECT_EQ(run.job.model.moe, (MoeSpec{.experts = 8, .top_k = 2, .shared_ffn = 64, .dense_layers = 1}));
   EXPECT_EQ(run.job.model.latent, (LatentSpec{.query_rank = 96, .kv_rank = 48, .value_dim = 20}));
   EXPECT_EQ(run.job.model.head_dim, 64);
