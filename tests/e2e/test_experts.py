@@ -1,15 +1,19 @@
-"""Models with experts: the example, exported for an independent reader, and weights from other programs."""
+"""Models with experts: the example, exported for an independent reader; weights from other programs; and a rank that is killed
+while another one waits for its rows."""
 
 import csv
 import json
 import math
+import os
 import pathlib
 import random
 import re
+import signal
 import struct
 import sys
+import time
 
-from cluster import ClusterTest
+from cluster import ClusterTest, processes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/reference"))
@@ -35,7 +39,7 @@ resources: {{ranks: {ranks}}}
 parallel: {{tp: 1, pp: 1, dp: {ranks}, ep: {ranks}, schedule: 1f1b, weave: "off", zero: none}}
 recompute: full
 checkpoint: {{{checkpoint}}}
-maxRestarts: 1
+maxRestarts: 10
 """
 SEQ = 16
 
@@ -195,3 +199,73 @@ class ImportTest(ExpertsTest):
                 self.assertLess(runs[1][-1], 0.9 * first)
                 for step, (one, two) in enumerate(zip(runs[1], runs[2])):
                     self.assert_near(two, one, TRAINED, f"step {step}")
+
+
+MODEL = "{family: llama, layers: 4, hidden: 32, heads: 4, seq: 32, vocab: 256, ffn: 32, dropout: 0, moe: {experts: 4, topK: 2, capacity: 2}}"
+STEPS = 2000
+ATTEMPTS = 5  # nearly all transfers of the job are all-to-alls
+
+
+class DispatchTest(ExpertsTest):
+    """A rank is killed while the other one waits for its rows."""
+
+    def submit_job(self, name):
+        checkpoint = f"everySteps: 50, copyEverySteps: 0, directory: {self.directory / name}"
+        return self.submit(self.job_of(name, model=MODEL, steps=STEPS, ranks=2, checkpoint=checkpoint))
+
+    def pids_by_rank(self, generation):
+        pids = {}
+        for pid, command in processes(self.directory).items():
+            program = command.split(" ")[0].endswith("lynx-rank") and "--config" in command
+            found = re.search(rf"\.g{generation}\.r(\d+)/config\.json", command) if program else None
+            if found:
+                pids[int(found[1])] = pid
+        self.assertEqual(sorted(pids), [0, 1])
+        return pids
+
+    def await_waiting(self, pid):
+        """Waits until the process uses no processor time: it waits for its peer."""
+        last = None
+        while True:
+            try:
+                fields = (pathlib.Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                return  # it has given its peer up
+            used = int(fields[11]) + int(fields[12])
+            if used == last:
+                return
+            last = used
+            time.sleep(0.2)
+
+    def kill_rank_1(self, job, generation):
+        """Returns what the other rank says of its end."""
+        page = self.await_job(job, lambda p: p["state"] == "JOB_STATE_RUNNING" and int(p["generation"]) == generation, "running")
+        self.await_steps(job, int(page["progress"]["stepsDone"]) + 60)
+        pids = self.pids_by_rank(generation)
+        os.kill(pids[1], signal.SIGSTOP)
+        self.await_waiting(pids[0])
+        os.kill(pids[1], signal.SIGKILL)
+        self.await_job(job, lambda p: int(p["generation"]) == generation + 1, "another generation")
+        return "".join(line for line in self.ctl("logs", job).out.splitlines() if line.startswith(f"[rank 0 g{generation}]"))
+
+    def test_a_rank_killed_within_an_all_to_all(self):
+        undisturbed = self.submit_job("undisturbed")
+        self.await_state(undisturbed, "SUCCEEDED", timeout=300)
+        job = self.submit_job("disturbed")
+        for attempt in range(1, ATTEMPTS + 1):
+            said = self.kill_rank_1(job, attempt)
+            self.assertRegex(said, r": step \d+, action \S+: rank 1 \(stage 0, tp 0, dp 1, ep 1\) closed its connection during \S+ \d+ of the ")
+            if "during all-to-all" in said:
+                break
+        self.assertIn("during all-to-all", said)
+        page = self.await_state(job, "SUCCEEDED", timeout=300)
+        self.assertEqual((int(page["generation"]), page["restarts"]), (attempt + 1, attempt))
+        self.assertEqual(page["plan"]["layout"]["ep"], 2)
+        lost = self.reasons(page, "rank-lost")
+        self.assertEqual(len(lost), attempt, lost)
+        for reason in lost:
+            self.assertRegex(reason, r"^rank 1 on node \w+ was killed by signal 9$")
+        for reason in self.reasons(page, "running")[1:]:
+            self.assertRegex(reason, r"^all ranks run, from the checkpoint of step \d+$")
+        self.assertEqual(self.losses(self.directory / "disturbed", job), self.losses(self.directory / "undisturbed", undisturbed),
+                         "the same run to the bit")
