@@ -198,10 +198,16 @@ absl::Status NotExported(const std::string& what) {
       "a model with ", what, " cannot be written as a Hugging Face folder: no class of transformers has such layers"));
 }
 
+// For layers that classes of transformers have, but whose weights Lynx does not name, since its engine does not train them.
+absl::Status NoNames(const char* field, int32_t value) {
+  return absl::InvalidArgumentError(absl::StrCat("a model with ", field, " ", value,
+                                                 " cannot be written as a Hugging Face folder: such models are planned only"));
+}
+
 // Other classes that have experts have also norms over all heads, experts that every token passes, or another routing.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOfExperts(const ModelSpec& model) {
-  if (model.moe.shared_ffn != 0) return NotExported(absl::StrCat("model.moe.sharedFfn ", model.moe.shared_ffn));
-  if (model.moe.dense_layers != 0) return NotExported(absl::StrCat("model.moe.denseLayers ", model.moe.dense_layers));
+  if (model.moe.shared_ffn != 0) return NoNames("model.moe.sharedFfn", model.moe.shared_ffn);
+  if (model.moe.dense_layers != 0) return NoNames("model.moe.denseLayers", model.moe.dense_layers);
   if (model.qkv_bias) return NotExported("both model.moe.experts and model.qkvBias");
   if (model.rotary.dims != 0) return NotExported(absl::StrCat("model.moe.experts and model.rope.dims ", model.rotary.dims));
   if (model.qk_norm) return FindModelFamily("qwen3_moe");
@@ -241,7 +247,7 @@ absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
     if (model.key_heads() == 1) return FindModelFamily("gpt_bigcode");
     return NotExported(absl::StrCat("model.kvHeads ", model.key_heads(), " of ", model.heads, " heads in model.family gpt"));
   }
-  if (model.latent.any()) return NotExported(absl::StrCat("model.latent.kvRank ", model.latent.kv_rank));
+  if (model.latent.any()) return NoNames("model.latent.kvRank", model.latent.kv_rank);
   if (model.moe.any()) return ExportFamilyOfExperts(model);
   if (model.qk_norm && model.qkv_bias) return NotExported("both model.qkNorm and model.qkvBias");
   if (model.rotary.dims != 0 && (model.qk_norm || model.qkv_bias)) {

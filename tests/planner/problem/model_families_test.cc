@@ -97,7 +97,10 @@ TEST(ModelFamilies, WhatDeepseekHasIsNamedAndNotExported) {
   ModelSpec model = Llama();
   model.moe = {.experts = 8, .top_k = 2, .shared_ffn = 48};
   EXPECT_EQ(ModelFeaturesText(model), ", 8 experts of width 96, 2 for each token, a block of width 48 that every token passes");
-  EXPECT_THAT(TypeOf(model), HasSubstr("a model with model.moe.sharedFfn 48 cannot be written as a Hugging Face folder"));
+  EXPECT_THAT(
+      TypeOf(model),
+      HasSubstr(
+          "a model with model.moe.sharedFfn 48 cannot be written as a Hugging Face folder: such models are planned only"));
   model.moe = {.experts = 8, .top_k = 2, .dense_layers = 1};
   EXPECT_EQ(ModelFeaturesText(model), ", 8 experts of width 96, 2 for each token, no experts in the first 1 layers");
   EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.denseLayers 1"));
