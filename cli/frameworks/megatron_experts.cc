@@ -199,8 +199,10 @@ class ExpertReader {
     if (!v_.grouped_products && moe_.experts > parallel_.ep) {
       Miss("no --moe-grouped-gemm: the plan counts the products of a rank's experts as one kernel, not one after another");
     }
-    if (model_.matmul_type != MatmulType::kModel) {
-      Miss("--fp8-format: the products of models with experts are planned in 16 bits");
+    if (model_.matmul_type != MatmulType::kModel && (moe_.shared_ffn > 0 || moe_.dense_layers > 0)) {
+      Miss(
+          "--fp8-format: the products of models with shared experts, or with first layers without experts, are planned in 16 "
+          "bits");
       model_.matmul_type = MatmulType::kModel;
     }
     if (parallel_.zero_group != 0) {

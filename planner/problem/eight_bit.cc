@@ -8,7 +8,10 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kScaledElements = 32;  // elements of MXFP8 that share a scale
+constexpr int64_t kFloat8Unit = 16;      // dimensions of float8 operands are multiples of it
 constexpr int64_t kWideBytes = 2;        // bytes of an element before it is quantised
+
+int64_t UnitOf(MatmulType type) { return type == MatmulType::kMxfp8 ? kScaledElements : kFloat8Unit; }
 
 // Elements of the operands of a linear on one rank: the whole input of its product, and the gradient of its output.
 struct OperandElements {
@@ -20,8 +23,8 @@ OperandElements ElementsOf(Op op, const LayerShape& shape) {
   switch (op) {
     case Op::kQkv: return {hidden, shape.tokens() * shape.qkv_width()};
     case Op::kProj: return {shape.tokens() * shape.context_width(), hidden};
-    case Op::kFc1: return {hidden, shape.tokens() * shape.fc1_width()};
-    case Op::kFc2: return {shape.tokens() * (shape.ffn / shape.tp), hidden};
+    case Op::kFc1: return {shape.mlp_rows() * shape.hidden, shape.mlp_rows() * shape.fc1_width()};
+    case Op::kFc2: return {shape.mlp_rows() * shape.mlp_width(), shape.mlp_rows() * shape.hidden};
     default: return {};
   }
 }
@@ -29,10 +32,11 @@ OperandElements ElementsOf(Op op, const LayerShape& shape) {
 // Elements of the output of an op if the output is the input of a linear and nothing else; 0 for all other ops.
 int64_t InputsMadeBy(Op op, const LayerShape& shape) {
   switch (op) {
-    case Op::kLn1:
-    case Op::kLn2: return shape.shard_tokens() * shape.hidden;
+    case Op::kLn1: return shape.shard_tokens() * shape.hidden;
+    case Op::kLn2: return shape.moe() ? 0 : shape.shard_tokens() * shape.hidden;
+    case Op::kPermute: return shape.expert_rows() * shape.hidden;
     case Op::kGelu:
-    case Op::kSwiglu: return shape.tokens() * (shape.ffn / shape.tp);
+    case Op::kSwiglu: return shape.mlp_rows() * shape.mlp_width();
     default: return 0;
   }
 }
@@ -53,10 +57,11 @@ bool IsEightBitProduct(Op op, const LayerShape& shape) {
 bool IsEightBitTensor(Tensor tensor, const LayerShape& shape) {
   if (shape.matmul_type == MatmulType::kModel) return false;
   switch (tensor) {
+    case Tensor::kLn2:
+    case Tensor::kLn2Full: return !shape.moe();
     case Tensor::kLn1:
     case Tensor::kLn1Full:
-    case Tensor::kLn2:
-    case Tensor::kLn2Full:
+    case Tensor::kExpertRows:
     case Tensor::kGelu:
     case Tensor::kSwiglu: return true;
     default: return false;
@@ -89,7 +94,12 @@ Bytes EightBitWorkspace(Op op, Pass pass, const LayerShape& shape) {
   if (type == MatmulType::kModel) return Bytes(0);
   const OperandElements elements = ElementsOf(op, shape);
   switch (pass) {
-    case Pass::kForward: return EightBitBytes(elements.input, type) + Bytes(InputsMadeBy(op, shape) * kWideBytes);
+    case Pass::kForward: {
+      // Experts' fc1 reads what the dispatch wrote, and quantises it; permute itself writes no copy.
+      if (op == Op::kPermute) return Bytes(0);
+      const int64_t wide = op == Op::kFc1 && shape.moe() ? elements.input : InputsMadeBy(op, shape);
+      return EightBitBytes(elements.input, type) + Bytes(wide * kWideBytes);
+    }
     case Pass::kBackward: return EightBitBytes(elements.output, type) * 2;
     case Pass::kWeight: return EightBitBytes(elements.output, type) + EightBitBytes(op == Op::kProj ? elements.input : 0, type);
   }
@@ -98,19 +108,27 @@ Bytes EightBitWorkspace(Op op, Pass pass, const LayerShape& shape) {
 
 Bytes EightBitWeights(const LayerShape& shape) {
   if (shape.matmul_type == MatmulType::kModel) return Bytes(0);
-  const int64_t widths = shape.qkv_width() + shape.context_width() + shape.fc1_width() + shape.ffn / shape.tp;
+  const int64_t mlp_widths = (shape.fc1_width() + shape.mlp_width()) * shape.own_experts();
+  const int64_t widths = shape.qkv_width() + shape.context_width() + mlp_widths;
   return EightBitBytes(shape.hidden * widths, shape.matmul_type) * 2;
+}
+
+int64_t PaddedExpertRows(int64_t rows, MatmulType type) {
+  if (type == MatmulType::kModel) return rows;
+  const int64_t unit = UnitOf(type);
+  return (rows + unit - 1) / unit * unit;
 }
 
 absl::Status CheckEightBitSizes(const ModelSpec& model, const ParallelLayout& layout) {
   if (model.matmul_type == MatmulType::kModel) return absl::OkStatus();
   const LayerShape shape = ShapeOf(model, layout, 1);
-  const int64_t unit = model.matmul_type == MatmulType::kMxfp8 ? kScaledElements : 16;
-  const std::pair<const char*, int64_t> sizes[] = {{"the hidden size", shape.hidden},
-                                                   {"the width of queries, keys and values on a rank", shape.qkv_width()},
-                                                   {"the width of attention's output on a rank", shape.context_width()},
-                                                   {"the feed-forward width of a rank", shape.ffn / shape.tp},
-                                                   {"the tokens of a sample on a rank", shape.shard_tokens()}};
+  const int64_t unit = UnitOf(model.matmul_type);
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"the hidden size", shape.hidden},
+      {"the width of queries, keys and values on a rank", shape.qkv_width()},
+      {"the width of attention's output on a rank", shape.context_width()},
+      {shape.moe() ? "the width of an expert" : "the feed-forward width of a rank", shape.mlp_width()},
+      {"the tokens of a sample on a rank", shape.shard_tokens()}};
   for (const auto& [what, size] : sizes) {
     if (size % unit == 0) continue;
     return absl::InvalidArgumentError(absl::StrCat("model.matmulType ", EnumName(model.matmul_type), ": ", what, " is ", size,

@@ -15,6 +15,12 @@
 //   again for proj's weight gradient (save_original_input of Megatron-LM's linear_proj). dy is quantised in the backward pass
 //   and not kept. Weights have both copies beside their 16-bit values; they are made once a step (is_first_microbatch).
 // - Gathers. With sequence parallelism, the shares of ln1 and ln2 are gathered in 8 bits ("quantized all-gather").
+// - Experts. The products fc1 and fc2 of a rank's experts are quantised as a whole, with the rows of each expert padded with
+// zeros
+//   (PaddedExpertRows; get_align_size_for_quantization in megatron/core/transformer/moe/moe_utils.py). Both inputs are
+//   quantised in both directions and kept by columns (Transformer Engine, GroupedLinear: update_usage with columnwise alone):
+//   expert_rows and swiglu take 1 byte an element. ln2 stays in 16 bits, since the router and permute read it, and rows travel
+//   in 16 bits in both directions. The router is computed in 32 bits.
 // - Traffic. Quantising is a kernel of its own, bound by memory. It reads 2 bytes an element, in float8 twice, since the scale
 //   needs the largest value first ("FP8 Current Scaling", performance analysis), and writes 1 byte for each copy.
 //
@@ -36,8 +42,9 @@ bool IsEightBitProduct(Op op, const LayerShape& shape);
 bool IsEightBitTensor(Tensor tensor, const LayerShape& shape);
 // Bytes of `elements` in 8 bits; MXFP8 has a scale of one byte for every 32 elements.
 Bytes EightBitBytes(int64_t elements, MatmulType type);
-// Bytes that quantising moves in one pass of an op: of ln1, ln2, gelu and swiglu in their forward pass, of the other operands
-// in the pass of the linear that needs them. 0 if the pass quantises nothing.
+// Bytes that quantising moves in one pass of an op: of ln1, ln2, gelu, swiglu and expert_rows in the forward pass of the op
+// that makes them (permute: although the rows are quantised where they arrive), of the other operands in the pass of the linear
+// that needs them. 0 if the pass quantises nothing.
 Bytes QuantizeTraffic(Op op, Pass pass, const LayerShape& shape);
 // Bytes that quantising one weight moves, once a step: the reads and both copies.
 int64_t QuantizeWeightBytes(MatmulType type);
@@ -45,6 +52,8 @@ int64_t QuantizeWeightBytes(MatmulType type);
 Bytes EightBitWorkspace(Op op, Pass pass, const LayerShape& shape);
 // Bytes of both 8-bit copies of the weights of a transformer layer's linears on one rank. 0 without 8 bits.
 Bytes EightBitWeights(const LayerShape& shape);
+// Rows of one expert with their padding: a multiple of what the format needs (CheckEightBitSizes). Without 8 bits: `rows`.
+int64_t PaddedExpertRows(int64_t rows, MatmulType type);
 // Checks that every dimension of the operands is a multiple of what the format needs: 32 for MXFP8, otherwise 16 (the
 // assertions of Transformer Engine). Returns InvalidArgument with the dimension, its size and what to do.
 absl::Status CheckEightBitSizes(const ModelSpec& model, const ParallelLayout& layout);

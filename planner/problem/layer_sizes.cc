@@ -162,14 +162,20 @@ int64_t LayerShape::expert_room() const {
 
 int64_t LayerShape::sent_rows() const { return capacity_permille > 0 ? experts * expert_room() : shard_tokens() * top_k; }
 
-int64_t LayerShape::expert_rows() const { return capacity_permille > 0 ? sent_rows() : filled_rows(); }
+int64_t LayerShape::expert_rows() const {
+  if (capacity_permille == 0) return filled_rows();
+  return PaddedExpertRows(expert_room() * ep, matmul_type) * own_experts();
+}
 
 int64_t LayerShape::filled_rows() const {
   const int64_t rows = shard_tokens() * top_k;
   // A token goes to an expert at most once, so a rank gets each token at most once for each of its experts.
   const int64_t most = shard_tokens() * ep * std::min(top_k, own_experts());
-  const int64_t received = ep == 1 ? rows : std::min(most, CeilOfPermille(rows, skew_permille, 1));
-  return capacity_permille > 0 ? std::min(received, sent_rows()) : received;
+  int64_t received = ep == 1 ? rows : std::min(most, CeilOfPermille(rows, skew_permille, 1));
+  if (capacity_permille > 0) received = std::min(received, sent_rows());
+  if (matmul_type == MatmulType::kModel) return received;
+  const int64_t own = own_experts();
+  return PaddedExpertRows((received + own - 1) / own, matmul_type) * own;
 }
 
 Bytes TensorBytes(Tensor tensor, const LayerShape& shape) {

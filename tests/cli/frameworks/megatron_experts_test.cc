@@ -49,6 +49,7 @@ TEST(ImportMegatronExperts, ReadsExperts) {
   EXPECT_EQ(Imported(Experts("--recompute-granularity selective --recompute-modules layernorm moe_act")).job.recompute,
             RecomputeMode::kBalanced);
   EXPECT_EQ(Imported(SmallLlama("--num-experts 0")).job.model.moe, MoeSpec());
+  EXPECT_EQ(Imported(Experts("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8")).job.model.matmul_type, MatmulType::kMxfp8);
 }
 
 TEST(ImportMegatronExperts, SaysWhatOfExpertsHasNoCounterpart) {
@@ -68,7 +69,9 @@ TEST(ImportMegatronExperts, SaysWhatOfExpertsHasNoCounterpart) {
       {"--moe-router-enable-expert-bias", "--moe-router-enable-expert-bias: experts are planned as chosen"},
       {"--moe-router-num-groups 4", "--moe-router-num-groups 4: the plan lets a token choose among all experts"},
       {"--overlap-moe-expert-parallel-comm", "--overlap-moe-expert-parallel-comm: not counted"},
-      {"--fp8-format hybrid", "--fp8-format: the products of models with experts are planned in 16 bits"},
+      {"--bf16 --fp8-format hybrid --moe-shared-expert-intermediate-size 64",
+       "--fp8-format: the products of models with shared experts, or with first layers without experts, are planned in 16 "
+       "bits"},
       {"--use-distributed-optimizer --num-distributed-optimizer-instances 1 --moe-layer-recompute", "--moe-layer-recompute: "},
   };
   for (const auto& c : cases) EXPECT_THAT(Imported(Experts(c.arguments)).not_taken, Contains(HasSubstr(c.said))) << c.arguments;

@@ -139,6 +139,89 @@ TEST(EightBit, WeightsHaveCopiesAndGathersAreSmaller) {
   EXPECT_EQ(bytes(Segment::kAttn, float8), bytes(Segment::kAttn, plain)) << "sums stay as they are";
 }
 
+// The same model with 8 experts of 512, of which 4 ranks have 2 each, and each token goes to 2.
+ModelSpec Mixture(MatmulType type) {
+  ModelSpec model = Model(type);
+  model.moe = {.experts = 8, .top_k = 2, .ffn = 512};
+  return model;
+}
+LayerShape ExpertShape(MatmulType type, int32_t micro_batch = 2) {
+  return ShapeOf(Mixture(type), {.dp = 4, .ep = 4}, micro_batch);
+}
+
+TEST(EightBit, ExpertsKeepTheirInputsInOneByte) {
+  const LayerShape plain = ExpertShape(MatmulType::kModel), float8 = ExpertShape(MatmulType::kFloat8),
+                   mxfp8 = ExpertShape(MatmulType::kMxfp8);
+  for (const Tensor tensor : {Tensor::kLn1, Tensor::kExpertRows, Tensor::kSwiglu}) {
+    const int64_t elements = TensorBytes(tensor, plain).value / 2;
+    EXPECT_EQ(TensorBytes(tensor, float8), Bytes(elements)) << EnumName(tensor);
+    EXPECT_EQ(TensorBytes(tensor, mxfp8), Bytes(elements / 32 * 33)) << EnumName(tensor);
+  }
+  // The router and permute read ln2; rows travel in 16 bits.
+  for (const Tensor tensor : {Tensor::kLn2, Tensor::kRows, Tensor::kScores, Tensor::kFc1, Tensor::kSilu, Tensor::kExpertOut,
+                              Tensor::kGradExpertRows, Tensor::kGradRows}) {
+    EXPECT_EQ(TensorBytes(tensor, mxfp8), TensorBytes(tensor, plain)) << EnumName(tensor);
+  }
+  const auto dispatched = [](const LayerShape& shape) {
+    return CollectiveBytes(LayerType::kTransformer, Segment::kAttn, Pass::kForward, shape);
+  };
+  EXPECT_GT(dispatched(plain), Bytes(0));
+  EXPECT_EQ(dispatched(mxfp8), dispatched(plain));
+}
+
+TEST(EightBit, RowsOfAnExpertArePadded) {
+  EXPECT_EQ(PaddedExpertRows(33, MatmulType::kModel), 33);
+  EXPECT_EQ(PaddedExpertRows(33, MatmulType::kFloat8), 48);
+  EXPECT_EQ(PaddedExpertRows(33, MatmulType::kMxfp8), 64);
+  LayerShape shape = ExpertShape(MatmulType::kModel, 1);
+  shape.seq = 68;  // 136 rows for two experts
+  EXPECT_EQ(shape.expert_rows(), 136);
+  shape.matmul_type = MatmulType::kFloat8;
+  EXPECT_EQ(shape.expert_rows(), 2 * 80);
+  EXPECT_EQ(shape.sent_rows(), 136);
+  shape.matmul_type = MatmulType::kMxfp8;
+  EXPECT_EQ(shape.filled_rows(), 2 * 96);
+  EXPECT_EQ(OpFlops(Op::kFc2, Pass::kForward, shape), int64_t{2} * 2 * 96 * 1024 * 512) << "padding is multiplied, too";
+  shape.capacity_permille = 1250;  // rooms of 22 rows, from four ranks
+  EXPECT_EQ(shape.expert_rows(), 2 * 96);
+  shape.capacity_permille = 1500;  // 26 rows
+  EXPECT_EQ(shape.expert_rows(), 2 * 128);
+}
+
+TEST(EightBit, OperandsOfExpertsAreQuantizedAsAWhole) {
+  const LayerShape float8 = ExpertShape(MatmulType::kFloat8);
+  const int64_t rows = 2 * 256 * 2;
+  EXPECT_EQ(QuantizeTraffic(Op::kLn2, Pass::kForward, float8), Bytes(0));
+  EXPECT_EQ(QuantizeTraffic(Op::kPermute, Pass::kForward, float8), Bytes(rows * 1024 * (4 + 2)));
+  EXPECT_EQ(QuantizeTraffic(Op::kFc1, Pass::kForward, float8), Bytes(0)) << "counted with permute";
+  EXPECT_EQ(QuantizeTraffic(Op::kSwiglu, Pass::kForward, float8), Bytes(rows * 512 * 6));
+  EXPECT_EQ(QuantizeTraffic(Op::kFc1, Pass::kBackward, float8), Bytes(rows * 1024 * 6));
+  EXPECT_EQ(QuantizeTraffic(Op::kFc2, Pass::kBackward, float8), Bytes(rows * 1024 * 6));
+  for (const Op op : {Op::kRouter, Op::kUnpermute}) {
+    EXPECT_FALSE(IsEightBitProduct(op, float8));
+    EXPECT_EQ(QuantizeTraffic(op, Pass::kForward, float8), Bytes(0)) << EnumName(op);
+  }
+  EXPECT_EQ(WorkspaceBytes(Op::kPermute, Pass::kForward, float8), Bytes(0));
+  EXPECT_EQ(WorkspaceBytes(Op::kFc1, Pass::kForward, float8), Bytes(rows * 1024 * 3)) << "what arrived, and its copy by rows";
+  EXPECT_EQ(WorkspaceBytes(Op::kSwiglu, Pass::kForward, float8), Bytes(rows * 512 * 2));
+  EXPECT_EQ(WorkspaceBytes(Op::kFc2, Pass::kForward, float8), Bytes(rows * 512)) << "the copy by rows";
+  const int64_t linears = 1024 * (2048 + 1024) + 2 * 1024 * 3 * 512;
+  EXPECT_EQ(EightBitWeights(float8), Bytes(2 * linears));
+}
+
+TEST(EightBit, ProductsOfExpertsRunAtTheirOwnPeak) {
+  HardwareProfile gpu = Gpu(), faster = Gpu();
+  faster.float8_flops_per_second *= 2;
+  const LayerShape plain = ExpertShape(MatmulType::kModel, 16), float8 = ExpertShape(MatmulType::kFloat8, 16);
+  for (const Op op : {Op::kFc1, Op::kFc2}) {
+    for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
+      EXPECT_LT(OpCost(faster, op, pass, float8), OpCost(gpu, op, pass, float8)) << EnumName(op);
+      EXPECT_LT(OpCost(gpu, op, pass, float8), OpCost(gpu, op, pass, plain)) << EnumName(op);
+    }
+  }
+  EXPECT_EQ(OpCost(gpu, Op::kRouter, Pass::kForward, float8), OpCost(gpu, Op::kRouter, Pass::kForward, plain));
+}
+
 PlanRequest Request(MatmulType type) {
   PlanRequest request;
   request.spec.model = Model(type);
@@ -157,6 +240,18 @@ TEST(EightBit, PlansAreFaster) {
   EXPECT_NE(float8.digest, plain.digest);
 }
 
+TEST(EightBit, PlansWithExpertsAreFaster) {
+  const auto plan = [](MatmulType type) {
+    PlanRequest request = Request(type);
+    request.spec.model = Mixture(type);
+    request.spec.parallel = {.tp = 1, .pp = 1, .dp = 2, .ep = 2};
+    return MakePlan(request);
+  };
+  const auto plain = plan(MatmulType::kModel), float8 = plan(MatmulType::kFloat8);
+  ASSERT_TRUE(plain.ok() && float8.ok()) << plain.status() << float8.status();
+  EXPECT_LT(std::get<Plan>(*float8).step, std::get<Plan>(*plain).step);
+}
+
 TEST(EightBit, DevicesWithoutThemAndSizesThatDoNotFitAreRefused) {
   const auto error = [](const PlanRequest& request) { return std::string(MakePlan(request).status().message()); };
   PlanRequest request = Request(MatmulType::kMxfp8);
@@ -173,6 +268,13 @@ TEST(EightBit, DevicesWithoutThemAndSizesThatDoNotFitAreRefused) {
                                         "multiple of 32 with parallel.tp 2"));
   request.spec.model.matmul_type = MatmulType::kFloat8;
   EXPECT_TRUE(MakePlan(request).ok()) << "a multiple of 16";
+  ModelSpec mixture = Mixture(MatmulType::kMxfp8);
+  EXPECT_EQ(CheckEightBitSizes(mixture, {.dp = 4, .ep = 4}), absl::OkStatus());
+  mixture.ffn = 2048 + 8;  // no layer has this width
+  EXPECT_EQ(CheckEightBitSizes(mixture, {.dp = 4, .ep = 4}), absl::OkStatus());
+  mixture.moe.ffn = 520;
+  EXPECT_THAT(std::string(CheckEightBitSizes(mixture, {.dp = 4, .ep = 4}).message()),
+              HasSubstr("model.matmulType mxfp8: the width of an expert is 520, and must be a multiple of 32"));
 }
 
 TEST(EightBit, TheEngineDoesNotTrainThem) {

@@ -271,8 +271,16 @@ TEST(JobSpecTest, NamesWhatIsWrongWithExperts) {
          s.model.dtype = DataType::kBfloat16;
          s.model.attention = AttentionKernel::kFused;
          s.model.matmul_type = MatmulType::kFloat8;
+         s.model.moe.shared_ffn = 64;
        }),
-       "model.matmulType is float8: cannot be planned for models with experts"},
+       "model.matmulType is float8: cannot be planned for models with model.moe.sharedFfn or model.moe.denseLayers"},
+      {Experts([](JobSpec& s) {
+         s.model.dtype = DataType::kBfloat16;
+         s.model.attention = AttentionKernel::kFused;
+         s.model.matmul_type = MatmulType::kMxfp8;
+         s.model.moe.dense_layers = 1;
+       }),
+       "model.matmulType is mxfp8: cannot be planned for models with model.moe.sharedFfn or model.moe.denseLayers"},
       {Experts([](JobSpec& s) { s.model.moe.shared_ffn = -1; }), "model.moe.sharedFfn is -1: must be from 0 to 1048576"},
       {Experts([](JobSpec& s) { s.model.moe.shared_ffn = (1 << 20) + 1; }), "model.moe.sharedFfn is 1048577"},
       {Experts([](JobSpec& s) { s.model.moe.dense_layers = -1; }), "model.moe.denseLayers is -1: must be from 0 to "},
