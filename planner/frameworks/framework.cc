@@ -6,9 +6,10 @@
 namespace lynx {
 namespace {
 
-// Constants that are fitted to measured runs; docs/validation.md says to which. tests/validation fits the first two again.
+// Constants that are fitted to measured runs; docs/validation.md says to which. tests/validation fits the first three again.
 constexpr int32_t kMegatronDeepspeedHostNanos = 61'000;
 constexpr int32_t kInternevoBroadcastNanos = 3'500'000;
+constexpr int32_t kExpertProductHostNanos = 115'000;
 constexpr int64_t kMegatronWorkspaceBytes = 90'000'000;
 
 // Megatron Core with --overlap-grad-reduce and --overlap-param-gather. Transfers between stages overlap with passes only in the
@@ -16,10 +17,20 @@ constexpr int64_t kMegatronWorkspaceBytes = 90'000'000;
 // functions are those of megatron/core/parallel_state.py ("tp-cp-ep-dp-pp") and megatron/core/tensor_parallel/random.py. The
 // head computes 16-bit logits and a 32-bit copy of them for the loss (megatron/core/models/gpt/gpt_model.py,
 // megatron/core/tensor_parallel/cross_entropy.py).
+//
+// Experts. The dispatcher alltoall calls sort_chunks_by_idxs before and after the products
+// (megatron/core/transformer/moe/token_dispatcher.py). Biases of fc2 are added in 32 bits, one expert after another
+// (TEGroupedMLP._apply_bias in experts.py): forward, bias * probability is written (4 bytes), added to the 16-bit result (2 + 4
+// read, 4 written), concatenated (4 + 4) and rounded (4 + 2); backward, the gradient is widened (2 + 4), rounded and
+// concatenated (4 + 2, 2 + 2), and multiplied and summed for the gradients of bias and probability (4 + 4 + 4 each).
 constexpr FrameworkTraits kMegatronCore{.checkpoints_functions = true,
                                         .blocks_without_virtual_stages = true,
                                         .hides_weight_gather = true,
+                                        .sorts_rows = true,
+                                        .forward_bias_bytes = 28,
+                                        .backward_bias_bytes = 40,
                                         .rank_order = RankOrder::kTpDpPp,
+                                        .expert_product_host_nanos = kExpertProductHostNanos,
                                         .half_logits_copies = 1,
                                         .workspace_bytes = kMegatronWorkspaceBytes};
 // DeepSpeed's pipeline of 2021 and 2022: exchanges and reductions stand between the passes (deepspeed/runtime/pipe/engine.py),
@@ -70,6 +81,7 @@ constexpr FrameworkTraits kInternevo{.checkpoints_functions = true,
 constexpr FrameworkTraits NemoTraits() {
   FrameworkTraits traits = kMegatronCore;
   traits.rows_once_per_node = true;
+  traits.sorts_rows = false;
   return traits;
 }
 

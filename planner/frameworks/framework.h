@@ -54,10 +54,19 @@ struct FrameworkTraits {
   int32_t broadcast_nanos_per_replica = 0;
   // Rows of experts cross the network once for each node on which a token has experts.
   bool rows_once_per_node = false;
+  // Rows that arrive are sorted by expert, and results are sorted back before they return, by kernels of their own. Without
+  // this, rows arrive sorted.
+  bool sorts_rows = false;
+  // Bytes that the biases of experts' second products move for each element of the results, in the forward and the backward
+  // pass (StepRequest::expert_biases).
+  int32_t forward_bias_bytes = 0, backward_bias_bytes = 0;
   RankOrder rank_order = RankOrder::kTpPpDp;
   // What the host spends on one op of one pass, with all that the framework does around it: a pass of a layer takes at least
   // this time for each of its ops. 0: the host is never behind (its launches are captured in a graph, or cheap).
   int32_t host_nanos_per_op = 0;
+  // The same for one product of one expert in 8 bits: the host quantises operands and launches products for one expert of the
+  // rank after another.
+  int32_t expert_product_host_nanos = 0;
   // How fast fused attention is beside the curve of the device's cluster file, in thousandths. The kernel belongs to the
   // framework, not to the device.
   int32_t attention_permille = 1000;

@@ -98,6 +98,10 @@ class Estimator {
   // Returns the time to transfer x from the previous stage to this stage.
   Nanos TransferTo(int32_t stage) const;
   StagePassTimes PassTimes(int32_t stage) const;
+  // The layer, if it has experts, with the kernels around them that Lynx does not have.
+  LayerEstimate WithExpertKernels(LayerEstimate layer) const;
+  // The layer, if its experts multiply in 8 bits, with passes that take at least what the host spends on them.
+  LayerEstimate BoundByHost(LayerEstimate layer) const;
   int32_t LargestRank() const;  // the rank with the most parameters
   void AddShardTransfers(int32_t piece, StagePassTimes& times) const;
   Nanos ExposedDataReduction(int64_t parameters, int64_t experts, Nanos last_backward) const;
@@ -127,6 +131,32 @@ Nanos Estimator::TransferTo(int32_t stage) const {
   // The gather takes half the time of the layer's all-reduce of the same tensor.
   return costs_.BoundaryTime(boundary, bytes / shape_.tp) +
          costs_.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward) / 2;
+}
+
+LayerEstimate Estimator::WithExpertKernels(LayerEstimate layer) const {
+  if (!shape_.moe()) return layer;
+  const FrameworkTraits& traits = request_.traits;
+  const int64_t elements = shape_.expert_rows() * shape_.hidden;
+  if (traits.sorts_rows && shape_.ep > 1 && shape_.own_experts() > 1) {
+    const Bytes moved(elements * shape_.element_bytes() * 2);  // each of the two sorts of a pass reads and writes
+    const Nanos sorts = (MemoryTime(profile_, moved) + profile_.op_overhead) * 2;
+    layer.forward += sorts;
+    layer.backward += sorts;
+  }
+  if (request_.expert_biases) {
+    layer.forward += MemoryTime(profile_, Bytes(elements * traits.forward_bias_bytes));
+    layer.backward += MemoryTime(profile_, Bytes(elements * traits.backward_bias_bytes));
+  }
+  return layer;
+}
+
+LayerEstimate Estimator::BoundByHost(LayerEstimate layer) const {
+  if (!shape_.moe() || shape_.matmul_type == MatmulType::kModel) return layer;
+  constexpr int32_t kProducts = 2;  // fc1 and fc2
+  const Nanos pass(int64_t{request_.traits.expert_product_host_nanos} * kProducts * shape_.own_experts());
+  layer.forward = std::max(layer.forward, pass);
+  layer.backward = std::max(layer.backward, pass * 2);  // gradients of inputs and of weights
+  return layer;
 }
 
 StagePassTimes Estimator::PassTimes(int32_t stage) const {
@@ -213,7 +243,7 @@ Nanos Estimator::ExposedDataReduction(int64_t parameters, int64_t experts, Nanos
 absl::StatusOr<StepEstimate> Estimator::Run() {
   const ParallelLayout& layout = request_.layout;
   LYNX_ASSIGN_OR_RETURN(const SlotOrder order, OrderSlots(schedule_));
-  layer_ = EstimateLayer(costs_, graph_, request_.recompute, request_.traits);
+  layer_ = BoundByHost(WithExpertKernels(EstimateLayer(costs_, graph_, request_.recompute, request_.traits)));
   if (request_.model.moe.dense_layers > 0)
     dense_layer_ = EstimateLayer(costs_.dense(), LayerGraph::Of(DenseShape(shape_)), request_.recompute, request_.traits);
   std::vector<StagePassTimes> passes;

@@ -35,6 +35,8 @@ struct StepRequest {
   // passes.
   int32_t offload_permille = 0;
   int32_t ranks_per_node = 1;
+  // The products of experts have biases, as in GPT-OSS. ModelSpec does not have them, since no engine op adds them.
+  bool expert_biases = false;
   FrameworkTraits traits;
 };
 

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "common/check.h"
 #include "planner/problem/flops.h"
+#include "tests/validation/mixture_recipe.h"
 
 namespace lynx::validation {
 namespace {
@@ -167,6 +168,8 @@ Obstacle ReadRecompute(const std::string& text, StepRequest& request) {
     request.recompute = RecomputeMode::kNone;
   } else if (text == "full" || absl::StartsWith(text, "full (")) {
     request.recompute = RecomputeMode::kFull;
+  } else if (text == "norm, act") {
+    request.recompute = RecomputeMode::kBalanced;
   } else {
     return Obstacle::kPolicy;
   }
@@ -257,7 +260,6 @@ Obstacle ReadModel(const Row& row, const Publication& publication, RunOfFramewor
   if (precision.empty()) return Obstacle::kIncomplete;
   if (absl::StrContains(precision, "fp4")) return Obstacle::kFourBits;
   if (!absl::StrContains(precision, "fp8")) return Obstacle::kNone;
-  if (mixture != nullptr) return Obstacle::kExperts;
   const bool blocks = absl::StrContains(precision, "mx");
   model.matmul_type = blocks ? MatmulType::kMxfp8 : MatmulType::kFloat8;
   return Obstacle::kNone;
@@ -281,6 +283,33 @@ double MeasuredSeconds(const Row& row, const StepRequest& request) {
   return flops / (*rate * kTera * devices);
 }
 
+// What of the recipe of a mixture is not in its row's columns.
+Obstacle ReadRecipe(const Row& row, const Publication& publication, RunOfFramework& run) {
+  StepRequest& request = run.request;
+  const std::string& notes = row.at("notes");
+  MixtureRecipe recipe =
+      RecipeOf(row.at("framework"), row.at("model"), row.at("gpu"), request.model.matmul_type != MatmulType::kModel);
+  if (recipe.slowed) return Obstacle::kFault;
+  if (absl::StrContains(notes, "EP overlap on") || absl::StrContains(notes, "a2a overlap")) recipe.beside = true;
+  if (recipe.beside) request.layout.weave = WeaveMode::kNeighbours;
+  // best_practice/qwen3/readme.md of Megatron-MoE-ModelZoo: all but one of its runs sent rows with DeepEP.
+  const bool deep_ep = absl::StartsWith(publication.framework, "megatron-core dev") && notes != "alltoall";
+  if (recipe.known || deep_ep) {
+    request.traits.rows_once_per_node = recipe.once_per_node || deep_ep;
+    request.traits.sorts_rows = !request.traits.rows_once_per_node;
+  }
+  request.expert_biases = absl::StartsWith(row.at("model"), "GPT-OSS");
+  if (recipe.whole_graph) {
+    request.expert_biases = false;  // use_transformer_engine_op_fuser: the products' kernels add them
+    request.traits.expert_product_host_nanos = 0;
+  }
+  // Where rows beyond a capacity are dropped, the host knows all sizes and runs ahead.
+  if (absl::StrContains(notes, "tokendrop")) request.traits.expert_product_host_nanos = 0;
+  if (recipe.balanced) request.recompute = RecomputeMode::kBalanced;
+  run.states_recompute = run.states_recompute || recipe.known;
+  return Obstacle::kNone;
+}
+
 Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& run) {
   StepRequest& request = run.request;
   if (row.at("framework") == "aceso (Mist artifact)") return Obstacle::kPolicy;
@@ -298,6 +327,8 @@ Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& ru
   request.traits = publication.before_2023 && publication.traits_of == Framework::kMegatron ? kMegatron2022Traits
                                                                                             : TraitsOf(publication.traits_of);
   if (publication.attention_permille > 0) request.traits.attention_permille = publication.attention_permille;
+  if (request.model.moe.any()) found = ReadRecipe(row, publication, run);
+  if (found != Obstacle::kNone) return found;
   run.step_seconds = MeasuredSeconds(row, request);
   run.memory_bytes = Maybe(row, "mem_gb").value_or(0) * kGigabyte;
   run.described = true;
@@ -310,8 +341,11 @@ Obstacle ReadIntegrationModel(const Row& row, int32_t tp, ModelSpec& model) {
   const std::string& name = row.at("case");
   if (absl::StrContains(name, "distill") || absl::StrContains(name, "grpo")) return Obstacle::kEncoder;
   if (absl::StrContains(name, "multi_dist_optimizer")) return Obstacle::kIncomplete;  // how many instances is not in the table
-  if (!row.at("experts").empty()) return Obstacle::kExperts;
-  if (!absl::StartsWith(name, "gpt/") || row.at("mla") == "True" || row.at("pos") == "none") return Obstacle::kEncoder;
+  const bool experts = !row.at("experts").empty();
+  if (experts && (row.at("swiglu") != "True" || row.at("mla") == "True" || !row.at("shared").empty()))
+    return Obstacle::kExperts;
+  if (!experts && (!absl::StartsWith(name, "gpt/") || row.at("mla") == "True" || row.at("pos") == "none"))
+    return Obstacle::kEncoder;
   for (const char* needed : {"layers", "hidden", "heads", "seq", "mbs", "gbs", "tp", "pp"}) {
     if (!Maybe(row, needed)) return Obstacle::kIncomplete;
   }
@@ -326,7 +360,7 @@ Obstacle ReadIntegrationModel(const Row& row, int32_t tp, ModelSpec& model) {
            .heads = Or(row, "heads", 0),
            .ffn = Or(row, "ffn", gated ? hidden * 8 / 3 / 64 * 64 : 4 * hidden),
            .seq = Or(row, "seq", 0),
-           .vocab = Padded(Or(row, "vocab", 50257), tp),
+           .vocab = Padded(Or(row, "vocab", row.at("tokenizer") == "Llama2Tokenizer" ? 32000 : 50257), tp),
            .dropout = gated ? 0 : dropout,
            .family = gated ? ModelFamily::kLlama : ModelFamily::kGpt,
            .attention = attention == "unfused" || attention == "local" ? AttentionKernel::kUnfused : AttentionKernel::kFused,
@@ -334,13 +368,27 @@ Obstacle ReadIntegrationModel(const Row& row, int32_t tp, ModelSpec& model) {
            .dropout_masks = DropoutMasks::kStored,
            .tied_embeddings = row.at("untied") != "True"};
   if (const std::optional<double> key_heads = Maybe(row, "kv")) model.kv_heads = static_cast<int32_t>(*key_heads);
+  if (experts) {
+    // Without --expert-tensor-parallel-size, tensor parallelism shards each expert, too.
+    if (Or(row, "etp", tp) != 1) return Obstacle::kShardedExperts;
+    model.moe = {.experts = Or(row, "experts", 0), .top_k = Or(row, "topk", 2)};
+    if (const int32_t width = Or(row, "moe_ffn", model.ffn); width != model.ffn) model.moe.ffn = width;
+  }
   return row.at("precision") == "bf16" ? Obstacle::kNone : Obstacle::kPolicy;
 }
 
+// The devices of a run. Megatron-LM's tests/test_utils/recipes run small models on 8, and those whose name ends in 1node on one
+// node of GB200, which has 4. The recipe of the release run is not public; docs/validation.md says how many it must have had.
+int32_t DevicesOf(const Row& row) {
+  constexpr int32_t kSmall = 8, kTray = 4, kRelease = 64;
+  const std::string& name = row.at("case");
+  if (absl::StrContains(name, "mixtral_8x7b_tp1pp4ep8vpp8_release")) return kRelease;
+  return absl::EndsWith(name, "_1node") && row.at("gpu") == "GB200" ? kTray : kSmall;
+}
+
 Obstacle ReadIntegration(const Row& row, RunOfFramework& run) {
-  constexpr int32_t kDevices = 8;
   StepRequest& request = run.request;
-  const int32_t tp = Or(row, "tp", 1);
+  const int32_t tp = Or(row, "tp", 1), devices = DevicesOf(row);
   if (const Obstacle model = ReadIntegrationModel(row, tp, request.model); model != Obstacle::kNone) return model;
   if (!row.at("layout").empty() || absl::StrContains(row.at("case"), "uneven") ||
       absl::StrContains(row.at("case"), "account_for") || absl::StrContains(row.at("case"), "defer_embedding") ||
@@ -351,8 +399,10 @@ Obstacle ReadIntegration(const Row& row, RunOfFramework& run) {
   ParallelLayout& layout = request.layout;
   layout = {.tp = tp, .pp = Or(row, "pp", 1), .cp = Or(row, "cp", 1)};
   const int32_t replica = layout.tp * layout.pp * layout.cp;
-  if (kDevices % replica != 0) return Obstacle::kIncomplete;
-  layout.dp = kDevices / replica;
+  if (devices % replica != 0) return Obstacle::kIncomplete;
+  layout.dp = devices / replica;
+  layout.ep = request.model.moe.any() ? Or(row, "ep", 1) : 1;
+  if (layout.ep > RanksOfStage(layout) || RanksOfStage(layout) % layout.ep != 0) return Obstacle::kIncomplete;
   layout.sequence_parallel = tp > 1 && row.at("sp") == "True";
   layout.zero = row.at("dist_opt") == "True" && layout.dp * layout.cp > 1 ? ZeroStage::kOptimizer : ZeroStage::kNone;
   if (const int32_t chunk = Or(row, "vpp_layers", 0); chunk > 0 && layout.pp > 1) {

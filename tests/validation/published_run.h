@@ -12,19 +12,33 @@
 
 namespace lynx::validation {
 
-// Why the planner cannot predict a run. kExperts: a mixture of experts that cannot be described, or with 8-bit products.
-// kIncomplete: the publication leaves out the shape, the layout or a batch.
-enum class Obstacle : uint8_t { kNone, kIncomplete, kExperts, kFourBits, kDevice, kEncoder, kPolicy, kSchedule, kFramework };
-inline constexpr int kObstacleCount = 9;
+// Why the planner cannot predict a run. kExperts: a mixture of experts that cannot be described. kShardedExperts: tensor
+// parallelism shards each expert. kIncomplete: the publication leaves out the shape, the layout or a batch. kFault: the
+// publication says that a fault of a library made the run slow.
+enum class Obstacle : uint8_t {
+  kNone,
+  kIncomplete,
+  kExperts,
+  kShardedExperts,
+  kFourBits,
+  kDevice,
+  kEncoder,
+  kPolicy,
+  kSchedule,
+  kFramework,
+  kFault
+};
+inline constexpr int kObstacleCount = 11;
 
 }  // namespace lynx::validation
 
 namespace lynx {
 
 template <>
-inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "incomplete", "unplanned mixture", "4 bits",
-                                                                   "no cluster file", "another model or task",
-                                                                   "recomputation by op", "schedule", "another framework");
+inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "incomplete", "unplanned mixture", "sharded experts",
+                                                                   "4 bits", "no cluster file", "another model or task",
+                                                                   "recomputation by op", "schedule", "another framework",
+                                                                   "a fault that it names");
 
 }  // namespace lynx
 

@@ -150,6 +150,8 @@ const std::vector<FittedConstant>& FittedConstants() {
        TraitsOf(Framework::kMegatronDeepspeed).host_nanos_per_op, 1000},
       {"InternEvo: broadcast of one replica's weights (ns)", "InternEvo", &FrameworkTraits::broadcast_nanos_per_replica,
        TraitsOf(Framework::kInternevo).broadcast_nanos_per_replica, 100'000},
+      {"Megatron-Core: host time of an expert's product in 8 bits (ns)", "Megatron-Bridge, mixtures",
+       &FrameworkTraits::expert_product_host_nanos, TraitsOf(Framework::kNemo).expert_product_host_nanos, 5000},
       {"Attention before FlashAttention-2 on A100 (thousandths of the curve)", "llm-foundry, A100 80GB",
        &FrameworkTraits::attention_permille, kOldAttentionOnA100, 10},
       {"llm-foundry's attention on H100 (thousandths of the curve)", "llm-foundry, H100", &FrameworkTraits::attention_permille,
@@ -167,7 +169,8 @@ int32_t Scoreboard::Refit(const FittedConstant& constant) {
     std::vector<double> errors;
     for (RunOfFramework run : runs_) {
       if (run.source != constant.source || !run.fitted || !run.described) continue;
-      run.request.traits.*constant.trait = value;
+      // 0: the run's recipe leaves nothing to launch.
+      if (run.request.traits.*constant.trait != 0) run.request.traits.*constant.trait = value;
       const Prediction prediction = Predict(run);
       if (prediction.has_time()) errors.push_back(prediction.TimeError());
     }

@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "tests/validation/mixture_recipe.h"
 
 namespace lynx::validation {
 namespace {
@@ -48,18 +52,18 @@ TEST(Score, NoSourceIsWorseThanItsThreshold) {
       {"NeMo Automodel", 1, 0, 0.3, 0},
       {"Megatron-LM, Llama 3", 3, 0, 0.12, 0},
       {"Megatron-Bridge", 56, 3, 0.11, 0.35},
-      {"Megatron-Bridge, mixtures", 4, 1, 0.07, 0.08},
-      {"Megatron-Bridge, GPT-OSS", 24, 0, 0.34, 0},
-      {"Megatron-LM, mixtures", 1, 0, 0.38, 0},
+      {"Megatron-Bridge, mixtures", 68, 1, 0.14, 0.08},
+      {"Megatron-Bridge, GPT-OSS", 29, 0, 0.25, 0},
+      {"Megatron-LM, mixtures", 3, 0, 0.19, 0},
       {"MLPerf", 20, 0, 0.12, 0},
       {"InternEvo", 54, 0, 0.085, 0},
       {"Megatron-LM README 2024", 9, 0, 0.07, 0},
       {"Megatron-LM README 2021", 10, 0, 0.08, 0},
       {"torchtitan", 0, 6, 0, 0.23},
       {"Megatron-LM, B200 (SimuMax)", 31, 31, 0.1, 0.034},
-      {"Megatron-LM's CI, A100", 0, 52, 0, 0.012},
-      {"Megatron-LM's CI, H100", 0, 7, 0, 0.025},
-      {"Megatron-LM's CI, GB200", 0, 34, 0, 0.03},
+      {"Megatron-LM's CI, A100", 0, 53, 0, 0.012},
+      {"Megatron-LM's CI, H100", 0, 8, 0, 0.026},
+      {"Megatron-LM's CI, GB200", 0, 34, 0, 0.026},
   };
   for (const Threshold& threshold : kThresholds) {
     const SourceScore score = ScoreOf(threshold.source);
@@ -90,9 +94,12 @@ TEST(Score, ConstantsAreWhatAFitFinds) {
 }
 
 TEST(Score, EveryRunThatRanFits) {
+  // Megatron-Bridge's recipes sum gradients in 16 bits, which is not planned: docs/validation.md.
+  const std::map<std::string, int32_t> known = {
+      {"Megatron-Bridge", 1}, {"Megatron-Bridge, GPT-OSS", 5}, {"Megatron-Bridge, mixtures", 2}};
   for (const SourceScore& score : ScoreBySource(Predictions())) {
-    // One run of Megatron-Bridge with products in 8 bits: docs/validation.md.
-    EXPECT_EQ(score.false_overflows, score.source == "Megatron-Bridge" ? 1 : 0) << score.source;
+    const auto found = known.find(score.source);
+    EXPECT_EQ(score.false_overflows, found == known.end() ? 0 : found->second) << score.source;
   }
 }
 
@@ -130,6 +137,58 @@ TEST(Score, ARowBecomesTheRequestThatItDescribes) {
   EXPECT_EQ(run.request.model.vocab, 50432) << "50,368 padded to a multiple of 128";
   EXPECT_EQ(run.cluster, "a100-80gb-nvlink");
   EXPECT_EQ(run.network_gbits_of_node, 1600);
+}
+
+TEST(Score, RecipesSayHowMixturesRan) {
+  const auto recipe = [](const char* release, const char* model, const char* gpu, bool eight_bit) {
+    return RecipeOf(absl::StrCat("megatron-bridge ", release), model, gpu, eight_bit);
+  };
+  const MixtureRecipe h100 = recipe("26.02.01", "Qwen3-235B-A22B", "H100-SXM", true);
+  EXPECT_TRUE(h100.known && h100.beside);
+  EXPECT_FALSE(h100.once_per_node || h100.whole_graph || h100.balanced || h100.slowed);
+  EXPECT_TRUE(recipe("26.06", "Qwen3-30B-A3B", "GB300", true).whole_graph);
+  EXPECT_FALSE(recipe("26.06", "Qwen3-30B-A3B", "H100-SXM", true).whole_graph) << "the first rule that fits";
+  EXPECT_FALSE(recipe("26.04", "Qwen3-30B-A3B", "GB300", true).whole_graph);
+  EXPECT_FALSE(recipe("26.06", "Qwen3-30B-A3B", "GB300", false).known);
+  EXPECT_TRUE(recipe("26.02", "GPT-OSS-120B", "GB200", false).balanced);
+  EXPECT_TRUE(recipe("26.06.01", "GPT-OSS-120B", "GB200", true).slowed);
+  EXPECT_FALSE(recipe("26.06", "GPT-OSS-120B", "GB200", true).slowed);
+  EXPECT_FALSE(recipe("25.09", "Qwen3-30B-A3B", "GB200", true).known);
+  EXPECT_FALSE(RecipeOf("megatron-bridge", "Qwen3-30B-A3B", "H100-SXM", false).known);
+  EXPECT_FALSE(RecipeOf("megatron-core dev", "Qwen3-235B-A22B", "H100-SXM", false).known);
+}
+
+TEST(Score, AMixtureRunsAsItsRecipeSays) {
+  const RunOfFramework& graphed = RunNamed("runs:1664");  // Qwen3-30B, GB300, 26.06
+  EXPECT_EQ(graphed.request.model.matmul_type, MatmulType::kMxfp8);
+  EXPECT_EQ(graphed.request.layout.weave, WeaveMode::kNeighbours);
+  EXPECT_EQ(graphed.request.traits.expert_product_host_nanos, 0);
+  const RunOfFramework& launched = RunNamed("runs:1844");  // Qwen3-30B, B200, 26.02
+  EXPECT_EQ(launched.request.layout.weave, WeaveMode::kOff);
+  EXPECT_EQ(launched.request.traits, [] {
+    FrameworkTraits traits = TraitsOf(Framework::kNemo);
+    traits.rows_once_per_node = true;
+    return traits;
+  }());
+  EXPECT_EQ(RunNamed("runs:1837").request.recompute, RecomputeMode::kBalanced) << "GPT-OSS, GB200, 26.02";
+  EXPECT_FALSE(RunNamed("runs:1837").request.traits.rows_once_per_node);
+  EXPECT_EQ(RunNamed("runs:1638").obstacle, Obstacle::kFault);
+  EXPECT_TRUE(RunNamed("runs:2288").request.traits.rows_once_per_node) << "DeepEP";
+  EXPECT_EQ(RunNamed("runs:2288").request.recompute, RecomputeMode::kBalanced);
+  EXPECT_EQ(RunNamed("runs:2289").request.layout.weave, WeaveMode::kNeighbours) << "+1f1b a2a overlap";
+}
+
+TEST(Score, MixturesOfTheIntegrationTests) {
+  const RunOfFramework& run = RunNamed("golden:609");  // Mixtral 8x7B
+  EXPECT_EQ(run.obstacle, Obstacle::kNone);
+  EXPECT_EQ(run.request.model.moe, (MoeSpec{.experts = 8, .top_k = 2}));
+  EXPECT_EQ(run.request.model.vocab, 32000) << "Llama2Tokenizer";
+  EXPECT_EQ(run.request.layout.dp, 8) << "64 devices";
+  EXPECT_EQ(run.request.layout.ep, 8);
+  EXPECT_EQ(RunNamed("golden:604").obstacle, Obstacle::kShardedExperts) << "by tensor parallelism, the default";
+  EXPECT_EQ(RunNamed("golden:614").obstacle, Obstacle::kExperts) << "GELU";
+  EXPECT_EQ(RunNamed("golden:600").obstacle, Obstacle::kExperts) << "latent attention";
+  EXPECT_EQ(RunNamed("golden:450").request.layout.dp, 1) << "one node of GB200 has 4 devices";
 }
 
 TEST(Score, GroupsOfReplicasShardTheStates) {

@@ -26,6 +26,7 @@ TEST(Framework, OnlyOurEngineRecomputesNoMoreThanIsRead) {
   EXPECT_EQ(TraitsOf(Framework::kLynx), kLynxTraits);
   FrameworkTraits nemo = TraitsOf(Framework::kNemo);
   EXPECT_TRUE(std::exchange(nemo.rows_once_per_node, false)) << "its recipes of mixtures use DeepEP or HybridEP";
+  EXPECT_FALSE(std::exchange(nemo.sorts_rows, true)) << "which sort while they send";
   EXPECT_EQ(nemo, TraitsOf(Framework::kMegatron)) << "NeMo runs Megatron Core";
 }
 

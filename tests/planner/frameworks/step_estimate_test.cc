@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/cost/op_cost.h"
 #include "planner/cost/simulate.h"
 #include "planner/lower/lower.h"
 #include "planner/recompute/recompute_policy.h"
@@ -198,6 +199,65 @@ TEST(StepEstimate, SmallOpsTakeAsLongAsTheHostNeedsToLaunchThem) {
   EXPECT_EQ(layer(slow, RecomputeMode::kNone).backward, Nanos(2 * slow * ops)) << "gradients of inputs and of weights";
   EXPECT_EQ(layer(slow, RecomputeMode::kFull).recompute, Nanos(slow * ops));
   EXPECT_EQ(layer(1, RecomputeMode::kFull).backward, layer(0, RecomputeMode::kFull).backward) << "the device is slower";
+}
+
+// Four layers with 8 experts on two ranks.
+StepRequest Mixture() {
+  StepRequest request;
+  request.model = {.layers = 4,
+                   .hidden = 256,
+                   .heads = 4,
+                   .ffn = 256,
+                   .seq = 128,
+                   .vocab = 256,
+                   .family = ModelFamily::kLlama,
+                   .attention = AttentionKernel::kFused,
+                   .dtype = DataType::kBfloat16};
+  request.model.moe = {.experts = 8, .top_k = 2};
+  request.layout = {.dp = 2, .ep = 2};
+  request.ranks_per_node = 8;
+  return request;
+}
+
+TEST(StepEstimate, RowsAreSortedAndBiasesAddedByKernelsOfTheirOwn) {
+  StepRequest request = Mixture();
+  const HardwareProfile cpu = StatedCpuProfile();
+  const auto layer = [&] { return EstimateStep(request, cpu)->layer; };
+  const LayerEstimate plain = layer();
+  const int64_t elements = 128 * 2 * 256;
+  request.traits.sorts_rows = true;
+  const Nanos sort = MemoryTime(cpu, Bytes(elements * 4)) + cpu.op_overhead;
+  EXPECT_EQ(layer().forward - plain.forward, sort * 2);
+  EXPECT_EQ(layer().backward - plain.backward, sort * 2);
+  request.layout.ep = 1;
+  const LayerEstimate alone = layer();
+  request.traits.sorts_rows = false;
+  EXPECT_EQ(alone.forward, layer().forward) << "rows that stay are not sorted again";
+  request = Mixture();
+  request.traits = {.forward_bias_bytes = 28, .backward_bias_bytes = 40};
+  EXPECT_EQ(layer().forward, plain.forward) << "without biases";
+  request.expert_biases = true;
+  EXPECT_EQ(layer().forward - plain.forward, MemoryTime(cpu, Bytes(elements * 28)));
+  EXPECT_EQ(layer().backward - plain.backward, MemoryTime(cpu, Bytes(elements * 40)));
+}
+
+TEST(StepEstimate, ExpertsInEightBitsTakeAsLongAsTheHostNeedsToLaunchThem) {
+  StepRequest request = Mixture();
+  HardwareProfile gpu = StatedCpuProfile();
+  gpu.float8_flops_per_second = 1'000'000'000'000;
+  gpu.gemm_tiles = {4, 128, 64};
+  const auto layer = [&] { return EstimateStep(request, gpu)->layer; };
+  const Nanos free = layer().forward;
+  constexpr int32_t kSlow = 1'000'000'000;
+  request.traits.expert_product_host_nanos = kSlow;
+  EXPECT_EQ(layer().forward, free) << "products in 16 bits are launched together";
+  for (const MatmulType type : {MatmulType::kFloat8, MatmulType::kMxfp8}) {
+    request.model.matmul_type = type;
+    EXPECT_EQ(layer().forward, Nanos(int64_t{kSlow} * 2 * 4)) << "two products of four experts";
+    EXPECT_EQ(layer().backward, Nanos(int64_t{kSlow} * 2 * 4 * 2)) << "gradients of inputs and of weights";
+  }
+  request.traits.expert_product_host_nanos = 1;
+  EXPECT_LT(layer().forward, Nanos(kSlow)) << "the device is slower";
 }
 
 TEST(StepEstimate, TheAttentionKernelBelongsToTheFramework) {

@@ -163,7 +163,7 @@ TEST(EightBit, ExpertsKeepTheirInputsInOneByte) {
     EXPECT_EQ(TensorBytes(tensor, mxfp8), TensorBytes(tensor, plain)) << EnumName(tensor);
   }
   const auto dispatched = [](const LayerShape& shape) {
-    return CollectiveBytes(LayerType::kTransformer, Segment::kAttn, Pass::kForward, shape);
+    return CollectiveBytes(LayerType::kTransformer, Segment::kNorm2, Pass::kForward, shape);
   };
   EXPECT_GT(dispatched(plain), Bytes(0));
   EXPECT_EQ(dispatched(mxfp8), dispatched(plain));
