@@ -32,6 +32,8 @@ StateLowerBound::StateLowerBound(const ClusterTopology& cluster, const ModelSpec
       times.gather = std::min(times.gather, costs.WeightGatherTime(kind.all, kind.experts));
     }
     times.last_reduction = std::min(times.reduction, costs.DataReduceTime(embedding, 0));
+    times.kind = ends_.size();
+    ends_.emplace_back();
   }
   // The last reduction of the step may be on any rank, and the optimizer of every rank begins only after it. So the shortest of
   // these reductions is the lower bound.
@@ -41,6 +43,14 @@ StateLowerBound::StateLowerBound(const ClusterTopology& cluster, const ModelSpec
 }
 
 Nanos StateLowerBound::End(int32_t rank, int32_t layers) const {
+  std::vector<std::optional<Nanos>>& known = ends_[times_[static_cast<size_t>(rank)].kind];
+  const auto at = static_cast<size_t>(layers);
+  if (at >= known.size()) known.resize(at + 1);
+  if (!known[at]) known[at] = FindEnd(rank, layers);
+  return *known[at];
+}
+
+Nanos StateLowerBound::FindEnd(int32_t rank, int32_t layers) const {
   const Times& times = times_[static_cast<size_t>(rank)];
   const CostModel& costs = costs_.Of(rank);
   const Nanos gathers = zero_ == ZeroStage::kWeights ? Nanos(0) : times.gather * layers;

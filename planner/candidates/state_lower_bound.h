@@ -2,11 +2,12 @@
 // time of the microbatches. After the step's last backward pass, these follow one after another: the reduction of the last
 // layer's gradients, the norm of all gradients, the optimizer and, with ZeRO-1 and ZeRO-2, the gather of the weights. Before
 // that, a rank's reductions (and, with ZeRO-3, gathers) run one after another on the links between its replicas, at the same
-// time as the passes. Pure; thread-safe.
+// time as the passes. Pure; not thread-safe, because results are kept.
 #ifndef LYNX_PLANNER_CANDIDATES_STATE_LOWER_BOUND_H_
 #define LYNX_PLANNER_CANDIDATES_STATE_LOWER_BOUND_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/units.h"
@@ -38,8 +39,10 @@ class StateLowerBound {
   struct Times {
     Nanos reduction;  // reduction of one layer's gradients
     Nanos last_reduction;
-    Nanos gather;  // gather of one layer's weights
+    Nanos gather;     // gather of one layer's weights
+    size_t kind = 0;  // ranks of the same kind have the same times
   };
+  Nanos FindEnd(int32_t rank, int32_t layers) const;
 
   StageCosts costs_;
   ZeroStage zero_;
@@ -48,6 +51,8 @@ class StateLowerBound {
   };
   std::vector<Parameters> kinds_;  // of a layer, for each kind of layers (one or two)
   std::vector<Times> times_;
+  // For each kind of ranks, and for each number of layers: the result of FindEnd, once it is known.
+  mutable std::vector<std::vector<std::optional<Nanos>>> ends_;
 };
 
 }  // namespace lynx

@@ -11,6 +11,7 @@
 #include "common/check.h"
 #include "planner/recompute/layer_choices.h"
 #include "planner/recompute/layer_pareto.h"
+#include "planner/recompute/mix_search.h"
 
 namespace lynx {
 namespace {
@@ -111,142 +112,6 @@ std::vector<ParetoPoint> FrontOf(const RecomputeProblem& problem, const std::vec
 std::vector<ParetoPoint> LayerPareto(const RecomputeProblem& problem, LayerPlace place) {
   return FrontOf(problem, LayerPoints(problem, place, InFlightUse::kGiven));
 }
-
-// One point for each layer of a stage: `fast_count` inner layers use the point `fast`, one inner layer uses `filler`, the other
-// inner layers use `slow`, and the top layer uses `top`.
-struct StageHeu::Mix {
-  const ParetoPoint* slow = nullptr;
-  const ParetoPoint* fast = nullptr;
-  const ParetoPoint* filler = nullptr;
-  const ParetoPoint* top = nullptr;
-  int64_t fast_count = 0;
-  Nanos exposed;
-  Bytes bytes;
-
-  auto key() const { return std::tuple(exposed, bytes); }
-};
-
-// Finds the mixes with the best estimates. An estimate assumes that a layer's neighbours use the same point as the layer.
-class StageHeu::MixSearch {
- public:
-  // Which pairs of points are tried. kHull: only one pair of neighbours on the hull, which finds a good mix much faster.
-  enum class Pairs : uint8_t { kAll, kHull };
-
-  MixSearch(const StageHeu& heu, int32_t layers, Bytes budget, size_t count, Pairs pairs)
-      : inner_layers_(layers - 1), count_(count), pairs_(pairs) {
-    // Levels with the best bounds come first, so that most of the other levels need no search.
-    std::vector<std::pair<Nanos, const Level*>> order;
-    order.reserve(heu.levels_.size());
-    for (const Level& level : heu.levels_) {
-      if (inner_layers_ > 0 && level.inner.empty()) continue;
-      const Bytes left = budget - level.transient - level.top.front()->held;
-      if (left < LeastHeld(level)) continue;
-      order.emplace_back(level.top.back()->exposed + LeastExposed(level, inner_layers_, left), &level);
-    }
-    const auto later = [](const auto& a, const auto& b) {
-      return std::tuple(a.first, a.second->transient) > std::tuple(b.first, b.second->transient);
-    };
-    std::make_heap(order.begin(), order.end(), later);
-    for (; !order.empty(); order.pop_back()) {
-      std::pop_heap(order.begin(), order.end(), later);
-      const auto& [bound, level] = order.back();
-      if (full() && bound >= WorthLooking()) break;
-      Search(*level, budget);
-    }
-  }
-
-  const std::vector<Mix>& best() const { return best_; }
-
- private:
-  bool full() const { return best_.size() == count_; }
-  // Only a mix with less exposed time than this is worth a search: it is better than the best mix by more than a thousandth.
-  Nanos WorthLooking() const { return best_.front().exposed - best_.front().exposed / 1000; }
-  Bytes LeastHeld(const Level& level) const {
-    return inner_layers_ == 0 ? Bytes(0) : level.inner.front()->held * inner_layers_;
-  }
-
-  void Search(const Level& level, Bytes budget) {
-    for (const ParetoPoint* top : level.top) {
-      const Bytes left = budget - level.transient - top->held;
-      if (left < LeastHeld(level)) break;  // the next points need even more memory
-      if (full() && top->exposed + LeastExposed(level, inner_layers_, left) >= WorthLooking()) continue;
-      if (inner_layers_ == 0) {
-        Add({.top = top, .exposed = top->exposed, .bytes = top->held + level.transient});
-      } else {
-        pairs_ == Pairs::kAll ? TryPairs(level, *top, left) : TryHull(level, *top, left);
-      }
-    }
-  }
-
-  // Tries pairs of a slower point, with less memory, and a faster point. The slower point is on the hull, because other points
-  // take more time for the same memory; the faster point can be any point.
-  void TryPairs(const Level& level, const ParetoPoint& top, Bytes left) {
-    const Nanos least = level.inner.back()->exposed;
-    for (const ParetoPoint* slow : level.hull) {
-      const Bytes slack = left - slow->held * inner_layers_;
-      if (slack < Bytes(0)) break;
-      // If all layers but one can be fast, all slower points give the same mixes. Then only the first slower point is tried.
-      const auto at_least = [&](const ParetoPoint* point, Bytes held) { return point->held < held; };
-      const auto all_fast = [&](Bytes room, const ParetoPoint* point) { return room < point->held * (inner_layers_ - 1); };
-      const auto begin = slow == level.hull.front()
-                             ? level.inner.begin()
-                             : std::max(std::lower_bound(level.inner.begin(), level.inner.end(), slow->held, at_least),
-                                        std::upper_bound(level.inner.begin(), level.inner.end(), left - slow->held, all_fast));
-      for (auto f = begin; f != level.inner.end(); ++f) {
-        const Bytes step = (*f)->held - slow->held;
-        const int64_t fit = FastLayers(step, slack);
-        if (step.value > 0 && fit == 0 && slack < step) break;  // the next points need even more memory
-        const Nanos floor = top.exposed + slow->exposed * (inner_layers_ - 1 - fit) + (*f)->exposed * fit + least;
-        if (!full() || floor <= best_.back().exposed) TryPair(level, top, *slow, **f, slack);
-      }
-    }
-  }
-
-  void TryHull(const Level& level, const ParetoPoint& top, Bytes left) {
-    // Finds the point with the most memory on the hull that still fits if all inner layers use it, and the next larger point.
-    const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), left,
-                                        [&](Bytes bytes, const ParetoPoint* p) { return bytes < p->held * inner_layers_; });
-    const ParetoPoint& slow = **std::prev(after);
-    TryPair(level, top, slow, after == level.hull.end() ? slow : **after, left - slow.held * inner_layers_);
-  }
-
-  int64_t FastLayers(Bytes step, Bytes slack) const {
-    return step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
-  }
-
-  // Adds a mix of two points. As many layers as fit get the faster point. One more layer gets the best point that still fits.
-  void TryPair(const Level& level, const ParetoPoint& top, const ParetoPoint& slow, const ParetoPoint& fast, Bytes slack) {
-    const Bytes step = fast.held - slow.held;
-    const int64_t fit = FastLayers(step, slack);
-    const Bytes filled = slow.held + slack - step * fit;
-    const auto after = std::upper_bound(level.inner.begin(), level.inner.end(), filled,
-                                        [](Bytes bytes, const ParetoPoint* point) { return bytes < point->held; });
-    const ParetoPoint& filler = **std::prev(after);
-    const int64_t slow_count = inner_layers_ - 1 - fit;
-    Add({.slow = &slow,
-         .fast = &fast,
-         .filler = &filler,
-         .top = &top,
-         .fast_count = fit,
-         .exposed = top.exposed + slow.exposed * slow_count + fast.exposed * fit + filler.exposed,
-         .bytes = top.held + slow.held * slow_count + fast.held * fit + filler.held + level.transient});
-  }
-
-  void Add(const Mix& mix) {
-    if (full() && mix.key() >= best_.back().key()) return;
-    const auto after =
-        std::upper_bound(best_.begin(), best_.end(), mix, [](const Mix& a, const Mix& b) { return a.key() < b.key(); });
-    // Drops the mix: if two mixes have the same value, they are nearly always the same mix, found with different pairs.
-    if (after != best_.begin() && std::prev(after)->key() == mix.key()) return;
-    best_.insert(after, mix);
-    if (best_.size() > count_) best_.pop_back();
-  }
-
-  const int32_t inner_layers_;
-  const size_t count_;
-  const Pairs pairs_;
-  std::vector<Mix> best_;  // the best mix comes first
-};
 
 // Chooses for each layer where in the backward pass its late items are recomputed (a BackwardPart; layer_choices.h defines late
 // items), with the least exposed time within a limit of transient memory. Dynamic programming from the top layer down.
@@ -482,19 +347,6 @@ void StageHeu::MakeLevels() {
     }
     levels_.push_back(std::move(level));
   }
-}
-
-// Returns a lower bound for the exposed time of `layers` inner layers that together have `held` bytes, as if a layer could use
-// a mix of two points. `held` must suffice for the point with the least memory in every layer.
-Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
-  if (layers == 0) return Nanos(0);
-  const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), held / layers,
-                                      [](Bytes each, const ParetoPoint* point) { return each < point->held; });
-  const ParetoPoint& low = **std::prev(after);
-  if (after == level.hull.end()) return low.exposed * layers;
-  const double gain = level.gains[static_cast<size_t>(after - level.hull.begin()) - 1];
-  const auto saved = static_cast<int64_t>(gain * static_cast<double>((held - low.held * layers).value));
-  return low.exposed * layers - Nanos(saved + 1);
 }
 
 // Returns the solution in which each layer uses its point without changes. `points` begins with the bottom layer.
