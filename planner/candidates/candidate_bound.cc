@@ -70,6 +70,12 @@ int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t micro
   }
 }
 
+// The time of a step with `groups` groups, as a multiple of a virtual stage's time (see CandidateBound::Rough).
+int64_t StagesPassed(const PipelineShape& pipeline, int64_t groups) {
+  const int64_t p = pipeline.ranks, v = pipeline.chunks;
+  return (groups < p ? p * (v - 1) + groups : groups * v) + p - 1;
+}
+
 // Binary search for the last number for which `fits` holds. `fits` must hold at `low` and not at `high`. If `fits` does not
 // hold for a number, it must hold for no larger number. The search first looks around `guess`, in steps that double.
 template <class Fits>
@@ -190,6 +196,24 @@ Nanos CandidateBound::Quick() const {
   return Nanos(static_cast<int64_t>(before_share_ * total / (1 - rest) * kRoundedDown));
 }
 
+Nanos CandidateBound::Rough() const {
+  using enum ScheduleKind;
+  const ParallelLayout& layout = candidate_.layout;
+  const bool split = layout.schedule == kZeroBubble;
+  if (!split && layout.schedule != kGpipe && layout.schedule != kOneForwardOneBackward && layout.schedule != kInterleaved) {
+    return Nanos(0);
+  }
+  const int64_t group = GroupOf(layout.weave);
+  const int64_t groups = (candidate_.microbatches + group - 1) / group;
+  const Nanos stage = total_ * candidate_.microbatches / groups / pipeline_.stages();
+  Nanos saved;
+  if (split) {
+    const Nanos weights = stage * (1000 - floor_.delay_permille(/*splits_weight=*/false)) / 1000;
+    saved = std::min(stage, weights * 2) * (layout.pp - 1);
+  }
+  return stage * StagesPassed(pipeline_, groups) - saved;
+}
+
 CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
   const ParallelLayout& layout = candidate_.layout;
   const PipelineShape& pipeline = pipeline_;
@@ -209,19 +233,28 @@ CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
   Rank result{.chunks_in_flight = ChunksInFlight(layout, rank, candidate_.microbatches)};
   for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
     const int32_t stage = pipeline.StageOn(rank, chunk);
+    result.embedding = result.embedding || pipeline.Previous(stage) == kNoStage;
+    result.head = result.head || pipeline.Next(stage) == kNoStage;
     if (pipeline.Previous(stage) == kNoStage) result.ends += floor_.embedding();
     if (pipeline.Next(stage) == kNoStage) result.ends += floor_.head();
   }
   // Each pipe has its own embedding and head, which run for only half of the microbatches. Their time is left out, so that the
   // result stays a lower bound.
   if (pipeline.bidirectional()) result.ends = Nanos(0);
-  result.states = states(dense, 0);
-  result.states_per_layer = result.states_per_any_layer = states(dense, 1) - result.states;
-  if (dense > 0) {
-    result.states_per_any_layer = std::min(result.states_per_layer, states(0, 1) - result.states);
-    for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
-      result.most_dense += std::max(0, dense - pipeline.PieceOf(pipeline.StageOn(rank, chunk)));
-    }
+  const auto known = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& other) {
+    return other.embedding == result.embedding && other.head == result.head;  // then layers take the same states
+  });
+  if (known != ranks_.end()) {
+    result.states = known->states;
+    result.states_per_layer = known->states_per_layer;
+    result.states_per_any_layer = known->states_per_any_layer;
+  } else {
+    result.states = states(dense, 0);
+    result.states_per_layer = result.states_per_any_layer = states(dense, 1) - result.states;
+    if (dense > 0) result.states_per_any_layer = std::min(result.states_per_layer, states(0, 1) - result.states);
+  }
+  for (int32_t chunk = 0; dense > 0 && chunk < pipeline.chunks; ++chunk) {
+    result.most_dense += std::max(0, dense - pipeline.PieceOf(pipeline.StageOn(rank, chunk)));
   }
   const Bytes device = DeviceMemoryOfStage(request_.cluster, layout, rank);
   if (device.value > 0) result.memory = device;

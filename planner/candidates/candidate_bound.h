@@ -110,8 +110,24 @@ class CandidateBound {
   CandidateBound(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches,
                  Offloading offloading = Offloading::kIfOffered);
 
+  // Lower bound for the time of one microbatch in the whole model.
+  Nanos ModelTime() const { return total_; }
   // Lower bound for the step that does not consider memory.
   Nanos Quick() const;
+  // Not a bound, but rarely longer than a guess (LayoutPlanner::Guess): the time of a step's passes as if all virtual stages
+  // took the same time, recomputed nothing, and sent without delay. It counts how long the ranks of the pipeline wait for each
+  // other, of which a bound counts only a part. Passes that run side by side move through the pipeline as a group, and a rank
+  // begins with a group when the rank before it has ended the whole group. So a group counts as one microbatch with the sum of
+  // the group's times. 0 for schedules without a formula.
+  //
+  // With n groups, p ranks, v virtual stages on each, and a virtual stage that takes f forward, b for the gradient of its input
+  // and w for the gradients of its weights, s = f + b + w in all:
+  //
+  //     1F1B, GPipe     (n + p - 1) s
+  //     interleaved     (n v + p - 1) s; if n < p, the groups wait for each other in all virtual stages but the last one:
+  //                     (p (v - 1) + n + p - 1) s
+  //     zero-bubble     n s + (p - 1) max(0, f + b - w)        (ZB-H1 of arXiv 2401.10241, table 2)
+  Nanos Rough() const;
   // If this returns false, no plan that fits into memory has a step of at most `step`.
   bool MayTake(Nanos step) const;
   // The shortest step that MayTake allows, up to an error of a thousandth; nullopt if nothing fits.
@@ -123,6 +139,7 @@ class CandidateBound {
 
  private:
   struct Rank {
+    bool embedding = false, head = false;
     Nanos ends;                   // time of the embedding and the head
     std::optional<Bytes> memory;  // memory for states and activations
     Bytes states, states_per_layer;

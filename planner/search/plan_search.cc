@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/candidates/candidate_bound.h"
+#include "planner/candidates/rough_step.h"
 
 namespace lynx {
 namespace {
@@ -27,6 +28,8 @@ constexpr Budget BudgetOf(SearchEffort effort) {
   return {200'000, 1'000'000, {}};
 }
 constexpr int64_t kMaxGuesses = 256;
+// A guess may be shorter than the rough step, because its partition need not be even. It is rarely below this percentage of it.
+constexpr int64_t kRoughPercent = 98;
 // Before the request counts as infeasible, at most this many candidates are tried that seem not to fit.
 constexpr int kMaxDoubtful = 16;
 // After this many assembled candidates, the search ends as soon as it has a plan.
@@ -41,12 +44,13 @@ PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>&
     : request_(request), candidates_(candidates), caches_(caches), effort_(effort), planners_(candidates.size()) {
   counts_.candidates = static_cast<int64_t>(candidates.size());
   for (size_t i = 0; i < candidates.size(); ++i) {
-    queue_.push({CandidateBound(request, candidates[i], caches).Quick(), Tier::kQuick, i});
+    const CandidateBound bound(request, candidates[i], caches);
+    queue_.push({std::max(bound.Quick(), bound.Rough() / 100 * kRoughPercent), Tier::kQuick, i, bound.Quick()});
   }
 }
 
 // Takes candidates from the queue until one seems to fit with a guess of at most `most`, and appends this one to guessed_. The
-// entries of guessed_ remain in the order of guesses, because every entry in the queue has a larger bound or guess. Sets
+// entries of guessed_ are nearly in the order of guesses, because every entry in the queue promises a longer step. Sets
 // candidates aside that cannot have a shorter step than `to_beat`. Returns false if it appends no candidate.
 bool PlanSearch::GuessNext(Nanos most, Nanos to_beat) {
   while (!queue_.empty() && queue_.top().step <= most) {
@@ -56,11 +60,12 @@ bool PlanSearch::GuessNext(Nanos most, Nanos to_beat) {
       guessed_.push_back({entry.step, entry.candidate, std::move(planners_[entry.candidate])});
       return true;
     }
-    if (entry.step >= to_beat) {
+    if (counts_.guessed == kMaxGuesses) continue;
+    if (entry.bound >= to_beat) {
       aside_.push_back(entry);
     } else if (entry.tier == Tier::kQuick) {
       Bound(entry, to_beat);
-    } else if (counts_.guessed < kMaxGuesses) {
+    } else if (entry.tier == Tier::kRough || !Rough(entry)) {
       Guess(entry.candidate);
     }
   }
@@ -86,10 +91,19 @@ void PlanSearch::Bound(const Entry& entry, Nanos to_beat) {
     may_win_at_all = may_win_at_all || may_win_offloading;
   }
   if (step) {
-    queue_.push({*step, Tier::kBound, index});
+    queue_.push({std::max(*step, entry.step), Tier::kBound, index, *step});
   } else if (!may_win_at_all) {
     aside_.push_back(entry);
   }
+}
+
+// Returns false if the rough step is not longer than what the entry promises. Otherwise puts the candidate into the queue
+// again, so that it waits for its turn.
+bool PlanSearch::Rough(const Entry& entry) {
+  const Nanos rough = RoughStep(request_, candidates_[entry.candidate], caches_) / 100 * kRoughPercent;
+  if (rough <= entry.step) return false;
+  queue_.push({rough, Tier::kRough, entry.candidate, entry.bound});
+  return true;
 }
 
 void PlanSearch::Guess(size_t index) {

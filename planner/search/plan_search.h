@@ -4,15 +4,16 @@
 // the candidate that, by what is known so far, promises the shortest step. It stops when no other candidate may beat the best
 // one. The tiers are:
 //
-//   1  a bound without memory                     CandidateBound::Quick      under a microsecond
+//   1  a bound without memory, and a formula      CandidateBound::Quick      microseconds
+//      of the schedule                            CandidateBound::Rough
 //   2  a bound with memory                        CandidateBound::Bound      some hundred microseconds
 //   3  partition and policies by estimates        LayoutPlanner::Guess       milliseconds
 //   4  lowered, memory folded, step simulated     LayoutPlanner::Best        milliseconds to a second
 //
-// Tiers 1 and 2 only leave out candidates that cannot win against the best simulated step. Tier 4 decides. It takes candidates
-// in the order of their guesses, as long as a guess, with an allowance, promises a shorter step than the best simulated one. It
-// stops after a number of simulated actions that small requests do not reach. Counts limit the search, not clocks, so the same
-// request always gives the same plan. Not thread-safe.
+// The bounds of tiers 1 and 2 leave out candidates that cannot win against the best simulated step. The rough step only decides
+// whose turn comes first. Tier 4 decides. It takes candidates in the order of their guesses, as long as a guess, with an
+// allowance, promises a shorter step than the best simulated one. It stops after a number of simulated actions that small
+// requests do not reach. Counts limit the search, not clocks, so the same request always gives the same plan. Not thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 #define LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 
@@ -66,12 +67,13 @@ class PlanSearch {
 
  private:
   static constexpr double kNothingSimulated = std::numeric_limits<double>::max();
-  enum class Tier : uint8_t { kQuick, kBound, kGuess };
-  // A candidate with the result of its last tier. The first entry of the queue has the shortest bound or guess.
+  enum class Tier : uint8_t { kQuick, kBound, kRough, kGuess };
+  // A candidate with the result of its last tier. The first entry of the queue promises the shortest step.
   struct Entry {
-    Nanos step;
+    Nanos step;  // the promise: the largest of the bounds and the rough step, or the guess
     Tier tier = Tier::kQuick;
     size_t candidate = 0;
+    Nanos bound = step;  // the step is not shorter than this
 
     bool operator<(const Entry& o) const { return std::tie(step, tier, candidate) > std::tie(o.step, o.tier, o.candidate); }
   };
@@ -95,6 +97,7 @@ class PlanSearch {
 
   bool GuessNext(Nanos most, Nanos to_beat);
   void Bound(const Entry& entry, Nanos to_beat);
+  bool Rough(const Entry& entry);
   void Guess(size_t index);
   void Simulate(Guessed& guessed, Found& found);
   Nanos MostPromising(const Found& found) const;

@@ -4,17 +4,11 @@
 #include <optional>
 #include <vector>
 
+#include "planner/candidates/rough_step.h"
 #include "planner/problem/layout_schedule.h"
 #include "planner/stages/layout_planner.h"
 
 namespace lynx {
-namespace {
-
-// Number of passes of a group that end at about the same time.
-constexpr int32_t kEndTogether = 2;
-
-}  // namespace
-
 // Returns for each rank the smallest number of layers that seems not to fit. nullopt: on some rank, not even one layer per
 // chunk seems to fit, or the largest numbers that seem to fit are together fewer than the layers of the model. More layers need
 // more memory, so a binary search finds each number.
@@ -80,29 +74,8 @@ StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
   }
   fits_.SetOffloading(false);
   const std::vector<TransferPassTimes> passes = GuessedPasses(*layers, exposed);
-  guess.step = GuessedPipeline(passes) + GuessedEnd(*layers, passes);
+  guess.step = PipelineTime(candidate_, passes, caches_) + GuessedEnd(*layers, passes);
   return guess;
-}
-
-// The time of all passes. Passes of a group of microbatches run side by side, and the next stage begins when the whole group
-// has ended. So a group counts as one microbatch with the sum of the group's times. The last passes of a group end at about the
-// same time, so their transfers begin only then.
-Nanos LayoutPlanner::GuessedPipeline(std::vector<TransferPassTimes> passes) {
-  const int32_t microbatches = candidate_.microbatches;
-  const int32_t group = GroupOf(candidate_.layout.weave);
-  const int32_t together = std::min(group, kEndTogether);
-  const int32_t groups = (microbatches + group - 1) / group;
-  for (TransferPassTimes& times : passes) {
-    for (Nanos* time : {&times.forward, &times.backward, &times.weight}) *time = *time * microbatches / groups;
-    times.early = times.transfer * (group - together);
-    times.transfer = times.transfer * together;
-  }
-  ParallelLayout layout = candidate_.layout;
-  if (group > 1) layout.weave = WeaveMode::kOff;
-  TransferScratch scratch;
-  const auto step = [&](int32_t count) { return StepTime(caches_.TransfersOf(layout, count), passes, scratch); };
-  const std::optional<ShorterSteps> shorter = ShorterStepsOf(layout, groups);
-  return shorter ? shorter->Extrapolated(groups, step(shorter->fewer), step(shorter->more)) : step(groups);
 }
 
 // `exposed` is the exposed recomputation of each rank for one microbatch.

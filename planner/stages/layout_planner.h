@@ -141,7 +141,6 @@ class LayoutPlanner {
   // The best partition among those that seem to fit.
   std::optional<std::vector<int32_t>> SeemsBest(RecomputeMode mode);
   std::vector<TransferPassTimes> GuessedPasses(const std::vector<int32_t>& layers, const std::vector<Nanos>& exposed) const;
-  Nanos GuessedPipeline(std::vector<TransferPassTimes> passes);
   Nanos GuessedEnd(const std::vector<int32_t>& layers, const std::vector<TransferPassTimes>& passes) const;
   std::optional<Draft> BestBlock(Nanos to_beat);
   std::optional<Draft> BestUniform(Nanos to_beat);

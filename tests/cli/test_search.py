@@ -105,6 +105,14 @@ class SearchTest(unittest.TestCase):
         for pinned in ("parallel.pp=4", "recompute=none"):
             self.assertLessEqual(auto, ROUNDED * self.step(pinned), pinned)
 
+    def test_pipelines_do_not_use_up_the_guesses(self):
+        text = (ROOT / "examples" / "clusters" / "h100.yaml").read_text().replace("nodes: 4", "nodes: 2")
+        self.write("{family: llama, layers: 16, hidden: 2048, heads: 16, ffn: 4096, seq: 4096, vocab: 32000, dtype: bfloat16, "
+                   "attention: fused, dropout: 0, moe: {experts: 64, topK: 4, ffn: 768}}", 64, 16, text)
+        auto = self.step()
+        for pinned in ("parallel.pp=1", "parallel.virtualStages=1"):
+            self.assertLessEqual(auto, ROUNDED * self.step(pinned), pinned)
+
     def test_more_memory_is_not_slower(self):
         text = PCIE.replace("nodes: 4", "nodes: 64")
         self.write("{preset: llama-70b}", 2048, 512, text)

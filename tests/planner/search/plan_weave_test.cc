@@ -137,5 +137,49 @@ TEST(PlanWeave, CustomAndBidirectionalSchedulesHaveNoGroups) {
   EXPECT_THAT(std::string(CheckWeave(model, custom).message()), HasSubstr("with a custom schedule"));
 }
 
+// Two nodes of eight devices that resemble H100s.
+ClusterTopology TwoNodes() {
+  HardwareProfile profile;
+  profile.device_kind = "test";
+  profile.flops_per_second = 67'000'000'000'000;
+  profile.bfloat16_flops_per_second = 989'000'000'000'000;
+  profile.memory_bytes_per_second = 3'350'000'000'000;
+  const auto curve = [&](OpClass of) -> EfficiencyCurve& { return profile.efficiency[static_cast<size_t>(of)]; };
+  curve(OpClass::kGemm) = {{1'000'000'000, 200}, {10'000'000'000, 450}, {100'000'000'000, 600}, {1'000'000'000'000, 700}};
+  curve(OpClass::kAttention) = {{512, 250}, {2048, 400}, {16384, 600}};
+  curve(OpClass::kAttentionBackward) = {{512, 200}, {2048, 330}, {16384, 500}};
+  curve(OpClass::kMemory) = {{kMiB.value, 250}, {16 * kMiB.value, 600}, {256 * kMiB.value, 850}};
+  profile.gemm_tiles = {132, 256, 128};
+  profile.op_overhead = Nanos(2'000);
+  profile.intra_node = {Nanos(2'000), 360'000'000'000};
+  profile.inter_node = {Nanos(10'000), 42'500'000'000};
+  profile.adapters = 8;
+  profile.overlap_slowdown_permille = 1500;
+  ClusterTopology cluster = UniformCluster(2, 8, profile);
+  cluster.groups[0].memory_per_device = kGiB * 78;
+  return cluster;
+}
+
+// For many pipelines with few groups of microbatches, bounds are far below the steps. They must not take all guesses from a
+// layout without a pipeline, whose bound is larger and whose step is shorter.
+TEST(PlanWeave, PipelinesDoNotTakeAllGuesses) {
+  PlanRequest request{.spec = {}, .cluster = TwoNodes()};
+  JobSpec& spec = request.spec;
+  spec.name = "experts";
+  spec.model = {.layers = 16, .hidden = 2048, .heads = 16, .ffn = 4096, .seq = 4096, .vocab = 32000};
+  spec.model.family = ModelFamily::kLlama;
+  spec.model.dtype = DataType::kBfloat16;
+  spec.model.attention = AttentionKernel::kFused;
+  spec.model.moe = {.experts = 64, .top_k = 4, .ffn = 768};
+  spec.train.global_batch = 64;
+  spec.resources.min_ranks = spec.resources.max_ranks = 16;
+  Normalize(spec);
+  const Plan open = PlanOf(request);
+  spec.parallel.pp = 1;
+  const Plan pinned = PlanOf(request);
+  EXPECT_NE(pinned.layout.weave, WeaveMode::kOff);
+  EXPECT_LE(open.step, pinned.step);
+}
+
 }  // namespace
 }  // namespace lynx
