@@ -67,7 +67,7 @@ absl::Status Export(worker::TinyModel model, const std::string& directory, int64
                                               .model = job.model,
                                               .layout = job.layout};
     for (int64_t step = 0; step < steps; ++step) LYNX_RETURN_IF_ERROR(rank.engine->RunStep(step).status());
-    if (rank.coordinates.dp == 0 || worker::ReplicasWriteShards(job.layout)) {
+    if (rank.coordinates.dp < worker::WritingReplicas(job.layout)) {
       LYNX_RETURN_IF_ERROR(
           worker::WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state)
               .status());

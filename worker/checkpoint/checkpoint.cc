@@ -78,17 +78,17 @@ absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool wei
       state.backend().Fill(moments.data(), static_cast<int64_t>(moments.size()), 0);
     }
   }
-  // `own_shard` is the number of the shard that is searched first. If the same layout wrote the checkpoint, this shard holds
-  // everything that the rank needs; if replicas write shards, the shards of this rank's replicas hold it together.
-  const int64_t writers = ReplicasWriteShards(context.layout) ? context.layout.dp : 1;
-  const int64_t own_shard = (int64_t{context.pipeline_rank} * context.layout.tp + tp_rank) * writers;
+  // If the same layout wrote the checkpoint, the shards of the rank's tensor number hold everything that the rank needs, apart
+  // from experts that a rank of another tensor number wrote. All shards of the stage are one after another.
+  const int64_t writers = WritingReplicas(context.layout), stage_shards = context.layout.tp * writers;
+  const NearShards near{.begin = context.pipeline_rank * stage_shards, .count = stage_shards, .first = tp_rank * writers};
   std::vector<WantedPart> parts = WantedParts(state, weights_only);
   std::vector<HostView> views;
   for (WantedPart& part : parts) {
     views.emplace_back(std::span<float>(part.memory, static_cast<size_t>(part.place.elements())), state.backend());
     part.memory = views.back().floats().data();
   }
-  LYNX_RETURN_IF_ERROR(TensorReader(files, std::move(checkpoint)).Read(parts, own_shard, share));
+  LYNX_RETURN_IF_ERROR(TensorReader(files, std::move(checkpoint)).Read(parts, near, share));
   for (HostView& view : views) view.Store();
   return state.backend().Finish();
 }
@@ -176,14 +176,16 @@ absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdenti
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
                                        const StageContext& context, int32_t tp_rank, int32_t replica, ModelState& state,
                                        FileSystem& files) {
-  const SafetensorsHeader header = ShardHeader(identity, context, tp_rank, state.updated(), /*weights_only=*/false);
-  return WriteShard(directory, identity, context, tp_rank, replica, header, ContentOf(state), files);
+  std::vector<ParameterSlot> slots = WrittenSlots(context, tp_rank, replica, state);
+  const SafetensorsHeader header = ShardHeader(identity, context, tp_rank, slots, /*weights_only=*/false);
+  return WriteShard(directory, identity, context, tp_rank, replica, header, ContentOf(state, std::move(slots)), files);
 }
 
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
                                        const StageContext& context, int32_t tp_rank, int32_t replica,
                                        const SafetensorsHeader& header, const TensorContent& content, FileSystem& files) {
   LYNX_CHECK(identity.step >= 0 && identity.model == context.model && identity.layout == context.layout);
+  LYNX_CHECK(replica < WritingReplicas(identity.layout));
   const std::string attempt = AttemptPath(directory, identity);
   const std::string name = ShardFile(identity.layout, context.pipeline_rank, tp_rank, replica);
   LYNX_RETURN_IF_ERROR(files.CreateFolders(attempt));

@@ -6,8 +6,9 @@
 // Every rank with data-parallel index 0 writes two files. `shard-SSSS-TTTT.safetensors` (SSSS: stage, TTTT: tensor-parallel
 // rank) holds the rank's weights and both AdamW moments (see shard.h). `shard-SSSS-TTTT.safetensors.sha256` records the size
 // and the digest of the shard. If ZeRO divides the optimizer's states among the replicas, every rank writes the part that it
-// updates, as `shard-SSSS-TTTT-DDDD.safetensors` (DDDD: data-parallel index). The same is true if an expert group has ranks of
-// several replicas; without ZeRO, each replica then also writes the parameters that all replicas have.
+// updates, as `shard-SSSS-TTTT-DDDD.safetensors` (DDDD: data-parallel index). If an expert group has ranks of several replicas,
+// as many replicas as have all experts together write shards with such names. Experts that several ranks have are in the shard
+// of the first of these ranks only (WrittenSlots).
 //
 // Both files go into the folder `DIRECTORY/.step-00000100.JOB.gG/` (G: the generation) and are fsynced. Then the rank reads its
 // shard back and compares its SHA-256. When all ranks have reported that their shards are durable and verified, rank 0 writes
@@ -80,10 +81,10 @@ std::string CheckpointPath(const std::string& directory, int64_t step);
 absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdentity& identity,
                             FileSystem& files = PosixFileSystem());
 
-// Writes the shard of this rank. Call it on every rank that writes a shard (ReplicasWriteShards). `replica`: the rank's
-// data-parallel index. Returns ResourceExhausted if the disk is full, DataLoss if the file does not read back as it was
-// written, and other codes by errno. The error names the file. After an error, no remaining file can be mistaken for a
-// checkpoint.
+// Writes the shard of this rank. Call it on every rank that writes a shard: the ranks of the first WritingReplicas
+// replicas. `replica`: the rank's data-parallel index. Returns ResourceExhausted if the disk is full, DataLoss if the file does
+// not read back as it was written, and other codes by errno. The error names the file. After an error, no remaining file can be
+// mistaken for a checkpoint.
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
                                        const StageContext& context, int32_t tp_rank, int32_t replica, ModelState& state,
                                        FileSystem& files = PosixFileSystem());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -20,12 +21,38 @@ using nlohmann::json;
 constexpr char kFormat[] = "lynx-checkpoint";
 constexpr int32_t kMaxExperts = 1 << 12;  // as for jobs (planner/problem/job_spec.cc)
 constexpr int64_t kVersion = 4;
+// As kVersion, but not all replicas write shards where several do (WritingReplicas). Layouts in which this changes no file have
+// an index of kVersion, which older releases can read.
+constexpr int64_t kVersionOfFewWriters = 5;
 constexpr int64_t kVersionOfGpt = 3;  // old, only read: GPT models without tied embeddings or fused attention
 // Old, only read: the same models, in layouts that set only tp, pp and dp and leave all other fields at their defaults.
 constexpr int64_t kVersionOfPlainLayouts = 2;
 constexpr int64_t kMaxElementCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
+
+// Returns the names of the files if `replicas` replicas write shards.
+std::vector<std::string> FilesOf(const ParallelLayout& layout, int32_t replicas) {
+  std::vector<std::string> files;
+  for (int32_t stage = 0; stage < layout.pp; ++stage) {
+    for (int32_t tp_rank = 0; tp_rank < layout.tp; ++tp_rank) {
+      for (int32_t replica = 0; replica < replicas; ++replica) {
+        files.push_back(ShardFile(layout, stage, tp_rank, replica));
+      }
+    }
+  }
+  return files;
+}
+
+// True if ZeRO divides the states among the replicas.
+bool DividesStates(const ParallelLayout& layout) { return layout.zero != ZeroStage::kNone && GradientRanks(layout) > 1; }
+
+// The number of replicas that wrote shards before kVersionOfFewWriters.
+int32_t FormerWritingReplicas(const ParallelLayout& layout) { return ReplicasWriteShards(layout) ? layout.dp : 1; }
+
+int64_t VersionOf(const ParallelLayout& layout) {
+  return WritingReplicas(layout) == FormerWritingReplicas(layout) ? kVersion : kVersionOfFewWriters;
+}
 
 // Writes only the features whose values are not the defaults. Older releases did not know the features, so the index of a model
 // without them has the same text as in those releases.
@@ -64,7 +91,7 @@ json Canonical(const CheckpointIndex& index) {
     files.push_back({{"file", file.file}, {"bytes", file.bytes.value}, {"sha256", file.sha256}});
   }
   json canonical = {{"format", kFormat},
-                    {"version", kVersion},
+                    {"version", VersionOf(id.layout)},
                     {"job", id.job.value},
                     {"generation", id.generation.value},
                     {"step", id.step},
@@ -282,7 +309,7 @@ void DecodeIdentity(const json& root, int64_t version, Fields& fields, Checkpoin
   }
 }
 
-void DecodeFiles(const json& root, IndexKind kind, Fields& fields, CheckpointIndex& index) {
+void DecodeFiles(const json& root, int64_t version, IndexKind kind, Fields& fields, CheckpointIndex& index) {
   const json* files = fields.Find(root, "files");
   if (files == nullptr || !files->is_array()) return fields.Fail("files is not an array");
   for (const json& file : *files) {
@@ -292,14 +319,16 @@ void DecodeFiles(const json& root, IndexKind kind, Fields& fields, CheckpointInd
     fields.Text(file, "sha256", record.sha256);
   }
   // The names must be those that follow from the layout. So a name in the index cannot lead to another folder.
-  const std::vector<std::string> expected = ShardFiles(index.identity.layout);
+  const ParallelLayout& layout = index.identity.layout;
+  const std::vector<std::string> expected =
+      FilesOf(layout, version < kVersionOfFewWriters ? FormerWritingReplicas(layout) : WritingReplicas(layout));
   if (kind == IndexKind::kOneShard) {
     const bool known =
         index.files.size() == 1 && std::find(expected.begin(), expected.end(), index.files.front().file) != expected.end();
-    return known ? void() : fields.Fail(absl::StrCat("not one shard of ", LayoutText(index.identity.layout)));
+    return known ? void() : fields.Fail(absl::StrCat("not one shard of ", LayoutText(layout)));
   }
   if (index.files.size() != expected.size()) {
-    return fields.Fail(absl::StrCat(index.files.size(), " files for ", LayoutText(index.identity.layout)));
+    return fields.Fail(absl::StrCat(index.files.size(), " files for ", LayoutText(layout)));
   }
   for (size_t i = 0; i < index.files.size(); ++i) {
     if (index.files[i].file != expected[i]) fields.Fail(absl::StrCat("file ", i, " is not ", expected[i]));
@@ -367,9 +396,8 @@ void CompareSamples(const CheckpointIdentity& checkpoint, const CheckpointIdenti
 }  // namespace
 
 bool ReplicasWriteShards(const ParallelLayout& layout) {
-  const bool divided = layout.zero != ZeroStage::kNone && GradientRanks(layout) > 1;
   // If expert groups lie inside replicas, each replica has all experts, and its ranks have those of their tensor numbers.
-  return divided || layout.tp % layout.ep != 0;
+  return DividesStates(layout) || layout.tp % layout.ep != 0;
 }
 
 std::string ShardFile(const ParallelLayout& layout, int32_t stage, int32_t tp_rank, int32_t replica) {
@@ -377,18 +405,14 @@ std::string ShardFile(const ParallelLayout& layout, int32_t stage, int32_t tp_ra
   return absl::StrFormat("shard-%04d-%04d%s.safetensors", stage, tp_rank, part);
 }
 
-std::vector<std::string> ShardFiles(const ParallelLayout& layout) {
-  std::vector<std::string> files;
-  const int32_t replicas = ReplicasWriteShards(layout) ? layout.dp : 1;
-  for (int32_t stage = 0; stage < layout.pp; ++stage) {
-    for (int32_t tp_rank = 0; tp_rank < layout.tp; ++tp_rank) {
-      for (int32_t replica = 0; replica < replicas; ++replica) {
-        files.push_back(ShardFile(layout, stage, tp_rank, replica));
-      }
-    }
-  }
-  return files;
+int32_t WritingReplicas(const ParallelLayout& layout) {
+  if (DividesStates(layout)) return layout.dp;
+  // The ranks of a stage are numbered replica by replica. So after this many replicas, expert groups begin at tensor number 0
+  // again.
+  return layout.ep / std::gcd(layout.tp, layout.ep);
 }
+
+std::vector<std::string> ShardFiles(const ParallelLayout& layout) { return FilesOf(layout, WritingReplicas(layout)); }
 
 std::string EncodeIndex(const CheckpointIndex& index) {
   json root = Canonical(index);
@@ -409,14 +433,14 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexKind k
   if (format != kFormat) return absl::DataLossError(absl::StrCat("damaged: format is ", format, ", not ", kFormat));
   root.erase("digest");
   if (Sha256Hex(Dump(root, -1)) != digest) return absl::DataLossError("damaged: its digest does not match its content");
-  if (version != kVersion && version != kVersionOfGpt && version != kVersionOfPlainLayouts) {
+  if (version < kVersionOfPlainLayouts || version > kVersionOfFewWriters) {
     return absl::FailedPreconditionError(absl::StrCat("has format version ", version, "; this program knows versions ",
-                                                      kVersionOfPlainLayouts, " to ", kVersion, " only"));
+                                                      kVersionOfPlainLayouts, " to ", kVersionOfFewWriters, " only"));
   }
   CheckpointIndex index;
   DecodeIdentity(root, version, fields, index.identity);
   LYNX_RETURN_IF_ERROR(fields.status());
-  DecodeFiles(root, kind, fields, index);
+  DecodeFiles(root, version, kind, fields, index);
   LYNX_RETURN_IF_ERROR(fields.status());
   return index;
 }

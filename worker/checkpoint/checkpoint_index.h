@@ -21,15 +21,17 @@ struct CheckpointIndex {
 // (worker/copies/copy_store.h).
 enum class IndexKind : uint8_t { kCheckpoint, kOneShard };
 
-// Returns the name of a shard file, such as "shard-0001-0000.safetensors": the stage, then the tensor-parallel rank. If ZeRO
-// divides the states among replicas, or expert groups have ranks of several replicas, each replica has a file, such as
-// "shard-0001-0000-0002.safetensors".
+// Returns the name of a shard file, such as "shard-0001-0000.safetensors": the stage, then the tensor-parallel rank. If several
+// replicas write shards, the data-parallel index follows: "shard-0001-0000-0002.safetensors".
 std::string ShardFile(const ParallelLayout& layout, int32_t stage, int32_t tp_rank, int32_t replica);
 // Returns the names of all files of a checkpoint, in the order of its index.
 std::vector<std::string> ShardFiles(const ParallelLayout& layout);
-// True if every replica writes shards, because the states are not complete on one replica. If false, only the replica with
-// data-parallel index 0 writes them.
+// True if several replicas write shards, because the states are not complete on one replica: ZeRO divides them among the
+// replicas, or expert groups have ranks of several replicas.
 bool ReplicasWriteShards(const ParallelLayout& layout);
+// Returns how many replicas write shards: those with the lowest data-parallel indexes, which together have all states. A rank
+// with data-parallel index d has the same states as the rank with index d % WritingReplicas of its stage and tensor number.
+int32_t WritingReplicas(const ParallelLayout& layout);
 
 std::string EncodeIndex(const CheckpointIndex& index);
 // Parses the text of an index. DataLoss: the text is not a whole index. It is not JSON, fields are missing or out of range, its

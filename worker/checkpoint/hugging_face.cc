@@ -207,7 +207,7 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
     piece.offset = 0;
     values.resize(static_cast<size_t>(piece.rows * piece.columns));
     const WantedPart part{slot->whole_name, {slot->global_rows, slot->global_columns, {piece}}, values.data()};
-    LYNX_RETURN_IF_ERROR(reader.Read({part}, 0, {.index = 0, .of = 0}));
+    LYNX_RETURN_IF_ERROR(reader.Read({part}, {}, {.index = 0, .of = 0}));
     if (tensor.transposed) values = Transposed(values, piece.rows, piece.columns);
     return CharsOf(values);
   };

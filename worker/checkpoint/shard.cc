@@ -45,6 +45,24 @@ std::string LayersText(const StageContext& context) {
 
 }  // namespace
 
+std::vector<ParameterSlot> WrittenSlots(const StageContext& context, int32_t tp_rank, int32_t replica,
+                                        const ModelState& state) {
+  // With ZeRO, no two ranks update the same part of experts, nor two replicas the same part of another parameter.
+  const bool writes_experts = state.shares_experts() || StateIndexOf(context, tp_rank, replica).expert == 0;
+  const bool writes_others = state.shares_updates() || replica == 0;
+  std::vector<ParameterSlot> slots;
+  for (const ParameterSlot& slot : state.updated()) {
+    if (slot.expert ? writes_experts : writes_others) slots.push_back(slot);
+  }
+  return slots;
+}
+
+Bytes StateBytes(const std::vector<ParameterSlot>& slots) {
+  int64_t elements = 0;
+  for (const ParameterSlot& slot : slots) elements += PlaceOf(slot).elements();
+  return Bytes(static_cast<int64_t>(kSuffixes.size() * sizeof(float)) * elements);
+}
+
 SafetensorsHeader ShardHeader(const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
                               const std::vector<ParameterSlot>& slots, bool weights_only) {
   SafetensorsHeader header;
@@ -71,15 +89,14 @@ absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string&
   return ShardRecord{file_name, file.bytes, std::move(file.sha256)};
 }
 
-TensorContent ContentOf(ModelState& state) {
+TensorContent ContentOf(ModelState& state, std::vector<ParameterSlot> slots) {
   // The function keeps the last view, because the span that it returned must stay valid until the next call.
   auto view = std::make_shared<std::optional<HostView>>();
-  return [&state, view](size_t tensor) -> absl::StatusOr<std::span<const char>> {
-    const size_t slots = state.updated().size();
-    const ParameterSlot& slot = state.updated()[tensor % slots];
-    LYNX_ASSIGN_OR_RETURN(
-        HostView part,
-        HostView::Fetch({Place(state, tensor / slots, slot), static_cast<size_t>(PlaceOf(slot).elements())}, state.backend()));
+  return [&state, view, slots = std::move(slots)](size_t tensor) -> absl::StatusOr<std::span<const char>> {
+    const ParameterSlot& slot = slots[tensor % slots.size()];
+    LYNX_ASSIGN_OR_RETURN(HostView part, HostView::Fetch({Place(state, tensor / slots.size(), slot),
+                                                          static_cast<size_t>(PlaceOf(slot).elements())},
+                                                         state.backend()));
     const std::span<const float> floats = view->emplace(std::move(part)).floats();
     return std::span<const char>(reinterpret_cast<const char*>(floats.data()), floats.size_bytes());
   };

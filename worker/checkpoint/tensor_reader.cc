@@ -29,6 +29,21 @@ std::pair<std::string, std::string> SplitName(const std::string& name) {
   return {name, ""};
 }
 
+// Returns the numbers of all shards in the order in which they are searched.
+std::vector<size_t> SearchOrder(size_t shards, const NearShards& near) {
+  std::vector<size_t> order;
+  std::vector<bool> found(shards);
+  const auto add = [&](size_t shard) {
+    if (!found[shard]) order.push_back(shard);
+    found[shard] = true;
+  };
+  for (int64_t i = 0; i < near.count; ++i) {
+    add(static_cast<size_t>(near.begin + (near.first + i) % near.count) % shards);
+  }
+  for (size_t shard = 0; shard < shards; ++shard) add(shard);
+  return order;
+}
+
 // Returns FailedPrecondition unless the shard's metadata says that the shard belongs to this checkpoint.
 absl::Status CheckOwner(const SafetensorsHeader& header, const CheckpointIdentity& identity) {
   const std::pair<const char*, std::string> expected[] = {
@@ -125,7 +140,7 @@ std::vector<TensorReader::Run> TensorReader::Cut(const Shard& shard, const std::
   return runs;
 }
 
-absl::Status TensorReader::Plan(const std::vector<WantedPart>& parts, int64_t nearest, ReadShare verified,
+absl::Status TensorReader::Plan(const std::vector<WantedPart>& parts, const NearShards& near, ReadShare verified,
                                 std::vector<std::vector<Run>>& runs) {
   std::vector<std::vector<Region>> wanted(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -136,9 +151,8 @@ absl::Status TensorReader::Plan(const std::vector<WantedPart>& parts, int64_t ne
   const auto missing = [&] {
     return std::find_if(wanted.begin(), wanted.end(), [](const auto& regions) { return !regions.empty(); });
   };
-  const auto count = static_cast<int64_t>(shards_.size());
-  for (int64_t i = 0; i < count && missing() != wanted.end(); ++i) {
-    const auto shard = static_cast<size_t>((nearest + i) % count);
+  for (const size_t shard : SearchOrder(shards_.size(), near)) {
+    if (missing() == wanted.end()) break;
     const absl::StatusOr<const Shard*> header = HeaderOf(shard);
     if (!header.ok()) {
       // If the file is not verified, its header may be damaged. So every error that the header causes is returned as DataLoss.
@@ -181,9 +195,9 @@ absl::Status TensorReader::ReadRuns(size_t shard, std::vector<Run> runs, bool ve
   return file.Finish();
 }
 
-absl::Status TensorReader::Read(const std::vector<WantedPart>& parts, int64_t nearest, ReadShare verified) {
+absl::Status TensorReader::Read(const std::vector<WantedPart>& parts, const NearShards& near, ReadShare verified) {
   std::vector<std::vector<Run>> runs(shards_.size());
-  const absl::Status planned = Plan(parts, nearest, verified, runs);
+  const absl::Status planned = Plan(parts, near, verified, runs);
   // Reads the shards before it returns an error of Plan. A damaged header can cause any error, and ReadRuns reports the damage.
   for (size_t shard = 0; shard < runs.size(); ++shard) {
     if (runs[shard].empty() && !verified.Has(shard)) continue;

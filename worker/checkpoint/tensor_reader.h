@@ -27,16 +27,22 @@ struct WantedPart {
   float* memory = nullptr;  // has room for place.elements()
 };
 
+// The shards that a reader searches first: the shards [begin, begin + count) of a checkpoint, beginning with shard begin +
+// first. The numbers may be larger than those of the checkpoint's shards, which may be of another layout.
+struct NearShards {
+  int64_t begin = 0, count = 0, first = 0;
+};
+
 class TensorReader {
  public:
   TensorReader(FileSystem& files, CheckpointSummary checkpoint)
       : files_(files), checkpoint_(std::move(checkpoint)), shards_(checkpoint_.files.size()) {}
 
-  // Fills the memory of the parts. `nearest`: the number of the shard that is searched first. `verified`: the shards whose
-  // digests are checked. DataLoss: a file is missing or short, the digest of a verified file is not the recorded one, or the
+  // Fills the memory of the parts. `near`: the shards that are searched first. `verified`: the shards whose digests are
+  // checked. DataLoss: a file is missing or short, the digest of a verified file is not the recorded one, or the
   // shards together do not contain a whole part. FailedPrecondition: a verified shard's metadata says that the shard belongs to
   // another checkpoint. Each error names the file. After an error the content of the memory is undefined.
-  absl::Status Read(const std::vector<WantedPart>& parts, int64_t nearest, ReadShare verified);
+  absl::Status Read(const std::vector<WantedPart>& parts, const NearShards& near, ReadShare verified);
 
   // Describes a whole tensor of the checkpoint. WholeTensors returns all of them by name; it reads the headers of all shards.
   struct WholeTensor {
@@ -77,7 +83,7 @@ class TensorReader {
   static void CutPart(const Part& part, std::vector<Region>& wanted, std::vector<Run>& runs);
   // Computes for every shard which runs must be read, and stores them in `runs`. Returns an error if a header cannot be read or
   // if a wanted part is in no shard.
-  absl::Status Plan(const std::vector<WantedPart>& parts, int64_t nearest, ReadShare verified,
+  absl::Status Plan(const std::vector<WantedPart>& parts, const NearShards& near, ReadShare verified,
                     std::vector<std::vector<Run>>& runs);
   absl::Status ReadRuns(size_t shard, std::vector<Run> runs, bool verify);
 

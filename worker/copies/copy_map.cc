@@ -14,7 +14,7 @@ std::vector<int32_t> HoldersOf(const ParallelLayout& layout, int32_t stage, int3
   for (int32_t rank = 0; rank < layout.ranks(); ++rank) {
     const RankCoordinates at = CoordinatesOf(layout, rank);
     if (at.stage != stage || at.tp != tp_rank) continue;
-    if (!ReplicasWriteShards(layout) || at.dp == replica) holders.push_back(rank);
+    if (at.dp % WritingReplicas(layout) == replica) holders.push_back(rank);
   }
   return holders;
 }
@@ -55,7 +55,7 @@ std::vector<int32_t> RanksOfNode(const std::vector<int32_t>& nodes, int32_t node
 std::vector<ShardKeepers> KeepersOf(const ParallelLayout& layout, const std::vector<int32_t>& nodes) {
   LYNX_CHECK(static_cast<int64_t>(nodes.size()) == layout.ranks());
   std::vector<ShardKeepers> shards;
-  const int32_t replicas = ReplicasWriteShards(layout) ? layout.dp : 1;
+  const int32_t replicas = WritingReplicas(layout);
   for (int32_t stage = 0; stage < layout.pp; ++stage) {
     for (int32_t tp_rank = 0; tp_rank < layout.tp; ++tp_rank) {
       for (int32_t replica = 0; replica < replicas; ++replica) {

@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "planner/report/step_trace.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/checkpoint/checkpoint_index.h"
+#include "worker/checkpoint/shard.h"
 #include "worker/collectives/group.h"
 #include "worker/collectives/nccl_communicator.h"
 #include "worker/data/dataset.h"
@@ -69,9 +69,9 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
 // Returns the size of this rank's states in a checkpoint: weights and both moments.
 Bytes FullShardBytes(ModelState& state) { return Bytes(static_cast<int64_t>(3 * state.first_moments().size_bytes())); }
 
-// Returns the size of the shard that this rank writes, or 0 if it writes no shard.
-Bytes ShardBytesOf(ModelState& state, const ParallelLayout& layout, const RankCoordinates& coordinates) {
-  return coordinates.dp != 0 && !ReplicasWriteShards(layout) ? Bytes(0) : FullShardBytes(state);
+// Returns the size of the states that this rank writes to checkpoints, or 0 if it writes none.
+Bytes WrittenBytes(const ModelState& state, const StageContext& context, const RankCoordinates& coordinates) {
+  return StateBytes(WrittenSlots(context, coordinates.tp, coordinates.dp, state));
 }
 
 CheckpointIdentity IdentityOf(const RankConfig& config, const Dataset& dataset) {
@@ -247,7 +247,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                                                        backend, between_devices, state, *dataset)));
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> held_out, WithCause(OpenHeldOut(config), FaultCause::kData));
   LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
-                        CheckSameData(dataset->fingerprint(), ShardBytesOf(state, config.context.layout, coordinates), group));
+                        CheckSameData(dataset->fingerprint(), WrittenBytes(state, config.context, coordinates), group));
   if (held_out != nullptr) LYNX_RETURN_IF_ERROR(CheckSameData(held_out->fingerprint(), Bytes(0), group).status());
   IdleLimit idle_limit(between_devices);
   const CheckpointIdentity run = IdentityOf(config, *dataset);

@@ -29,6 +29,29 @@ CheckpointIndex SmallIndex() {
   return index;
 }
 
+// Replaces the digest in `text` by the digest of the changed text, and decodes the result. So the digest is right, and only the
+// decoder's other checks can refuse the text.
+absl::StatusOr<CheckpointIndex> Reread(std::string text) {
+  const size_t digest = text.find("\"digest\":");
+  EXPECT_NE(digest, std::string::npos);
+  text.erase(digest, text.find(',', digest) + 1 - digest);
+  std::string canonical;
+  bool quoted = false;
+  for (const char c : text) {
+    quoted ^= c == '"';
+    if (quoted || (c != ' ' && c != '\n')) canonical += c;
+  }
+  return DecodeIndex("{\"digest\":\"" + Sha256Hex(canonical) + "\"," + canonical.substr(1));
+}
+
+absl::Status Resigned(const std::string& text) { return Reread(text).status(); }
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
 TEST(CheckpointIndex, ReadsWhatItWrites) {
   const auto index = DecodeIndex(EncodeIndex(SmallIndex()));
   ASSERT_TRUE(index.ok()) << index.status();
@@ -154,6 +177,37 @@ TEST(CheckpointIndex, ReadsEverySortOfLayout) {
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
 }
 
+// Releases before this version expect a file of every replica, so they must refuse the index. They can read all other indexes.
+TEST(CheckpointIndex, FewerFilesThanReplicasAreAVersionOfTheirOwn) {
+  CheckpointIndex index = SmallIndex();
+  const auto files_of = [&](const ParallelLayout& layout, int32_t replicas) {
+    index.identity.layout = layout;
+    index.files.clear();
+    for (int32_t i = 0; i < layout.tp * replicas; ++i) {
+      index.files.push_back({ShardFile(layout, 0, i / replicas, i % replicas), Bytes(10), std::string(64, 'a')});
+    }
+  };
+  for (const ParallelLayout& layout : {ParallelLayout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true},
+                                       ParallelLayout{.dp = 2, .ep = 2}, ParallelLayout{.tp = 4, .dp = 2, .ep = 2}}) {
+    files_of(layout, layout.tp % layout.ep == 0 ? 1 : layout.dp);
+    EXPECT_THAT(EncodeIndex(index), HasSubstr("\"version\": 4"));
+    EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
+  }
+  const ParallelLayout layout{.tp = 2, .dp = 6, .ep = 4, .sequence_parallel = true};
+  files_of(layout, 2);
+  EXPECT_EQ(index.files.back().file, "shard-0000-0001-0001.safetensors");
+  const std::string text = EncodeIndex(index);
+  EXPECT_THAT(text, HasSubstr("\"version\": 5"));
+  EXPECT_EQ(DecodeIndex(text)->files, index.files);
+  const std::string former = Replaced(text, "\"version\": 5", "\"version\": 4");
+  EXPECT_THAT(std::string(Resigned(former).message()), HasSubstr("4 files for tp2 pp1 dp6"));
+  files_of(layout, 6);
+  EXPECT_THAT(std::string(DecodeIndex(EncodeIndex(index)).status().message()), HasSubstr("12 files for tp2 pp1 dp6"));
+  const absl::StatusOr<CheckpointIndex> read = Reread(Replaced(EncodeIndex(index), "\"version\": 5", "\"version\": 4"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->files, index.files);
+}
+
 TEST(CheckpointIndex, KeepsTheSlotsOfACustomSchedule) {
   CheckpointIndex index = SmallIndex();
   index.identity.layout = {.pp = 2, .schedule = ScheduleKind::kCustom};
@@ -192,29 +246,6 @@ TEST(CheckpointIndex, EveryTruncationAndRandomDamageIsRefused) {
       EXPECT_EQ(index->identity, SmallIndex().identity) << "seed 11 round " << round;
     }
   }
-}
-
-// Replaces the digest in `text` by the digest of the changed text, and decodes the result. So the digest is right, and only the
-// decoder's other checks can refuse the text.
-absl::StatusOr<CheckpointIndex> Reread(std::string text) {
-  const size_t digest = text.find("\"digest\":");
-  EXPECT_NE(digest, std::string::npos);
-  text.erase(digest, text.find(',', digest) + 1 - digest);
-  std::string canonical;
-  bool quoted = false;
-  for (const char c : text) {
-    quoted ^= c == '"';
-    if (quoted || (c != ' ' && c != '\n')) canonical += c;
-  }
-  return DecodeIndex("{\"digest\":\"" + Sha256Hex(canonical) + "\"," + canonical.substr(1));
-}
-
-absl::Status Resigned(const std::string& text) { return Reread(text).status(); }
-
-std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
 }
 
 TEST(CheckpointIndex, HostileFieldsAreRefusedByName) {

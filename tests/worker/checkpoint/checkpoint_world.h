@@ -1,5 +1,5 @@
-// The ranks of a small model with their states, for the tests of checkpoints. A world has one replica, or all replicas if each
-// of them writes shards. With ZeRO, a rank has only the elements that it updates.
+// The ranks of a small model with their states, for the tests of checkpoints. A world has one replica, or all replicas if
+// several of them write shards. With ZeRO, a rank has only the elements that it updates.
 #ifndef LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
 #define LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
 
@@ -95,6 +95,7 @@ class CheckpointWorld {
 
   absl::Status Write(const std::string& directory, const CheckpointIdentity& identity, FileSystem& files = PosixFileSystem()) {
     for (WorldRank& rank : ranks_) {
+      if (rank.replica >= WritingReplicas(identity.layout)) continue;
       const auto record = WriteShard(directory, identity, rank.context, rank.tp_rank, rank.replica, rank.state, files);
       if (!record.ok()) return record.status();
     }

@@ -257,7 +257,7 @@ TEST_F(HuggingFaceImport, ExpertsAreTensorsOfTheirOwn) {
     std::vector<float> gates_and_ups(4 * 12 * 8), outputs(4 * 8 * 6);
     ASSERT_EQ(reader.Read({{"layers.1.experts.fc1.weight", {4 * 12, 8, {{0, 4 * 12, 0, 8, 0}}}, gates_and_ups.data()},
                            {"layers.1.experts.fc2.weight", {4 * 8, 6, {{0, 4 * 8, 0, 6, 0}}}, outputs.data()}},
-                          0, {.index = 0, .of = 0}),
+                          {}, {.index = 0, .of = 0}),
               absl::OkStatus());
     std::vector<std::string> first, second;  // names in the order of Lynx's rows
     for (const int expert : {0, 1, 2, 3}) {

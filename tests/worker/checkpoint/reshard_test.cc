@@ -2,11 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "common/digest.h"
 #include "planner/problem/layout_schedule.h"
 #include "tests/worker/checkpoint/checkpoint_world.h"
 #include "tests/worker/checkpoint/faulty_file_system.h"
 #include "tests/worker/test_folder.h"
 #include "worker/checkpoint/checkpoint_index.h"
+#include "worker/checkpoint/shard.h"
 #include "worker/checkpoint/tensor_place.h"
 
 namespace lynx::worker {
@@ -80,25 +86,36 @@ TEST_P(Reshard, LoadsTheSameBitsInEveryLayout) {
 
 INSTANTIATE_TEST_SUITE_P(, Reshard, testing::ValuesIn(kModels), [](const auto& info) { return std::string(info.param.name); });
 
+ModelSpec ModelWithExperts() {
+  ModelSpec model = SpecOf(kModels[2]);
+  model.moe = {.experts = 24, .top_k = 2, .ffn = 6, .capacity = 1};
+  return model;
+}
+
+std::vector<ParallelLayout> LayoutsOfExperts() {
+  return {{},
+          {.dp = 4},
+          {.dp = 4, .ep = 4},
+          {.dp = 4, .ep = 2},
+          {.dp = 4, .zero = ZeroStage::kOptimizer},
+          {.dp = 4, .ep = 2, .zero = ZeroStage::kOptimizer},
+          {.dp = 4, .ep = 4, .zero = ZeroStage::kOptimizer},
+          {.tp = 2, .pp = 2, .sequence_parallel = true},
+          {.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true},
+          {.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true},
+          {.tp = 4, .ep = 2, .sequence_parallel = true},
+          {.tp = 2, .dp = 3, .ep = 3, .sequence_parallel = true},
+          {.tp = 2, .dp = 3, .ep = 3, .sequence_parallel = true, .zero = ZeroStage::kOptimizer}};
+}
+
 // Every rank must get its experts, whichever rank wrote them. If an expert group has ranks of several replicas, the shards of
 // the first replica do not have all experts.
 TEST(ReshardExperts, LoadTheSameBitsInEveryLayout) {
-  ModelSpec model = SpecOf(kModels[2]);
-  model.moe = {.experts = 8, .top_k = 2, .ffn = 6, .capacity = 1};
-  const std::vector<ParallelLayout> layouts = {{},
-                                               {.dp = 4},
-                                               {.dp = 4, .ep = 4},
-                                               {.dp = 4, .ep = 2},
-                                               {.dp = 4, .zero = ZeroStage::kOptimizer},
-                                               {.dp = 4, .ep = 2, .zero = ZeroStage::kOptimizer},
-                                               {.dp = 4, .ep = 4, .zero = ZeroStage::kOptimizer},
-                                               {.tp = 2, .pp = 2, .sequence_parallel = true},
-                                               {.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true},
-                                               {.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true}};
+  const ModelSpec model = ModelWithExperts();
+  const std::vector<ParallelLayout> layouts = LayoutsOfExperts();
   for (const ParallelLayout& writer : layouts) {
     const TestFolder folder;
     CheckpointWorld written(writer, model);
-    EXPECT_EQ(ReplicasWriteShards(writer), writer.zero != ZeroStage::kNone || writer.tp % writer.ep != 0);
     ASSERT_EQ(written.WriteAndPublish(folder.path(), written.Identity(10), 1), absl::OkStatus());
     for (const ParallelLayout& reader : layouts) {
       SCOPED_TRACE(LayoutText(writer) + " -> " + LayoutText(reader));
@@ -106,6 +123,100 @@ TEST(ReshardExperts, LoadTheSameBitsInEveryLayout) {
       ASSERT_EQ(read.Load(folder.path(), 10), absl::OkStatus());
       ASSERT_TRUE(read.Holds(10));
     }
+  }
+}
+
+// Returns the number of bytes of all tensors in the files of a checkpoint.
+int64_t TensorBytes(const CheckpointSummary& checkpoint, FaultyFileSystem& files) {
+  int64_t bytes = 0;
+  for (const ShardRecord& file : checkpoint.files) {
+    const std::string& content = files.Content(checkpoint.path + "/" + file.file);
+    uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, content.data(), sizeof(header_bytes));
+    bytes += static_cast<int64_t>(content.size() - sizeof(header_bytes) - header_bytes);
+  }
+  return bytes;
+}
+
+// Only what all tensor-parallel ranks have, such as norms, is written by each of them, as in a model without experts.
+TEST(ReshardExperts, EachExpertAndEachReplicatedStateIsWrittenOnce) {
+  const ModelSpec model = ModelWithExperts();
+  for (const ParallelLayout& layout : LayoutsOfExperts()) {
+    SCOPED_TRACE(LayoutText(layout));
+    FaultyFileSystem files;
+    CheckpointWorld world(layout, model);
+    ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10), 1, files), absl::OkStatus());
+    int64_t elements = int64_t{3} * model.layers * model.moe.experts * model.expert_ffn() * model.hidden;
+    for (const WorldRank& rank : world.ranks()) {
+      if (rank.replica != 0) continue;
+      for (const ParameterSlot& slot : rank.state.slots()) elements += slot.expert ? 0 : PlaceOf(slot).elements();
+    }
+    const CheckpointSummary checkpoint = ListCheckpoints(kDirectory, nullptr, files)->at(0);
+    EXPECT_EQ(TensorBytes(checkpoint, files), 3 * elements * static_cast<int64_t>(sizeof(float)));
+    const int32_t replicas = layout.zero != ZeroStage::kNone ? layout.dp : layout.ep / std::gcd(layout.tp, layout.ep);
+    EXPECT_EQ(checkpoint.files.size(), static_cast<size_t>(layout.tp * layout.pp * replicas));
+    Bytes states;
+    for (const WorldRank& rank : world.ranks()) {
+      states += StateBytes(WrittenSlots(rank.context, rank.tp_rank, rank.replica, rank.state));
+    }
+    EXPECT_EQ(states.value, 3 * elements * static_cast<int64_t>(sizeof(float)));
+  }
+}
+
+// Writes a checkpoint as releases did whose indexes had version 4: every replica wrote all states that it updated.
+void WriteAsEveryReplicaDid(CheckpointWorld& world, const std::string& directory, int64_t step) {
+  world.Train(step);
+  CheckpointIndex index{.identity = world.Identity(step)};
+  const ParallelLayout& layout = index.identity.layout;
+  const std::string folder = CheckpointPath(directory, step);
+  ASSERT_EQ(PosixFileSystem().CreateFolders(folder), absl::OkStatus());
+  for (WorldRank& rank : world.ranks()) {
+    const std::vector<ParameterSlot>& slots = rank.state.updated();
+    const auto record = WriteShardFile(
+        PosixFileSystem(), folder, ShardFile(layout, rank.context.pipeline_rank, rank.tp_rank, rank.replica),
+        ShardHeader(index.identity, rank.context, rank.tp_rank, slots, /*weights_only=*/false), ContentOf(rank.state, slots));
+    ASSERT_TRUE(record.ok()) << record.status();
+    index.files.push_back(*record);
+  }
+  nlohmann::json json = nlohmann::json::parse(EncodeIndex(index));
+  EXPECT_EQ(json["version"], 5);
+  json["version"] = 4;
+  json.erase("digest");
+  json["digest"] = Sha256Hex(json.dump());
+  ASSERT_EQ(WriteWholeFile(PosixFileSystem(), folder + "/" + kIndexFile, json.dump()), absl::OkStatus());
+}
+
+TEST(ReshardExperts, ACheckpointThatEveryReplicaWroteIsReadInEveryLayout) {
+  const ModelSpec model = ModelWithExperts();
+  for (const ParallelLayout& writer :
+       {ParallelLayout{.dp = 4, .ep = 2}, ParallelLayout{.tp = 2, .dp = 6, .ep = 4, .sequence_parallel = true}}) {
+    const TestFolder folder;
+    CheckpointWorld written(writer, model);
+    WriteAsEveryReplicaDid(written, folder.path(), 10);
+    const auto found = ListCheckpoints(folder.path(), nullptr);
+    ASSERT_TRUE(found.ok() && found->size() == 1u);
+    EXPECT_EQ(found->at(0).files.size(), static_cast<size_t>(writer.tp * writer.dp));
+    for (const ParallelLayout& reader : LayoutsOfExperts()) {
+      SCOPED_TRACE(LayoutText(writer) + " -> " + LayoutText(reader));
+      CheckpointWorld read(reader, model);
+      ASSERT_EQ(read.Load(folder.path(), 10), absl::OkStatus());
+      ASSERT_TRUE(read.Holds(10));
+    }
+  }
+}
+
+// A rank that finds its experts in the shard of another rank of its stage does not look into the shards of other stages.
+TEST(ReshardExperts, ShardsOfTheOwnStageComeFirst) {
+  FaultyFileSystem files;
+  const ParallelLayout layout{.pp = 2, .dp = 4, .ep = 2};
+  CheckpointWorld world(layout, ModelWithExperts());
+  ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10), 1, files), absl::OkStatus());
+  for (const int32_t replica : {0, 1}) {
+    files.Content(std::string(kDirectory) + "/step-00000010/" + ShardFile(layout, 0, 0, replica)).clear();
+  }
+  for (WorldRank& rank : world.ranks()) {
+    const absl::Status read = LoadCheckpoint(kDirectory, world.Identity(10), rank.context, 0, rank.state, {0, 0}, files);
+    EXPECT_EQ(read.ok(), rank.context.pipeline_rank == 1) << read;
   }
 }
 

@@ -329,7 +329,8 @@ TEST_F(CopyTransferTest, StatesLoadFromTwoNodesInAnyLayout) {
     const bool here = rank.tp_rank == 0;
     const CopyStore& store = here ? here_ : there_;
     const SafetensorsHeader header = ShardHeader(whole.identity, rank.context, rank.tp_rank, rank.state.updated(), false);
-    const auto written = WriteShardFile(PosixFileSystem(), folder_.path(), file, header, ContentOf(rank.state));
+    const auto written =
+        WriteShardFile(PosixFileSystem(), folder_.path(), file, header, ContentOf(rank.state, rank.state.updated()));
     ASSERT_TRUE(written.ok());
     std::filesystem::rename(folder_.Path(file), store.ShardPath({Generation(1), 9, file}));
     whole.files.push_back(*written);

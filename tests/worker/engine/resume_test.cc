@@ -42,7 +42,7 @@ void TrainAndWrite(const TinyJob& job, int64_t end, const std::string& directory
   const CheckpointIdentity identity = IdentityOf(job, end);
   for (const absl::Status& status : OnRanks(job, [&](TinyRank& rank) -> absl::Status {
          LYNX_RETURN_IF_ERROR(TrainSteps(rank, 0, end, losses));
-         if (rank.coordinates.dp == 0 || ReplicasWriteShards(job.layout)) {
+         if (rank.coordinates.dp < WritingReplicas(job.layout)) {
            LYNX_RETURN_IF_ERROR(
                WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state).status());
          }

@@ -113,9 +113,11 @@ absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Conclude(const Check
 }
 
 void CheckpointWriter::StartOwnShard(const CheckpointIdentity& identity) {
-  if (coordinates_.dp != 0 && !ReplicasWriteShards(config_.context.layout)) return;
-  shard_.Start(ShardHeader(identity, config_.context, coordinates_.tp, state_.updated(), /*weights_only=*/false),
-               ContentOf(state_), [this, identity](const SafetensorsHeader& header, const TensorContent& content) {
+  if (coordinates_.dp >= WritingReplicas(config_.context.layout)) return;
+  std::vector<ParameterSlot> slots = WrittenSlots(config_.context, coordinates_.tp, coordinates_.dp, state_);
+  SafetensorsHeader header = ShardHeader(identity, config_.context, coordinates_.tp, slots, /*weights_only=*/false);
+  shard_.Start(std::move(header), ContentOf(state_, std::move(slots)),
+               [this, identity](const SafetensorsHeader& header, const TensorContent& content) {
                  return WriteShard(config_.checkpoint_directory, identity, config_.context, coordinates_.tp, coordinates_.dp,
                                    header, content)
                      .status();

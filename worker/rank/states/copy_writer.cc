@@ -134,7 +134,7 @@ absl::StatusOr<UniqueFd> CopyWriter::WriteStates(int64_t steps_done, std::option
   LYNX_ASSIGN_OR_RETURN(UniqueFd file,
                         copies_->store().BeginShard(key, replaced ? std::optional(KeyOf(*replaced)) : std::nullopt));
   LYNX_RETURN_IF_ERROR(WriteAll(file.get(), EncodeSafetensorsHeader(header), what));
-  const TensorContent content = ContentOf(state_);
+  const TensorContent content = ContentOf(state_, state_.updated());
   for (size_t i = 0; i < header.tensors.size(); ++i) {
     LYNX_ASSIGN_OR_RETURN(const std::span<const char> tensor, content(i));
     LYNX_RETURN_IF_ERROR(WriteAll(file.get(), tensor, what));
