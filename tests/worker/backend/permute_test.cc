@@ -22,7 +22,7 @@ class Permute : public testing::TestWithParam<RouterShape> {
   // A route by random scores, in the backend's memory.
   const RouteChoice* NewRoute() {
     std::vector<float> scores = RandomFloats(shape.n * shape.experts, 7);
-    const reference::Route want = reference::RouteOf(shape, reference::Vector(scores.begin(), scores.end()));
+    const reference::ExpertRoute want = reference::RouteOf(shape, reference::Vector(scores.begin(), scores.end()));
     choices = want.choices;
     auto* const copy = reinterpret_cast<RouteChoice*>(memory.Output(static_cast<int64_t>(choices.size()) * 3));
     for (size_t i = 0; i < choices.size(); ++i) {

@@ -268,8 +268,8 @@ Vector RouteWeights(const RouterShape& shape, const Vector& scores, const std::v
   return weights;
 }
 
-Route RouteOf(const RouterShape& shape, const Vector& scores) {
-  Route route;
+ExpertRoute RouteOf(const RouterShape& shape, const Vector& scores) {
+  ExpertRoute route;
   std::vector<int32_t> filled(shape.experts);
   for (int64_t token = 0; token < shape.n; ++token) {
     std::vector<int32_t> experts(shape.experts);

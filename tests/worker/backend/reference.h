@@ -42,11 +42,11 @@ Vector BiasDropoutAdd(const Vector& y, const Vector& residual, const Vector& bia
 double CrossEntropy(const Vector& logits, const int32_t* targets, int64_t n, int64_t v);
 
 // The route of tokens with these scores (n, E). The weights are apart, because a RouteChoice has only 32 bits for them.
-struct Route {
+struct ExpertRoute {
   std::vector<RouteChoice> choices;
   Vector weights;  // (n, top_k)
 };
-Route RouteOf(const RouterShape& shape, const Vector& scores);
+ExpertRoute RouteOf(const RouterShape& shape, const Vector& scores);
 // The weights (n, top_k) of the choices, if the experts stay the same.
 Vector RouteWeights(const RouterShape& shape, const Vector& scores, const std::vector<RouteChoice>& choices);
 // The losses of the router, if the experts stay the same.

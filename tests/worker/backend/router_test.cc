@@ -30,7 +30,7 @@ std::vector<RouteChoice> Choices(const RouterShape& shape, const RouteChoice* ro
 
 // Expects the route that belongs to the scores.
 void ExpectRoute(const RouterShape& shape, const float* scores, const RouteChoice* route) {
-  const reference::Route want = reference::RouteOf(shape, ToDouble(scores, shape.n * shape.experts));
+  const reference::ExpertRoute want = reference::RouteOf(shape, ToDouble(scores, shape.n * shape.experts));
   for (int64_t i = 0; i < shape.n * shape.top_k; ++i) {
     const std::string what = "choice " + std::to_string(i % shape.top_k) + " of token " + std::to_string(i / shape.top_k);
     ASSERT_EQ(route[i].expert, want.choices[i].expert) << what;
