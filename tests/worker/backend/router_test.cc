@@ -172,6 +172,50 @@ TEST(RouterTies, TheLowerNumberWins) {
   memory.ExpectGuardsIntact();
 }
 
+// A device counts so many choices in parts that have more than one piece.
+TEST(RouterSizes, ManyChoicesHavePlacesInTheirOrder) {
+  const RouterShape shape{.n = 16600, .h = 2, .experts = 11, .top_k = 8, .room = 12000};
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  TestMemory memory;
+  float* scores = memory.Output(shape.n * shape.experts);
+  RouteChoice* route = NewRoute(shape, memory);
+  backend->RouterForward(shape, memory.Random(shape.n * shape.h, 1), memory.Random(shape.experts * shape.h, 2), scores, route);
+  ExpectRoute(shape, scores, route);
+  memory.ExpectGuardsIntact();
+}
+
+// A device's memory for counts has no room for one of each expert in so many pieces of the choices.
+TEST(RouterSizes, ManyChoicesAmongManyExpertsAreCounted) {
+  const RouterShape shape{.n = 2100, .h = 1, .experts = 4096, .top_k = 1024, .room = 1};
+  const RouterLosses losses{.aux = 3, .scale = 2};
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  const int64_t scores_count = shape.n * shape.experts, route_count = 3 * shape.n * shape.top_k;
+  const int64_t count = 2 * scores_count + route_count + 2 * shape.experts + shape.n;
+  const auto memory = TestFloatsOf(count);  // more than TestMemory has
+  std::fill_n(memory.get(), count, 0.0f);
+  float *const scores = memory.get(), *const dscores = scores + scores_count, *const others = dscores + scores_count;
+  auto* const route = reinterpret_cast<RouteChoice*>(others);
+  float *const dweights = others + route_count, *const w = dweights + shape.experts, *const dx = w + shape.experts;
+  std::vector<int64_t> counts(shape.experts);
+  for (int64_t i = 0; i < shape.n * shape.top_k; ++i) {
+    const int64_t expert = (i / shape.top_k + i % shape.top_k) % shape.experts;
+    route[i] = {.expert = static_cast<int32_t>(expert), .weight = 1.0f / static_cast<float>(shape.top_k), .place = -1};
+    ++counts[expert];
+  }
+  backend->RouterBackward(shape, losses, scores, route, dweights, w, dscores, dx);
+  ASSERT_TRUE(backend->Finish().ok());
+  // All scores are 0, so the softmax is 1 / E, and the gradient is 1 / E of what an expert's slope is above the mean slope.
+  const auto n = static_cast<double>(shape.n), choices = n * static_cast<double>(shape.top_k);
+  const auto experts = static_cast<double>(shape.experts);
+  const double factor = losses.scale * losses.aux * experts / n / choices;
+  for (const int64_t token : {int64_t{0}, shape.n - 1}) {
+    for (int64_t e = 0; e < shape.experts; ++e) {
+      const double slope = factor * (static_cast<double>(counts[e]) - choices / experts);
+      ASSERT_NEAR(dscores[token * shape.experts + e], slope / experts, 1e-5 * factor * choices / experts / experts) << e;
+    }
+  }
+}
+
 // A step whose numbers are not finite can be skipped (train.onNonFinite), so its route must lead nowhere else.
 TEST(RouterNumbers, OfScoresThatAreNotFiniteStayInRange) {
   const RouterShape shape{.n = 6, .h = 2, .experts = 5, .top_k = 3, .room = 6};

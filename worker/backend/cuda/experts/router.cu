@@ -2,7 +2,8 @@
 // warp works on one token.
 //
 // The places of choices are numbers in the order of all choices. For this, a block counts the choices of each expert in a part
-// of the choices. Then a thread for each part and expert knows the number of the first one, and counts on.
+// of the choices. Then a thread for each part and expert knows the number of the first one, and counts on. A part has more than
+// one chunk of choices if the counts of so many parts would not fit into the scratch.
 #include "common/check.h"
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/elementwise.cuh"
@@ -12,7 +13,20 @@
 namespace lynx::worker::cuda {
 namespace {
 
-constexpr int64_t kPart = 1024;  // choices of a part
+constexpr int64_t kChunk = 1024;  // choices that a block holds in shared memory
+constexpr int64_t kMaxParts = 128;
+// The counts of all parts, and a slope for each expert.
+static_assert((kMaxParts + 1) * kMaxExperts * static_cast<int64_t>(sizeof(int32_t)) <= Stream::kScratch.value);
+
+// How the choices are divided into parts of whole chunks. The last part may have less.
+struct Parts {
+  int64_t choices, count, chunks;  // all choices, the number of parts, the chunks of a part
+
+  static Parts Of(int64_t choices) {
+    const int64_t all = BlocksOf(choices, kChunk), chunks = BlocksOf(all, kMaxParts);
+    return {choices, all == 0 ? 0 : BlocksOf(all, chunks), chunks};
+  }
+};
 
 __device__ int64_t TokenOfWarp() { return GlobalThread() / kWarp; }
 __device__ int LaneOfWarp() { return static_cast<int>(threadIdx.x) % kWarp; }
@@ -55,16 +69,17 @@ __global__ void __launch_bounds__(kBlock) Choose(RouterShape shape, const float*
   for (int64_t c = 0; c < shape.top_k && LaneOfWarp() == 0; ++c) route[c].weight /= sum;
 }
 
-// The experts of the choices of this block's part.
-struct ChosenOfPart {
+// The experts of the choices of one chunk.
+struct ChosenOfChunk {
   int32_t* experts;  // in shared memory
-  int64_t first;     // the part's first choice
+  int64_t first;     // the chunk's first choice
   int count;
 
-  // All threads of a block must call it.
-  __device__ static ChosenOfPart Load(const RouteChoice* route, int64_t choices, int32_t* shared) {
-    const int64_t first = int64_t{blockIdx.x} * kPart;
-    const int count = static_cast<int>(choices - first < kPart ? choices - first : kPart);
+  // Loads a chunk of this block's part. All threads of the block must call it, and then wait for each other before they call it
+  // again.
+  __device__ static ChosenOfChunk Load(const Parts& parts, int64_t chunk, const RouteChoice* route, int32_t* shared) {
+    const int64_t first = (int64_t{blockIdx.x} * parts.chunks + chunk) * kChunk, left = parts.choices - first;
+    const int count = static_cast<int>(left < 0 ? 0 : left < kChunk ? left : kChunk);
     for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlock) shared[i] = route[first + i].expert;
     __syncthreads();
     return {shared, first, count};
@@ -73,27 +88,35 @@ struct ChosenOfPart {
 
 // counts (parts, experts) = the number of choices of each expert in each part
 __global__ void __launch_bounds__(kBlock)
-    CountChoices(const RouteChoice* route, int64_t choices, int64_t experts, int32_t* counts) {
-  __shared__ int32_t shared[kPart];
-  const ChosenOfPart chosen = ChosenOfPart::Load(route, choices, shared);
-  for (int64_t e = threadIdx.x; e < experts; e += kBlock) {
-    int32_t sum = 0;
-    for (int i = 0; i < chosen.count; ++i) sum += chosen.experts[i] == e ? 1 : 0;
-    counts[blockIdx.x * experts + e] = sum;
+    CountChoices(Parts parts, const RouteChoice* route, int64_t experts, int32_t* counts) {
+  __shared__ int32_t shared[kChunk];
+  counts += int64_t{blockIdx.x} * experts;
+  for (int64_t chunk = 0; chunk < parts.chunks; ++chunk) {
+    const ChosenOfChunk chosen = ChosenOfChunk::Load(parts, chunk, route, shared);
+    for (int64_t e = threadIdx.x; e < experts; e += kBlock) {
+      int32_t sum = chunk == 0 ? 0 : counts[e];
+      for (int i = 0; i < chosen.count; ++i) sum += chosen.experts[i] == e ? 1 : 0;
+      counts[e] = sum;
+    }
+    __syncthreads();
   }
 }
 
 __global__ void __launch_bounds__(kBlock)
-    SetPlaces(const int32_t* counts, int64_t choices, int64_t experts, int64_t room, RouteChoice* route) {
-  __shared__ int32_t shared[kPart];
-  const ChosenOfPart chosen = ChosenOfPart::Load(route, choices, shared);
-  for (int64_t e = threadIdx.x; e < experts; e += kBlock) {
+    SetPlaces(Parts parts, const int32_t* counts, int64_t experts, int64_t room, RouteChoice* route) {
+  __shared__ int32_t shared[kChunk];
+  for (int64_t first = 0; first < experts; first += kBlock) {
+    const int64_t e = first + threadIdx.x;  // from `experts` on, the thread only helps to load
     int64_t row = 0;
-    for (unsigned part = 0; part < blockIdx.x; ++part) row += counts[part * experts + e];
-    for (int i = 0; i < chosen.count; ++i) {
-      if (chosen.experts[i] != e) continue;
-      route[chosen.first + i].place = row < room ? static_cast<int32_t>(e * room + row) : -1;
-      ++row;
+    for (unsigned part = 0; part < blockIdx.x && e < experts; ++part) row += counts[part * experts + e];
+    for (int64_t chunk = 0; chunk < parts.chunks; ++chunk) {
+      const ChosenOfChunk chosen = ChosenOfChunk::Load(parts, chunk, route, shared);
+      for (int i = 0; i < chosen.count; ++i) {
+        if (chosen.experts[i] != e) continue;
+        route[chosen.first + i].place = row < room ? static_cast<int32_t>(e * room + row) : -1;
+        ++row;
+      }
+      __syncthreads();
     }
   }
 }
@@ -154,14 +177,12 @@ template <class T>
 void CudaOps<T>::RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) {
   CheckShape(shape);
   constexpr char kName[] = "router";
-  const int64_t choices = shape.n * shape.top_k, parts = BlocksOf(choices, kPart);
+  const Parts parts = Parts::Of(shape.n * shape.top_k);
   LogitsForward(x, w, shape.n, shape.h, shape.experts, scores);
-  auto* const counts = this->stream_.template ScratchOf<int32_t>(parts * shape.experts);
+  auto* const counts = this->stream_.template ScratchOf<int32_t>(parts.count * shape.experts);
   this->stream_.Launch(kName, &Choose, dim3(BlocksOf(shape.n * kWarp, kBlock)), dim3(kBlock), shape, scores, route);
-  this->stream_.Launch(kName, &CountChoices, dim3(BlocksOf(choices, kPart)), dim3(kBlock), route, choices, shape.experts,
-                       counts);
-  this->stream_.Launch(kName, &SetPlaces, dim3(BlocksOf(choices, kPart)), dim3(kBlock), counts, choices, shape.experts,
-                       shape.room, route);
+  this->stream_.Launch(kName, &CountChoices, dim3(parts.count), dim3(kBlock), parts, route, shape.experts, counts);
+  this->stream_.Launch(kName, &SetPlaces, dim3(parts.count), dim3(kBlock), parts, counts, shape.experts, shape.room, route);
 }
 
 template <class T>
@@ -169,16 +190,16 @@ void CudaOps<T>::RouterBackward(const RouterShape& shape, const RouterLosses& lo
                                 const RouteChoice* route, const float* dweights, const T* w, float* dscores, T* dx) {
   CheckShape(shape);
   constexpr char kName[] = "router backward";
-  const int64_t choices = shape.n * shape.top_k, parts = BlocksOf(choices, kPart);
+  const int64_t choices = shape.n * shape.top_k;
   const auto n = static_cast<double>(shape.n);
   float* slopes = nullptr;
   if (losses.aux != 0) {
-    auto* const counts = this->stream_.template ScratchOf<int32_t>((parts + 1) * shape.experts);
-    slopes = reinterpret_cast<float*>(counts + parts * shape.experts);
+    const Parts parts = Parts::Of(choices);
+    auto* const counts = this->stream_.template ScratchOf<int32_t>((parts.count + 1) * shape.experts);
+    slopes = reinterpret_cast<float*>(counts + parts.count * shape.experts);
     const double factor = losses.scale * losses.aux * static_cast<double>(shape.experts) / n / static_cast<double>(choices);
-    this->stream_.Launch(kName, &CountChoices, dim3(BlocksOf(choices, kPart)), dim3(kBlock), route, choices, shape.experts,
-                         counts);
-    ForEach(this->stream_, kName, shape.experts, AuxSlopes{counts, parts, shape.experts, factor, slopes});
+    this->stream_.Launch(kName, &CountChoices, dim3(parts.count), dim3(kBlock), parts, route, shape.experts, counts);
+    ForEach(this->stream_, kName, shape.experts, AuxSlopes{counts, parts.count, shape.experts, factor, slopes});
   }
   const auto z = static_cast<float>(2 * losses.scale * losses.z / n);
   this->stream_.Launch(kName, &ScoreGradient, dim3(BlocksOf(shape.n * kWarp, kBlock)), dim3(kBlock), shape, slopes, z, scores,
