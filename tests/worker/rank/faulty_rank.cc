@@ -5,6 +5,7 @@
 //
 // The enum below lists the faults. STEP is counted from 0; for faults of a checkpoint it is the number of steps done.
 #include <dlfcn.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -20,6 +21,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -29,6 +31,7 @@
 #include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/collectives/wire.h"
 #include "worker/rank/peers/cancellation.h"
 #include "worker/rank/process/memory_report.h"
 #include "worker/rank/rank_run.h"
@@ -44,6 +47,8 @@ enum class Fault : uint8_t {
   kKillWeight,          // killed in a weight gradient
   kKillRecomputation,   // killed in a forward product after the first backward product
   kKillCollective,      // killed when half of a message is sent
+  kKillDispatch,        // killed when half of its rows for the other member of its expert group are sent, and that member waits
+  kKillGradientRows,    // the same with the gradients of what the experts returned
   kKillOptimizer,       // killed when some weights of the step are updated and others are not
   kKillShard,           // killed when its shard of the checkpoint is written but not durable
   kKillBeforePublish,   // killed when all shards are durable, but before the checkpoint is visible
@@ -51,6 +56,7 @@ enum class Fault : uint8_t {
   kSlowShard,           // needs a second for each fsync of its files in the checkpoint
   kSlowUncopiedShard,   // needs kSlowUncopiedShardSeconds to make its shard durable, and writes it between the steps
   kStopForward,         // stopped (SIGSTOP) at the place of kKillForward
+  kStopDispatch,        // stopped at the place of kKillDispatch
   kStopBeforePublish,   // stopped at the place of kKillBeforePublish
   kNanLoss,             // computes a loss that is not a number
   kInfiniteGradient,    // one of its gradients is infinite
@@ -62,12 +68,33 @@ enum class Fault : uint8_t {
   kCorruptLink,         // changes a byte of each large message when it is sent
   kSlowLink,            // sends half a mebibyte per second
 };
-constexpr std::array kFaultNames = {"kill-forward",        "kill-backward",       "kill-forward-beside", "kill-backward-beside",
-                                    "kill-weight",         "kill-recomputation",  "kill-collective",     "kill-optimizer",
-                                    "kill-shard",          "kill-before-publish", "kill-after-publish",  "slow-shard",
-                                    "slow-uncopied-shard", "stop-forward",        "stop-before-publish", "nan-loss",
-                                    "infinite-gradient",   "exhaust-memory",      "refuse-memory",       "refuse-stack",
-                                    "refuse-thread",       "wrong-product",       "corrupt-link",        "slow-link"};
+constexpr std::array kFaultNames = {"kill-forward",
+                                    "kill-backward",
+                                    "kill-forward-beside",
+                                    "kill-backward-beside",
+                                    "kill-weight",
+                                    "kill-recomputation",
+                                    "kill-collective",
+                                    "kill-dispatch",
+                                    "kill-gradient-rows",
+                                    "kill-optimizer",
+                                    "kill-shard",
+                                    "kill-before-publish",
+                                    "kill-after-publish",
+                                    "slow-shard",
+                                    "slow-uncopied-shard",
+                                    "stop-forward",
+                                    "stop-dispatch",
+                                    "stop-before-publish",
+                                    "nan-loss",
+                                    "infinite-gradient",
+                                    "exhaust-memory",
+                                    "refuse-memory",
+                                    "refuse-stack",
+                                    "refuse-thread",
+                                    "wrong-product",
+                                    "corrupt-link",
+                                    "slow-link"};
 // The fault lasts longer than ranks wait for a byte within a step, which is ten seconds.
 constexpr unsigned kSlowUncopiedShardSeconds = 12;
 
@@ -155,6 +182,12 @@ class FaultyBackend : public cpu::CpuBackend {
     CpuBackend::LinearWeight(x, dy, n, in, out, dw, dbias);
     if (In(Fault::kInfiniteGradient) && ++calls_ == 1) dw[0] = std::numeric_limits<float>::infinity();
   }
+  // The forward pass of permute needs the weights of rows, the backward pass of unpermute does not. An all-to-all follows both.
+  void TokensToRows(const RouterShape& shape, const RouteChoice* route, const float* x, float* rows, float* weights) override {
+    CpuBackend::TokensToRows(shape, route, x, rows, weights);
+    const bool dispatch = In(Fault::kKillDispatch) || In(Fault::kStopDispatch);
+    if (weights != nullptr ? dispatch : In(Fault::kKillGradientRows)) send_is_fatal = true;
+  }
   void LossForward(const float* stats, int64_t t, int64_t n, double* sum) override {
     CpuBackend::LossForward(stats, t, n, sum);
     if (In(Fault::kNanLoss) && ++calls_ == 1) *sum = std::numeric_limits<double>::quiet_NaN();
@@ -187,6 +220,31 @@ ssize_t SendCorrupted(int fd, const msghdr& message, int flags, ssize_t (*send)(
   msghdr changed = message;
   changed.msg_iov = pieces.data();
   return send(fd, &changed, flags);
+}
+
+// True if the message begins with the header of an all-to-all, which the first bytes of a slot follow.
+bool BeginsAllToAll(const msghdr& message) {
+  OperationHeaderBytes bytes;
+  if (message.msg_iovlen != 2 || message.msg_iov[0].iov_len != bytes.size()) return false;
+  std::memcpy(bytes.data(), message.msg_iov[0].iov_base, bytes.size());
+  const std::optional<OperationHeader> header = DecodeOperationHeader(bytes);
+  return header.has_value() && header->kind == OperationKind::kAllToAll;
+}
+
+// Sends the header of an all-to-all and half of the slot. Then waits until the other member of the group has sent something: it
+// is in the same all-to-all, which it cannot end. Then the process is killed or stopped.
+ssize_t SendHalfOfASlot(int fd, const msghdr& message, ssize_t (*send)(int, const msghdr*, int)) {
+  std::array<iovec, 2> pieces{message.msg_iov[0], message.msg_iov[1]};
+  pieces[1].iov_len /= 2;
+  msghdr part{};
+  part.msg_iov = pieces.data();
+  part.msg_iovlen = pieces.size();
+  const ssize_t sent = send(fd, &part, 0);
+  pollfd peer{fd, POLLIN, 0};
+  LYNX_CHECK(poll(&peer, 1, /*timeout=*/-1) == 1);
+  if (fault != Fault::kStopDispatch) Die();
+  kill(getpid(), SIGSTOP);
+  return sent;
 }
 
 std::string ReadFile(const char* path) {
@@ -224,6 +282,10 @@ ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const next = lynx::worker::Next<ssize_t(int, const msghdr*, int)>("sendmsg");
   if (lynx::worker::fault == lynx::worker::Fault::kCorruptLink) return lynx::worker::SendCorrupted(fd, *message, flags, next);
   if (!lynx::worker::send_is_fatal) return next(fd, message, flags);
+  if (lynx::worker::fault != lynx::worker::Fault::kKillCollective) {
+    return lynx::worker::BeginsAllToAll(*message) ? lynx::worker::SendHalfOfASlot(fd, *message, next)
+                                                  : next(fd, message, flags);
+  }
   const iovec half{message->msg_iov[0].iov_base, message->msg_iov[0].iov_len / 2};
   msghdr part{};
   part.msg_iov = const_cast<iovec*>(&half);

@@ -31,6 +31,7 @@ struct KillCase {
   int64_t step;
   int victim;
   int64_t resumes_from;
+  int waits = -1;  // the rank that is in an all-to-all with the victim; -1: there is none
 
   bool OfCheckpoint() const { return step % 3 == 0; }
 };
@@ -48,17 +49,18 @@ class RankKills : public testing::TestWithParam<std::tuple<ParallelLayout, KillC
 
 TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
   const auto& [layout, c] = GetParam();
+  const ModelSpec model = layout.ep > 1 ? SmallMoe() : SmallGpt();
   const TestFolder undisturbed_folder;
   std::vector<double> expected;
   {
-    RankProcesses ranks(undisturbed_folder, Configs(undisturbed_folder, kSteps, EveryThree, layout));
+    RankProcesses ranks(undisturbed_folder, Configs(undisturbed_folder, kSteps, EveryThree, layout, model));
     ranks.ExpectAllExit(kRankExitOk);
     expected = ranks.Losses();
   }
   ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
 
   const TestFolder folder;  // this folder is empty, unlike that of the run above
-  RankProcesses first(folder, Configs(folder, kSteps, EveryThree, layout), /*generation=*/1, /*absent=*/{},
+  RankProcesses first(folder, Configs(folder, kSteps, EveryThree, layout, model), /*generation=*/1, /*absent=*/{},
                       {{c.victim, {c.fault, c.step}}});
   EXPECT_EQ(first.ExitCode(c.victim), RankProcesses::kKilled);
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
@@ -70,6 +72,8 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
       ASSERT_EQ(failures.size(), 1u);
       EXPECT_TRUE(failures[0].peer_lost);
       EXPECT_THAT(failures[0].reason, HasSubstr("rank " + std::to_string(c.victim) + " (stage"));
+      // It may hear of the loss from a rank of another expert group, which notices it during another transfer.
+      if (rank == c.waits) EXPECT_THAT(failures[0].reason, testing::ContainsRegex("^step 7, action [01]B?AA-"));
     }
     // The fault happened in step `c.step`, or, if it is a fault of a checkpoint, while later steps ran. All earlier steps are
     // reported, with the losses of a run without faults.
@@ -80,7 +84,7 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
     EXPECT_EQ(losses, std::vector<double>(expected.begin(), expected.begin() + static_cast<int64_t>(losses.size())));
   }
 
-  RankProcesses second(folder, Configs(folder, kSteps, EveryThree, layout), /*generation=*/2);
+  RankProcesses second(folder, Configs(folder, kSteps, EveryThree, layout, model), /*generation=*/2);
   second.ExpectAllExit(kRankExitOk);
   const int64_t resumed = Only<RankReady>(second.Reports(0)).at(0).next_step;
   // The checkpoint of step 6 may already be visible, because it is written while the step of the fault runs.
@@ -94,7 +98,8 @@ constexpr KillCase kKillCases[] = {{"kill-forward", 7, 3, 3},      {"kill-backwa
 
 std::string LayoutName(const ParallelLayout& layout) {
   return "tp" + std::to_string(layout.tp) + "pp" + std::to_string(layout.pp) + "dp" + std::to_string(layout.dp) +
-         (layout.zero == ZeroStage::kNone ? "" : "zero") + (layout.weave == WeaveMode::kOff ? "" : "woven");
+         (layout.ep == 1 ? "" : "ep" + std::to_string(layout.ep)) + (layout.zero == ZeroStage::kNone ? "" : "zero") +
+         (layout.weave == WeaveMode::kOff ? "" : "woven");
 }
 
 INSTANTIATE_TEST_SUITE_P(, RankKills, testing::Combine(testing::ValuesIn(kLayouts), testing::ValuesIn(kKillCases)),
@@ -109,6 +114,22 @@ constexpr KillCase kWovenKillCases[] = {{"kill-forward-beside", 7, 0, 3}, {"kill
                                         {"kill-weight", 7, 2, 3},         {"kill-recomputation", 7, 3, 3},
                                         {"kill-collective", 7, 0, 3},     {"kill-shard", 6, 0, 3}};
 INSTANTIATE_TEST_SUITE_P(Woven, RankKills, testing::Combine(testing::Values(kWoven), testing::ValuesIn(kWovenKillCases)),
+                         [](const auto& info) { return NameOf(std::get<1>(info.param)); });
+
+// The rank is killed in an all-to-all between experts.
+constexpr KillCase kExpertKillCases[] = {{"kill-dispatch", 7, 1, 3, 0}, {"kill-gradient-rows", 7, 1, 3, 0}};
+const ParallelLayout kExpertLayouts[] = {{.dp = 4, .ep = 2},
+                                         {.dp = 4, .ep = 2, .zero = ZeroStage::kOptimizer},
+                                         {.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true}};
+INSTANTIATE_TEST_SUITE_P(Experts, RankKills,
+                         testing::Combine(testing::ValuesIn(kExpertLayouts), testing::ValuesIn(kExpertKillCases)),
+                         [](const auto& info) {
+                           return LayoutName(std::get<0>(info.param)) + NameOf(std::get<1>(info.param));
+                         });
+constexpr KillCase kStagedExpertKillCases[] = {{"kill-dispatch", 7, 3, 3, 1}, {"kill-gradient-rows", 7, 3, 3, 1}};
+INSTANTIATE_TEST_SUITE_P(ExpertsInStages, RankKills,
+                         testing::Combine(testing::Values(ParallelLayout{.pp = 2, .dp = 2, .ep = 2}),
+                                          testing::ValuesIn(kStagedExpertKillCases)),
                          [](const auto& info) { return NameOf(std::get<1>(info.param)); });
 
 // Finds product number `product`, counted from 1, of the actions of this kind. True if a collective of another microbatch is
@@ -153,6 +174,21 @@ TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
   }
   EXPECT_TRUE(Only<RankFailure>(ranks.Reports(3)).empty());
   EXPECT_EQ(Only<StepReport>(ranks.Reports(3)).size(), 5u);
+}
+
+TEST(RankFaults, ARankStoppedInADispatchEndsTheOthers) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kEndless, nullptr, {.dp = 4, .ep = 2}, SmallMoe()), /*generation=*/1,
+                      /*absent=*/{}, {{1, {"stop-dispatch", 5}}});
+  for (const int rank : {0, 2, 3}) {
+    EXPECT_EQ(ranks.ExitCode(rank), kRankExitPeerLost) << ranks.Log(rank);
+    const auto failures = Only<RankFailure>(ranks.Reports(rank));
+    ASSERT_EQ(failures.size(), 1u);
+    EXPECT_TRUE(failures[0].peer_lost);
+    EXPECT_THAT(failures[0].reason, AllOf(HasSubstr("not a byte moved between rank "), HasSubstr(" for 10.00 s during ")));
+  }
+  EXPECT_TRUE(Only<RankFailure>(ranks.Reports(1)).empty());
+  EXPECT_EQ(Only<StepReport>(ranks.Reports(1)).size(), 5u);
 }
 
 // All ranks are stopped for longer than ranks wait for each other. This happens if a batch system suspends a job, or a host
