@@ -12,6 +12,7 @@
 #include "planner/plan/plan.h"
 #include "planner/problem/batch_split.h"
 #include "planner/program/validate.h"
+#include "planner/program/validate_context.h"
 
 namespace lynx {
 namespace {
@@ -98,9 +99,7 @@ absl::Status CheckShape(const Plan& plan) {
       (m.HasDenseBlock() && m.ffn % l.tp != 0)) {
     return absl::FailedPreconditionError(absl::StrCat("plan: the model does not divide into ", LayoutText(l)));
   }
-  if (m.moe.any() ? RanksOfStage(l) % l.ep != 0 || m.moe.experts % l.ep != 0 : l.ep != 1) {
-    return absl::FailedPreconditionError(absl::StrCat("plan: ", m.moe.experts, " experts do not divide into ", LayoutText(l)));
-  }
+  LYNX_RETURN_IF_ERROR(Annotate(CheckExpertGroups(m, l), "plan"));
   const int64_t places = int64_t{plan.micro_batch} * plan.microbatches * l.dp, samples = places - plan.empty_places;
   const bool some = samples >= 1 && samples <= std::numeric_limits<int32_t>::max() && plan.empty_places >= 0;
   if (!some || BatchSplit{plan.samples(), l.dp, plan.micro_batch}.microbatches() != plan.microbatches) {

@@ -88,6 +88,18 @@ absl::Status CheckPipes(const std::vector<Program>& programs, const std::vector<
 
 }  // namespace
 
+absl::Status CheckExpertGroups(const ModelSpec& model, const ParallelLayout& layout) {
+  const int32_t ep = layout.ep, experts = model.moe.experts;
+  if (ep < 1) return absl::FailedPreconditionError(absl::StrCat("parallel.ep is ", ep, ", below 1"));
+  if (!model.moe.any()) {
+    if (ep == 1) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("parallel.ep is ", ep, ", and the model has no experts (model.moe.experts)"));
+  }
+  if (experts % ep == 0 && RanksOfStage(layout) % ep == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(experts, " experts do not divide into ", LayoutText(layout)));
+}
+
 absl::Status CheckContext(const StageContext& c) {
   const auto fail = [&](const std::string& what) {
     return absl::FailedPreconditionError(absl::StrCat("stage ", c.pipeline_rank, ": ", what));
@@ -110,11 +122,7 @@ absl::Status CheckContext(const StageContext& c) {
     return fail(absl::StrCat("tp ", c.layout.tp, " does not divide a model of hidden ", m.hidden, ", heads ", m.heads, ", ffn ",
                              m.ffn, ", seq ", m.seq, ", vocab ", m.vocab));
   }
-  const bool experts_divide =
-      !m.moe.any() || (c.layout.ep >= 1 && RanksOfStage(c.layout) % c.layout.ep == 0 && m.moe.experts % c.layout.ep == 0);
-  if (!experts_divide) {
-    return fail(absl::StrCat(m.moe.experts, " experts do not divide into ", LayoutText(c.layout)));
-  }
+  if (const absl::Status groups = CheckExpertGroups(m, c.layout); !groups.ok()) return fail(std::string(groups.message()));
   return CheckSlices(c);
 }
 

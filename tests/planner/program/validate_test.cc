@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "planner/program/validate_context.h"
 #include "tests/planner/lower/stage_programs.h"
 
 namespace lynx {
@@ -232,9 +233,27 @@ TEST(ValidateTest, ContextsThatCannotBeAreRejected) {
   EXPECT_THAT(with([](StageContext& c) { c.pipeline_rank = 2; }), HasSubstr("stage 2: there are 2 stages"));
   EXPECT_THAT(with([](StageContext& c) { c.microbatches = 0; }), HasSubstr("0 microbatches of 2 samples"));
   EXPECT_THAT(with([](StageContext& c) { c.model.heads = 3; }), HasSubstr("tp 2 does not divide"));
+  EXPECT_THAT(with([](StageContext& c) { c.layout.ep = 2; }),
+              HasSubstr("stage 0: parallel.ep is 2, and the model has no experts (model.moe.experts)"));
+  EXPECT_THAT(with([](StageContext& c) { c.layout.ep = 0; }), HasSubstr("stage 0: parallel.ep is 0, below 1"));
   EXPECT_THAT(with([](StageContext& c) { c.slices[0].end_layer = 0; }), HasSubstr("layers [0, 0) of 4"));
   EXPECT_THAT(with([](StageContext& c) { c.slices[0].end_layer = 4; }), HasSubstr("layers [0, 4) of 4"));
   EXPECT_THAT(with([](StageContext& c) { c.slices[0].first_layer = 1; }), HasSubstr("layers [1, 2) of 4"));
+}
+
+TEST(ValidateTest, ExpertsDivideIntoTheRanksOfAGroupAndGroupsIntoAStage) {
+  const auto error = [](const ModelSpec& model, const ParallelLayout& layout) {
+    return std::string(CheckExpertGroups(model, layout).message());
+  };
+  ModelSpec model = SmallModel(4);
+  model.moe = {.experts = 4, .top_k = 2};
+  EXPECT_EQ(error(model, {.tp = 2, .dp = 2, .ep = 4}), "");
+  EXPECT_EQ(error(model, {.dp = 3, .ep = 3}), "4 experts do not divide into tp1 pp1 dp3 ep3");
+  EXPECT_EQ(error(model, {.dp = 3, .ep = 2}), "4 experts do not divide into tp1 pp1 dp3 ep2");
+  EXPECT_EQ(error(model, {.ep = 0}), "parallel.ep is 0, below 1");
+  model.moe = {};
+  EXPECT_EQ(error(model, {.dp = 2}), "");
+  EXPECT_EQ(error(model, {.dp = 2, .ep = 2}), "parallel.ep is 2, and the model has no experts (model.moe.experts)");
 }
 
 // Returns the error for a rank's program after the first `find` in its text is replaced.

@@ -62,6 +62,14 @@ TEST(ExpertsPlan, PinnedDegreesAreKept) {
   }
 }
 
+TEST(ExpertsPlan, GroupsWithoutExpertsAreRefused) {
+  absl::StatusOr<Plan> plan = Planned(Request());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  plan->model.moe = {};
+  plan->layout.ep = 2;
+  EXPECT_EQ(CheckPlan(*plan).message(), "plan: parallel.ep is 2, and the model has no experts (model.moe.experts)");
+}
+
 // With all experts on every rank there is no all-to-all; with few, the transfers take time and the states less memory.
 TEST(ExpertsPlan, MoreRanksShareTheStatesOfExperts) {
   const auto states = [](int32_t ep) {
