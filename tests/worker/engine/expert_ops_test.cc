@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/rng.h"
+#include "tests/worker/model/small_stages.h"
 #include "worker/engine/layer_ops.h"
 #include "worker/model/model_state.h"
 
@@ -24,25 +25,27 @@ using Vector = std::vector<double>;
 constexpr double kLossScale = 1.0 / 24;  // of two microbatches of 12 tokens
 constexpr uint64_t kSeed = 3;
 
-ModelSpec SmallMoe() {
-  ModelSpec model;
+// One layer, whose experts drop some rows.
+ModelSpec OneLayer() {
+  ModelSpec model = SmallMoe();
   model.layers = 1;
   model.hidden = 12;
   model.heads = 2;
-  model.ffn = 20;
-  model.seq = 6;
-  model.vocab = 11;
-  model.dropout = 0;
-  model.family = ModelFamily::kLlama;
   model.moe = {.experts = 4, .top_k = 2, .ffn = 10, .capacity = 0.8, .aux_loss = 0.5, .z_loss = 0.25};
   return model;
+}
+
+StageContext ContextOfBatch(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch) {
+  StageContext context = ContextOf(model, layout);
+  context.micro_batch = micro_batch;
+  return context;
 }
 
 // The feed-forward block of one layer on one rank.
 class Block {
  public:
   Block(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch, int32_t tp_rank, int32_t data_index)
-      : context_(ContextOf(model, layout, micro_batch)), shape_(context_.shape()),
+      : context_(ContextOfBatch(model, layout, micro_batch)), shape_(context_.shape()),
         state_(ModelState::Create(context_, tp_rank, data_index, kSeed, *backend_).value()),
         ops_(LayerOps::Make(context_, tp_rank, kSeed, kLossScale, &loss_, *backend_, state_)) {
     // The initial weights are so small that all experts would be nearly the same.
@@ -103,15 +106,6 @@ class Block {
   }
 
  private:
-  static StageContext ContextOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch) {
-    StageContext context;
-    context.model = model;
-    context.layout = layout;
-    context.micro_batch = micro_batch;
-    context.slices = {SliceOf(layout, 0, 0, model.layers)};
-    return context;
-  }
-
   void AllocateAll() {
     for (const OpInfo& info : context_.graph().ops()) {
       if (info.layer_type != LayerType::kTransformer) continue;
@@ -137,15 +131,6 @@ class Block {
   std::vector<float> next_x_;
   TensorTable table_;
 };
-
-ParallelLayout LayoutOf(int32_t tp, int32_t dp, int32_t ep) {
-  ParallelLayout layout;
-  layout.tp = tp;
-  layout.dp = dp;
-  layout.ep = ep;
-  layout.sequence_parallel = tp > 1;
-  return layout;
-}
 
 // What the block computes in double, for the choices of the ops.
 struct Formula {
@@ -236,7 +221,7 @@ Vector GradientOf(const std::function<double(const Vector&)>& loss, Vector at) {
 }
 
 TEST(ExpertOps, EqualTheFormulaAndFiniteDifferences) {
-  const ModelSpec model = SmallMoe();
+  const ModelSpec model = OneLayer();
   Block block(model, LayoutOf(1, 1, 1), 2, 0, 0);
   block.SetNumbers(Tensor::kX1, 1);
   block.SetNumbers(Tensor::kGrad, 2);
@@ -304,7 +289,7 @@ void RunTogether(std::vector<std::unique_ptr<Block>>& members) {
 
 // Two ranks with two experts each compute the same bits as one rank with all experts and two microbatches.
 TEST(ExpertOps, OfAnExpertGroupChangeNoBit) {
-  const ModelSpec model = SmallMoe();
+  const ModelSpec model = OneLayer();
   std::vector<std::unique_ptr<Block>> members;
   for (int32_t member = 0; member < 2; ++member) {
     members.push_back(std::make_unique<Block>(model, LayoutOf(1, 2, 2), 2, 0, member));
@@ -332,7 +317,7 @@ TEST(ExpertOps, OfAnExpertGroupChangeNoBit) {
 // With sequence parallelism, the second rank has the second half of the tokens. The gradients of ln2 and of the block's output
 // are tensors of this half.
 TEST(ExpertOps, OfAShareOfTheSequenceChangeNoBit) {
-  const ModelSpec model = SmallMoe();
+  const ModelSpec model = OneLayer();
   Block share(model, LayoutOf(2, 1, 1), 2, 1, 0), alone(model, LayoutOf(1, 1, 1), 1, 0, 0);
   ASSERT_EQ(share.Count(Tensor::kX1), alone.Count(Tensor::kX1));
   ASSERT_EQ(share.Count(Tensor::kGradLn2), alone.Count(Tensor::kGradLn2));

@@ -162,10 +162,11 @@ ModelSpec SpecOf(TinyModel model) {
 }
 
 ModelSpec TinyMoe(DataType dtype) {
-  ModelSpec spec = SpecOf(TinyModel::kLlama);
+  ModelSpec spec = SpecOf(TinyModel::kMixtral);
   spec.dtype = dtype;
-  spec.kv_heads = 4;
-  spec.moe = {.experts = 8, .top_k = 2, .ffn = 12, .capacity = 4};
+  spec.kv_heads = spec.heads;
+  spec.moe.experts = 8;
+  spec.moe.capacity = 4;
   return spec;
 }
 

@@ -45,7 +45,8 @@ enum class TinyModel : uint8_t {
 const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"
 inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kQwen3Moe) + 1;
 ModelSpec SpecOf(TinyModel model);
-// A small Llama with experts. Nothing is dropped, and there are no losses of the router, so all layouts train the same model.
+// kMixtral with so many experts and key heads that up to four tensor-parallel ranks, and expert groups of up to eight ranks,
+// can share them. Nothing is dropped, and there are no losses of the router, so all layouts train the same model.
 ModelSpec TinyMoe(DataType dtype = DataType::kFloat32);
 
 struct TinyJob {

@@ -12,45 +12,13 @@
 #include "planner/problem/layer_graph.h"
 #include "planner/program/memory_model.h"
 #include "planner/program/state_sharing.h"
+#include "tests/worker/model/small_stages.h"
 #include "worker/model/model_state.h"
 
 namespace lynx::worker {
 namespace {
 
 constexpr uint64_t kSeed = 42;
-
-// Six experts of width 10. fc1 of an expert has 20 rows, fc2 has 16.
-ModelSpec SmallMoe() {
-  ModelSpec model;
-  model.layers = 2;
-  model.hidden = 16;
-  model.heads = 4;
-  model.ffn = 24;
-  model.seq = 6;
-  model.vocab = 13;
-  model.dropout = 0;
-  model.family = ModelFamily::kLlama;
-  model.moe = {.experts = 6, .top_k = 2, .ffn = 10, .capacity = 2};
-  return model;
-}
-
-StageContext ContextOf(const ModelSpec& model, const ParallelLayout& layout) {
-  StageContext context;
-  context.model = model;
-  context.layout = layout;
-  context.slices = {SliceOf(layout, 0, 0, model.layers)};
-  return context;
-}
-
-ParallelLayout LayoutOf(int32_t tp, int32_t dp, int32_t ep, ZeroStage zero = ZeroStage::kNone) {
-  ParallelLayout layout;
-  layout.tp = tp;
-  layout.dp = dp;
-  layout.ep = ep;
-  layout.sequence_parallel = tp > 1;
-  layout.zero = zero;
-  return layout;
-}
 
 // Layouts in which an expert group is a part of a tensor-parallel group, the whole group, and several groups.
 std::vector<ParallelLayout> Layouts(ZeroStage zero) {

@@ -8,6 +8,7 @@
 
 #include "planner/problem/layer_graph.h"
 #include "planner/program/memory_model.h"
+#include "tests/worker/model/small_stages.h"
 
 namespace lynx::worker {
 namespace {
@@ -31,15 +32,6 @@ ModelSpec SmallLlama() {
   return model;
 }
 
-StageContext ContextOf(const ModelSpec& model, int32_t tp, int32_t pp, int32_t stage) {
-  StageContext context;
-  context.model = model;
-  context.layout = {tp, pp, 1};
-  context.pipeline_rank = stage;
-  context.slices = {SliceOf(context.layout, stage, model.layers * stage / pp, model.layers * (stage + 1) / pp)};
-  return context;
-}
-
 int64_t ElementsOf(const std::vector<ParameterSlot>& slots) {
   return slots.empty() ? 0 : slots.back().offset + slots.back().count;
 }
@@ -58,7 +50,7 @@ std::map<std::string, Gathered> Gather(const ModelSpec& model, int32_t tp, int32
   std::map<std::string, Gathered> whole;
   for (int32_t stage = 0; stage < pp; ++stage) {
     for (int32_t r = 0; r < tp; ++r) {
-      const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(model, tp, pp, stage), r);
+      const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(model, {.tp = tp, .pp = pp}, stage), r);
       std::vector<float> weights(static_cast<size_t>(ElementsOf(slots)));
       for (const ParameterSlot& slot : slots) {
         Fill(slot, model, seed, weights);
@@ -85,7 +77,7 @@ TEST(InitialWeights, OfALargeParameterAreThoseOfItsRows) {
   ModelSpec model = SmallModel();
   model.vocab = 1031;
   model.hidden = 1024;
-  const ParameterSlot slot = ParameterSlotsOf(ContextOf(model, 1, 1, 0), 0).front();
+  const ParameterSlot slot = ParameterSlotsOf(ContextOf(model, {}), 0).front();
   ASSERT_EQ(slot.name, "embed.tok");
   std::vector<float> whole(static_cast<size_t>(slot.count)), by_rows(whole.size());
   FillInitialWeights(slot, model, 3, whole);
@@ -102,7 +94,7 @@ TEST(ParameterSlots, NamesAreInOrder) {
   ModelSpec model = SmallModel();
   model.layers = 1;
   std::vector<std::string> names;
-  for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, 1, 1, 0), 0)) names.push_back(slot.name);
+  for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, {}), 0)) names.push_back(slot.name);
   EXPECT_EQ(names, (std::vector<std::string>{"embed.tok", "embed.pos", "layers.0.ln1.weight", "layers.0.ln1.bias",
                                              "layers.0.qkv.weight", "layers.0.qkv.bias", "layers.0.proj.weight",
                                              "layers.0.proj.bias", "layers.0.ln2.weight", "layers.0.ln2.bias",
@@ -114,7 +106,7 @@ TEST(ParameterSlots, LlamaHasNeitherPositionsNorBiases) {
   ModelSpec model = SmallLlama();
   model.layers = 1;
   std::vector<std::string> names;
-  for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, 1, 1, 0), 0)) names.push_back(slot.name);
+  for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, {}), 0)) names.push_back(slot.name);
   EXPECT_EQ(names, (std::vector<std::string>{"embed.tok", "layers.0.ln1.weight", "layers.0.qkv.weight", "layers.0.proj.weight",
                                              "layers.0.ln2.weight", "layers.0.fc1.weight", "layers.0.fc2.weight",
                                              "head.ln.weight", "head.out.weight"}));
@@ -123,7 +115,7 @@ TEST(ParameterSlots, LlamaHasNeitherPositionsNorBiases) {
 // A head has 4 elements. There are 8 query heads in rows 0..31, 4 key heads in rows 32..47, and 4 value heads in rows 48..63.
 // fc1 has 48 rows of the gate, then 48 rows of up.
 TEST(ParameterSlots, SharesOfLlamaAreOfEachPart) {
-  const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(SmallLlama(), 2, 1, 0), 1);
+  const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(SmallLlama(), {.tp = 2}), 1);
   const ParameterSlot& qkv = slots[2];
   ASSERT_EQ(qkv.name, "layers.0.qkv.weight");
   EXPECT_EQ(qkv.global_rows, 64);
@@ -157,7 +149,7 @@ TEST(ParameterSlots, EveryElementHasOneOwnerOrAllOfThem) {
   for (const auto& [model, tp] : ModelsAndSizes()) {
     std::map<std::string, bool> replicated;
     for (int32_t stage = 0; stage < 2; ++stage) {
-      for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, tp, 2, stage), 0)) {
+      for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, {.tp = tp, .pp = 2}, stage), 0)) {
         replicated[slot.name] = slot.replicated;
       }
     }
@@ -172,7 +164,7 @@ TEST(ParameterSlots, ArePackedAndInsideTheirCounts) {
   for (const auto& [model, tp] : ModelsAndSizes()) {
     for (int32_t r = 0; r < tp; ++r) {
       int64_t at = 0;
-      for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, tp, 1, 0), r)) {
+      for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, {.tp = tp}), r)) {
         EXPECT_EQ(slot.offset, at) << slot.name;
         int64_t held = 0;
         for (const ParameterPiece& piece : slot.pieces) {
@@ -222,7 +214,7 @@ void Hold(const ParameterSlot& slot, ModelState& state, const std::map<std::stri
 TEST(UpdatedSlots, LayersAndSharesBeginAligned) {
   for (const auto& [model, tp] : ModelsAndSizes()) {
     for (const int32_t dp : {2, 3, 5, 6, 7}) {
-      StageContext context = ContextOf(model, tp, 1, 0);
+      StageContext context = ContextOf(model, {.tp = tp});
       context.layout.dp = dp;
       context.layout.zero = ZeroStage::kOptimizer;
       const std::vector<ParameterSlot> slots = ParameterSlotsOf(context, 0);
@@ -243,7 +235,7 @@ TEST(UpdatedSlots, SharesOfAllMembersMakeUpTheWhole) {
     for (const int32_t dp : {1, 2, 3, 7}) {
       for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
         model.dtype = dtype;
-        StageContext context = ContextOf(model, tp, 1, 0);
+        StageContext context = ContextOf(model, {.tp = tp});
         context.layout.dp = dp;
         context.layout.zero = ZeroStage::kOptimizer;
         std::map<std::string, std::map<std::pair<int64_t, int64_t>, int>> held;  // by name, then (row, column)
@@ -272,7 +264,7 @@ TEST(ParameterSlots, CountsAgreeWithTheLayerGraph) {
   for (const auto& [model, tp] : ModelsAndSizes()) {
     for (const int32_t pp : {1, 2, 4}) {
       for (int32_t stage = 0; stage < pp; ++stage) {
-        const StageContext context = ContextOf(model, tp, pp, stage);
+        const StageContext context = ContextOf(model, {.tp = tp, .pp = pp}, stage);
         const LayerShape shape = context.shape();
         int64_t expected = LayerParameters(LayerType::kTransformer, shape) * context.only_slice().layers();
         if (context.has_embedding()) expected += LayerParameters(LayerType::kEmbedding, shape);
@@ -287,17 +279,17 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
   ModelSpec model = SmallModel();
   model.tied_embeddings = true;
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
-  ModelState whole = ModelState::Create(ContextOf(model, 1, 1, 0), 0, 0, 42, *backend).value();
+  ModelState whole = ModelState::Create(ContextOf(model, {}), 0, 0, 42, *backend).value();
   EXPECT_EQ(whole.shared_embedding(), nullptr);
   EXPECT_EQ(whole.WeightOfOps<float>(kHeadLayer, Parameter::kHeadOutWeight),
             whole.WeightOfOps<float>(kEmbeddingLayer, Parameter::kEmbedTok));
   EXPECT_EQ(whole.Gradient(kHeadLayer, Parameter::kHeadOutWeight), whole.Gradient(kEmbeddingLayer, Parameter::kEmbedTok));
-  EXPECT_EQ(static_cast<int64_t>(whole.weights().size_bytes()), StatesOf(ContextOf(model, 1, 1, 0)).weights.value);
+  EXPECT_EQ(static_cast<int64_t>(whole.weights().size_bytes()), StatesOf(ContextOf(model, {})).weights.value);
   EXPECT_EQ(whole.LayerRange(kHeadLayer).count, 2 * model.hidden);  // the norm of the head
 
   for (int32_t r = 0; r < 2; ++r) {
-    ModelState first = ModelState::Create(ContextOf(model, 2, 2, 0), r, 0, 42, *backend).value();
-    ModelState last = ModelState::Create(ContextOf(model, 2, 2, 1), r, 0, 42, *backend).value();
+    ModelState first = ModelState::Create(ContextOf(model, {.tp = 2, .pp = 2}, 0), r, 0, 42, *backend).value();
+    ModelState last = ModelState::Create(ContextOf(model, {.tp = 2, .pp = 2}, 1), r, 0, 42, *backend).value();
     ASSERT_NE(first.shared_embedding(), nullptr);
     ASSERT_NE(last.shared_embedding(), nullptr);
     EXPECT_FALSE(first.shared_embedding()->copy);
@@ -306,7 +298,8 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
     const float *tok = first.WeightOfOps<float>(kEmbeddingLayer, Parameter::kEmbedTok),
                 *out = last.WeightOfOps<float>(kHeadLayer, Parameter::kHeadOutWeight);
     for (int64_t i = 0; i < first.shared_embedding()->count; ++i) ASSERT_EQ(tok[i], out[i]);
-    EXPECT_EQ(static_cast<int64_t>(last.weights().size_bytes()), StatesOf(ContextOf(model, 2, 2, 1)).weights.value);
+    EXPECT_EQ(static_cast<int64_t>(last.weights().size_bytes()),
+              StatesOf(ContextOf(model, {.tp = 2, .pp = 2}, 1)).weights.value);
   }
 }
 
@@ -316,7 +309,7 @@ TEST(Bfloat16Weights, FollowTheFloatOnes) {
   model.dtype = DataType::kBfloat16;
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   for (int32_t stage = 0; stage < 2; ++stage) {
-    const StageContext context = ContextOf(model, 2, 2, stage);
+    const StageContext context = ContextOf(model, {.tp = 2, .pp = 2}, stage);
     ModelState state = ModelState::Create(context, 1, 0, 42, *backend).value();
     EXPECT_EQ(state.bytes(), StatesOf(context).total());
     const auto expect_rounded = [&] {
@@ -352,7 +345,7 @@ TEST(InitialWeights, AreTheSameBitsInEveryLayout) {
 }
 
 TEST(InitialWeights, PaddingIsZero) {
-  const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(SmallModel(), 8, 1, 0), 7);
+  const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(SmallModel(), {.tp = 8}), 7);
   std::vector<float> weights(static_cast<size_t>(ElementsOf(slots)));
   for (const ParameterSlot& slot : slots) Fill(slot, SmallModel(), 42, weights);
   const ParameterSlot& tok = slots.front();
