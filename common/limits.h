@@ -9,6 +9,9 @@ namespace lynx {
 // Maximum number of ranks of a job. It is also the limit for each parallel degree of a job.
 inline constexpr int32_t kMaxRanks = 1 << 16;
 
+// Maximum number of experts of a layer.
+inline constexpr int32_t kMaxExperts = 1 << 12;
+
 // Limits for messages between processes. They are far above what a correct sender sends, and far below values with which
 // arithmetic could overflow.
 inline constexpr int64_t kMaxWireNanos = 1'000'000'000'000'000;     // 11 days

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "planner/problem/batch_split.h"
 #include "planner/schedule/custom_schedule.h"
@@ -23,7 +24,6 @@ constexpr int64_t kMaxHidden = 1 << 17;
 constexpr int64_t kMaxHeads = 1 << 12;
 constexpr int64_t kMaxHeadDim = 1 << 12;
 constexpr int64_t kMaxFfn = 1 << 20;
-constexpr int64_t kMaxExperts = 1 << 12;
 constexpr int64_t kMaxSeq = 1 << 20;
 constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxSteps = 1'000'000'000'000;

@@ -29,6 +29,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/bfloat16.h"
+#include "common/limits.h"
 #include "common/moment.h"
 #include "common/units.h"
 #include "worker/backend/device_queue.h"
@@ -102,8 +103,6 @@ struct AdamWTensor {
 // Experts (planner/problem/layer_graph.h): a router chooses `top_k` of E experts for each of the n tokens of a rank. A token is
 // then a row once for each of its experts. The rank has a room of `room` rows for each expert, and fills it from its beginning,
 // in the order of tokens and, for one token, of its choices. A choice whose room is full is dropped.
-inline constexpr int64_t kMaxExperts = 4096;
-
 struct RouterShape {
   int64_t n = 0, h = 0;
   int64_t experts = 0;     // E, 1..kMaxExperts

@@ -19,7 +19,6 @@ namespace {
 using nlohmann::json;
 
 constexpr char kFormat[] = "lynx-checkpoint";
-constexpr int32_t kMaxExperts = 1 << 12;  // as for jobs (planner/problem/job_spec.cc)
 constexpr int64_t kVersion = 4;
 // As kVersion, but not all replicas write shards where several do (WritingReplicas). Layouts in which this changes no file have
 // an index of kVersion, which older releases can read.

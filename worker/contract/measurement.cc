@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "common/limits.h"
 #include "common/status.h"
 #include "worker/contract/measurement.h"
 
@@ -9,8 +10,6 @@ namespace lynx {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr int32_t kMaxExperts = 1 << 12;  // as for jobs (planner/problem/job_spec.cc)
 
 // Reads the fields of one object, and keeps the first error.
 class FieldReader {
@@ -140,7 +139,8 @@ void ReadExperts(FieldReader& reader, LayerShape& shape) {
   reader.Number("ep", shape.ep);
   reader.Number("capacity_permille", shape.capacity_permille);
   reader.Number("skew_permille", shape.skew_permille);
-  reader.Require(shape.experts >= 0 && shape.experts <= kMaxExperts, "experts", "from 0 to 4096");
+  reader.Require(shape.experts >= 0 && shape.experts <= kMaxExperts, "experts",
+                 absl::StrCat("from 0 to ", kMaxExperts).c_str());
   reader.Require(shape.ep >= 1, "ep", "positive");
   if (!shape.moe()) {
     reader.Require(shape.ep == 1, "ep", "1 without experts");

@@ -13,7 +13,6 @@ namespace lynx {
 namespace {
 
 constexpr const char* kWhat = "rank configuration";
-constexpr int32_t kMaxExperts = 1 << 12;  // as for jobs (planner/problem/job_spec.cc)
 // The version of the text. A daemon and a rank process with different versions are of different releases, and the rank refuses
 // the text.
 constexpr int32_t kFormat = 10;
