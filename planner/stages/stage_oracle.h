@@ -167,9 +167,9 @@ class StageOracle {
   // nullopt: no limit.
   Bytes Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
   enum class Probed : uint8_t { kLiveness, kArena };
-  // PeakOfSums finds the peak by sums over microbatches in flight, as if all layers had experts if any has: by StagePeaks, or by
-  // PeakOfSlots over the slots of the schedule. The policies must pass StoresAlike. PeakOfProgram finds it by lowering a program: the peak of
-  // the live bytes, or the size of the arena.
+  // PeakOfSums finds the peak by sums over microbatches in flight, as if all layers had experts if any has: by StagePeaks, or
+  // by PeakOfSlots over the slots of the schedule. The policies must pass StoresAlike. PeakOfProgram finds it by lowering a
+  // program: the peak of the live bytes, or the size of the arena.
   Bytes PeakOfSums(int32_t stage, const std::vector<StagePolicy>& policies);
   Bytes PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies);
   Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed, std::optional<Bytes> limit);
@@ -243,7 +243,7 @@ class StageOracle {
     int32_t tuning = 0;
     bool least = false;
   };
-  std::map<int32_t, ProbeTuning> tunings_;                                               // by stage
+  std::map<int32_t, ProbeTuning> tunings_;  // by stage
   // the key is stage, probed, limit, policies
   std::map<std::tuple<int32_t, Probed, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
   bool offloading_ = false;
