@@ -324,15 +324,16 @@ absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageConte
     for (size_t b = opened; b < plan.buffers.size(); ++b) current[plan.buffers[b].key] = static_cast<int32_t>(b);
   }
   FindPeak(program.size(), plan);
-  const bool copies = std::any_of(program.begin(), program.end(),
-                                  [](const Action& action) { return InfoOf(action.kind).group == Group::kHost; });
-  if (copies) plan.host_peak = LayOutHost(program, context).pool;
   return plan;
 }
 
 absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context, Bytes enough) {
   absl::StatusOr<MemoryPlan> plan = FoldLiveness(program, context);
-  if (plan.ok()) LayOut(program, enough, *plan);
+  if (!plan.ok()) return plan;
+  LayOut(program, enough, *plan);
+  const bool copies = std::any_of(program.begin(), program.end(),
+                                  [](const Action& action) { return InfoOf(action.kind).group == Group::kHost; });
+  if (copies) plan->host_peak = LayOutHost(program, context).pool;
   return plan;
 }
 

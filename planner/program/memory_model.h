@@ -68,12 +68,12 @@ struct MemoryPlan {
   Bytes host_peak;
 };
 
-// Computes live_peak, peak_action, host_peak, and buffers without offsets; arena is 0. Returns FailedPrecondition with the
+// Computes live_peak, peak_action, and buffers without offsets; arena and host_peak are 0. Returns FailedPrecondition with the
 // action and the tensor if an action reads a tensor that was never written.
 absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageContext& context);
-// Computes liveness, and then offsets with which two buffers that live at the same time never share a byte. Deterministic.
-// Stops looking for a smaller arena once the arena has at most `enough` bytes. If `enough` is the arena of an earlier result,
-// the function returns the same result again.
+// Computes liveness, the size of the host's pool, and then offsets with which two buffers that live at the same time never
+// share a byte. Deterministic. Stops looking for a smaller arena once the arena has at most `enough` bytes. If `enough` is the
+// arena of an earlier result, the function returns the same result again.
 absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context, Bytes enough = Bytes(0));
 
 // Returns for each action the indices into MemoryPlan::buffers of its accesses, in the order of AccessesOf(action).

@@ -75,8 +75,8 @@ TEST(Offload, WhatIsNeededAtOnceStays) {
 // A tensor has no buffer on the device from the end of its copy to the host until its copy back begins.
 TEST(Offload, FreesTheDeviceAndFillsTheHost) {
   const Pipeline none = Offloaded(SmallModel(8), {.pp = 4}, 8, 0), all = Offloaded(SmallModel(8), {.pp = 4}, 8, 1000);
-  const absl::StatusOr<MemoryPlan> stored = FoldLiveness(none.programs[0], none.contexts[0]);
-  const absl::StatusOr<MemoryPlan> plan = FoldLiveness(all.programs[0], all.contexts[0]);
+  const absl::StatusOr<MemoryPlan> stored = PlanMemory(none.programs[0], none.contexts[0]);
+  const absl::StatusOr<MemoryPlan> plan = PlanMemory(all.programs[0], all.contexts[0]);
   ASSERT_TRUE(stored.ok() && plan.ok()) << plan.status();
   EXPECT_EQ(stored->host_peak, Bytes(0));
   EXPECT_LT(plan->live_peak, stored->live_peak);
