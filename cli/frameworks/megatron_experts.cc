@@ -22,7 +22,7 @@ constexpr int64_t kMaxCount = 1 << 20;  // far above the limits of a job, which 
 // "([0]*3+[1]*58)" or "[0,1,1]". Empty if the text is neither, or says more than kMaxCount layers.
 std::vector<bool> LayersWithExperts(std::string text, int32_t layers) {
   text.erase(std::remove_if(text.begin(), text.end(), [](char c) { return c == ' ' || c == '(' || c == ')'; }), text.end());
-  if (text == "1") return std::vector<bool>(static_cast<size_t>(layers), true);
+  if (text == "1") return std::vector<bool>(static_cast<size_t>(std::clamp<int64_t>(layers, 0, kMaxCount)), true);
   std::vector<bool> all;
   for (const absl::string_view term : absl::StrSplit(text, '+')) {
     const size_t close = term.find(']');
@@ -35,7 +35,8 @@ std::vector<bool> LayersWithExperts(std::string text, int32_t layers) {
       if (item != "0" && item != "1") return {};
       items.push_back(item == "1");
     }
-    if (times < 0 || times > kMaxCount || static_cast<int64_t>(items.size()) * times > kMaxCount) return {};
+    const int64_t before = static_cast<int64_t>(all.size());
+    if (times < 0 || times > kMaxCount || before + static_cast<int64_t>(items.size()) * times > kMaxCount) return {};
     for (int64_t i = 0; i < times; ++i) all.insert(all.end(), items.begin(), items.end());
   }
   return all;

@@ -78,8 +78,8 @@ std::string PlanRowsTable(const std::vector<PlanRow>& rows, const PlanTitles& ti
     table.push_back({row.name, FormatDuration(plan.step), Count(TokensPerSecond(plan)),
                      absl::StrFormat("%.1f%%", 100 * MfuOf(*row.request, plan)),
                      FormatDuration(SumOf(plan, &StagePlan::recompute_hidden)),
-                     FormatDuration(SumOf(plan, &StagePlan::recompute_exposed)), FormatBytes(PeakOf(plan)),
-                     ThroughputText(row, last), LastText(row, last)});
+                     FormatDuration(SumOf(plan, &StagePlan::recompute_exposed)),
+                     row.peak_known ? FormatBytes(PeakOf(plan)) : "-", ThroughputText(row, last), LastText(row, last)});
   }
   return TableText(table);
 }
@@ -99,7 +99,7 @@ std::string PlanRowsJson(const std::vector<PlanRow>& rows) {
       json["mfu"] = MfuOf(*row.request, plan);
       json["recomputeHiddenNs"] = SumOf(plan, &StagePlan::recompute_hidden).value;
       json["recomputeExposedNs"] = SumOf(plan, &StagePlan::recompute_exposed).value;
-      json["peakBytes"] = PeakOf(plan).value;
+      if (row.peak_known) json["peakBytes"] = PeakOf(plan).value;
       if (row.base != nullptr) json["throughput"] = ThroughputOf(row);
     }
     json["note"] = row.note;
@@ -125,8 +125,8 @@ Listing PlanRowsListing(const std::vector<PlanRow>& rows) {
                   {LayoutText(plan.layout), absl::StrCat(plan.micro_batch), absl::StrJoin(LayersOf(plan), " "),
                    cells.Duration(plan.step.value), cells.Count(TokensPerSecond(plan)), cells.Count(MfuOf(*row.request, plan)),
                    cells.Duration(SumOf(plan, &StagePlan::recompute_hidden).value),
-                   cells.Duration(SumOf(plan, &StagePlan::recompute_exposed).value), cells.Size(PeakOf(plan)),
-                   row.base != nullptr ? cells.Count(ThroughputOf(row)) : ""});
+                   cells.Duration(SumOf(plan, &StagePlan::recompute_exposed).value),
+                   row.peak_known ? cells.Size(PeakOf(plan)) : "", row.base != nullptr ? cells.Count(ThroughputOf(row)) : ""});
     }
     line.resize(listing.columns.size() - 1);
     line.push_back(row.note);

@@ -19,7 +19,8 @@ struct PlanRow {
   const Plan* plan = nullptr;            // nullptr: there is no plan
   // The throughput of `plan` is compared with that of `base`. nullptr: there is no comparison.
   const Plan* base = nullptr;
-  std::string note;  // why there is no plan, or what is proven about it
+  std::string note;        // why there is no plan, or what is proven about it
+  bool peak_known = true;  // false: the arena of `plan` is not that of the row
 };
 
 // The last column of a table, for rows that have a plan.

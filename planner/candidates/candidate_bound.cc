@@ -337,9 +337,10 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nan
   if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
   Bytes each = *budget / held_layers - floor_.input();
   if (each.value < 0) return std::nullopt;
-  // Layers without experts may hold nothing but their inputs. Then the others hold so much more.
+  // Layers without experts may hold nothing but their inputs. Then the others hold so much more. With several chunks, the
+  // layers without experts are in the first ones, which hold more microbatches than the others: then nothing is said.
   const int32_t recomputing = layers - std::min(layers, rank.most_dense);
-  if (recomputing == 0) return busy;
+  if (recomputing == 0 || (recomputing < layers && pipeline_.chunks > 1)) return busy;
   if (recomputing < layers) each = each * layers / recomputing;
   const Bytes offloaded = offloads_ ? Offloaded(step, layers / pipeline_.chunks * pipeline_.chunks) : Bytes(0);
   return busy + floor_.Exposed(each + offloaded) * recomputing;

@@ -344,7 +344,8 @@ absl::Status ExplainNoLayout(const JobSpec& spec, const ClusterTopology& cluster
                    std::min<int64_t>(spec.resources.max_ranks, cluster.devices()),
                    " ranks is possible: parallel.tp must divide model.heads ", model.heads,
                    model.key_heads() != model.heads ? absl::StrCat(", model.kvHeads ", model.key_heads()) : "",
-                   model.moe.any() ? absl::StrCat(" and model.seq ", model.seq, ", parallel.ep divide model.moe.experts ",
+                   model.moe.any() ? absl::StrCat(model.moe.dense_layers > 0 ? absl::StrCat(", model.ffn ", model.ffn) : "",
+                                                  " and model.seq ", model.seq, ", parallel.ep divide model.moe.experts ",
                                                   model.moe.experts, " and tp * cp * dp, parallel.tp")
                                    : absl::StrCat(" and model.ffn ", model.ffn, " and"),
                    " be at most ", cluster.least_devices_per_node(),

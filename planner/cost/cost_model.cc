@@ -88,13 +88,15 @@ TimesOfOps ComputedTimes(const HardwareProfile& profile, const LayerGraph& graph
   return of_ops;
 }
 
-// True if the shapes are of one model, and differ only in how a microbatch is divided over ranks and in its size.
+// True if the shapes are of one model, and differ only in how a microbatch is divided over ranks, in its size, and in the load
+// of experts that is planned for.
 bool OfOneModel(LayerShape a, const LayerShape& b) {
   a.micro_batch = b.micro_batch;
   a.tp = b.tp;
   a.cp = b.cp;
   a.ep = b.ep;
   a.sequence_parallel = b.sequence_parallel;
+  a.skew_permille = b.skew_permille;
   return a == b;
 }
 
@@ -118,6 +120,7 @@ const ShapeTimes* FindNearest(const std::vector<ShapeTimes>& measured, const Lay
 
 bool IsTwin(LayerShape a, const LayerShape& b) {
   a.sequence_parallel = b.sequence_parallel;
+  a.skew_permille = b.skew_permille;
   return a == b;
 }
 

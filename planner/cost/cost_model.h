@@ -117,7 +117,7 @@ class CostModel {
   const HostLink& host_link() const { return profile_.host; }
   int32_t overlap_slowdown_permille() const { return profile_.overlap_slowdown_permille; }
   int32_t communication_compute_permille() const { return profile_.communication_compute_permille; }
-  // true if op times were measured for this shape, or for the shape that differs only in sequence parallelism
+  // true if op times were measured for this shape, or for one that differs only in sequence parallelism or the skew of experts
   bool measured() const { return measured_; }
 
  private:

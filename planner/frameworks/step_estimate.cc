@@ -182,8 +182,12 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
   add(costs_.dense(), LayerType::kTransformer, dense, dense_layer_);
   if (pieces_.First(piece)) add_end(LayerType::kEmbedding);
   if (pieces_.Last(piece)) add_end(LayerType::kHead);
-  const Bytes offloaded =
-      Bytes(StoredLayerBytes(graph_, shape_, request_.recompute).value * layers / 1000 * request_.offload_permille);
+  Bytes stored = StoredLayerBytes(graph_, shape_, request_.recompute) * (layers - dense);
+  if (dense > 0) {
+    const LayerShape shape = DenseShape(shape_);
+    stored += StoredLayerBytes(LayerGraph::Of(shape), shape, request_.recompute) * dense;
+  }
+  const Bytes offloaded(stored.value / 1000 * request_.offload_permille);
   times.backward += UnhiddenCopies(profile_.host, offloaded, times.forward + times.backward + times.weight);
   AddShardTransfers(piece, times);
   const int32_t next = pipeline_.Next(stage);

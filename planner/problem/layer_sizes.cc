@@ -243,7 +243,10 @@ Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerSha
     case Collective::kAllReduce:
     case Collective::kReduceScatter: return TensorBytes(info.from, shape);
     case Collective::kAllToAll: {
-      const Bytes rows = std::max(TensorBytes(info.from, shape), TensorBytes(info.to, shape));
+      // Rows travel in the model's data type, also where they are then kept in 8 bits.
+      LayerShape sent = shape;
+      sent.matmul_type = MatmulType::kModel;
+      const Bytes rows = std::max(TensorBytes(info.from, sent), TensorBytes(info.to, sent));
       if (info.from_weights == Tensor::kWorkspace) return rows;
       return rows + std::max(TensorBytes(info.from_weights, shape), TensorBytes(info.to_weights, shape));
     }

@@ -9,47 +9,50 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/units.h"
+#include "planner/problem/layer_kinds.h"
 #include "planner/problem/model_families.h"
 
 namespace lynx {
 namespace {
 
-// The policies of all layers of a pipeline rank.
-std::vector<LayerPolicy> PoliciesOf(const StagePlan& stage) {
-  std::vector<LayerPolicy> layers;
+// Calls `visit` with the graph and the policy of each layer of a pipeline rank.
+template <class Visit>
+void ForEachLayer(const LayerKinds& kinds, const StagePlan& stage, const Visit& visit) {
   for (const SlicePlan& slice : stage.slices) {
-    layers.insert(layers.end(), slice.policy.layers.begin(), slice.policy.layers.end());
+    for (int32_t layer = slice.first_layer; layer < slice.end_layer; ++layer) {
+      const LayerGraph& graph = kinds.GraphOf(layer);
+      visit(graph, PolicyIn(graph, kinds.graph(), slice.policy.layers[static_cast<size_t>(layer - slice.first_layer)]));
+    }
   }
-  return layers;
 }
 
-std::string StoredText(const LayerGraph& graph, const StagePlan& stage) {
+std::string StoredText(const LayerKinds& kinds, const StagePlan& stage) {
   int64_t stored = 0, all = 0;
-  for (const LayerPolicy& layer : PoliciesOf(stage)) {
+  ForEachLayer(kinds, stage, [&](const LayerGraph& graph, const LayerPolicy& layer) {
     const auto count = static_cast<int64_t>(graph.recomputable().size());
     stored += std::count(layer.begin(), layer.begin() + count, Placement::kStore);
     all += count;
-  }
+  });
   if (stored == all) return "all";
   return absl::StrCat(stored, " of ", all);
 }
 
-int64_t OffloadedCount(const LayerGraph& graph, const StagePlan& stage) {
+int64_t OffloadedCount(const LayerKinds& kinds, const StagePlan& stage) {
   int64_t offloaded = 0;
-  for (const LayerPolicy& layer : PoliciesOf(stage)) {
+  ForEachLayer(kinds, stage, [&](const LayerGraph& graph, const LayerPolicy& layer) {
     const auto count = static_cast<int64_t>(graph.recomputable().size());
     offloaded += std::count(layer.begin(), layer.begin() + count, Placement::kOffload);
-  }
+  });
   return offloaded;
 }
 
-std::string RecomputedText(const LayerGraph& graph, const StagePlan& stage) {
+std::string RecomputedText(const LayerKinds& kinds, const StagePlan& stage) {
   std::array<int64_t, kPlacementCount> ops{};
-  for (const LayerPolicy& layer : PoliciesOf(stage)) {
+  ForEachLayer(kinds, stage, [&](const LayerGraph& graph, const LayerPolicy& layer) {
     for (size_t i = 0; i < graph.recomputable().size(); ++i) {
       ops[static_cast<size_t>(layer[i])] += static_cast<int64_t>(graph.ProducersOf(graph.recomputable()[i]).size());
     }
-  }
+  });
   std::string text;
   for (int i = 1; i < kPlacementCount; ++i) {
     if (ops[i] == 0 || !IsRecomputed(static_cast<Placement>(i))) continue;
@@ -60,12 +63,18 @@ std::string RecomputedText(const LayerGraph& graph, const StagePlan& stage) {
 
 // Appends one entry for each sequence of consecutive layers of a slice that have the same policy: "layers 0-2", and the policy.
 using PolicyRun = std::pair<std::string, std::string>;
-void AppendRuns(const LayerGraph& graph, const SlicePlan& slice, std::vector<PolicyRun>& runs) {
+void AppendRuns(const LayerKinds& kinds, const SlicePlan& slice, std::vector<PolicyRun>& runs) {
   const std::vector<LayerPolicy>& layers = slice.policy.layers;
   for (size_t begin = 0, end; begin < layers.size(); begin = end) {
-    for (end = begin + 1; end < layers.size() && layers[end] == layers[begin];) ++end;
-    const StagePolicy group{{layers.begin() + static_cast<int64_t>(begin), layers.begin() + static_cast<int64_t>(end)}};
-    const std::string text = StagePolicyText(graph, group, slice.first_layer + static_cast<int32_t>(begin));
+    const int32_t first = slice.first_layer + static_cast<int32_t>(begin);
+    const auto same = [&](size_t layer) {
+      return layers[layer] == layers[begin] &&
+             kinds.IsDense(slice.first_layer + static_cast<int32_t>(layer)) == kinds.IsDense(first);
+    };
+    for (end = begin + 1; end < layers.size() && same(end);) ++end;
+    const LayerGraph& graph = kinds.GraphOf(first);
+    const StagePolicy group{std::vector<LayerPolicy>(end - begin, PolicyIn(graph, kinds.graph(), layers[begin]))};
+    const std::string text = StagePolicyText(graph, group, first);
     const size_t colon = text.find(": ");
     runs.emplace_back(text.substr(0, colon), text.substr(colon + 2));
   }
@@ -73,8 +82,8 @@ void AppendRuns(const LayerGraph& graph, const SlicePlan& slice, std::vector<Pol
 
 std::vector<PolicyRun> PolicyRuns(const Plan& plan, size_t stage) {
   std::vector<PolicyRun> runs;
-  const LayerGraph& graph = plan.ContextOf(0).graph();
-  for (const SlicePlan& slice : plan.stages[stage].slices) AppendRuns(graph, slice, runs);
+  const LayerKinds kinds(plan.ContextOf(0));
+  for (const SlicePlan& slice : plan.stages[stage].slices) AppendRuns(kinds, slice, runs);
   return runs;
 }
 
@@ -151,7 +160,7 @@ std::string LayersText(const Plan& plan, size_t stage) {
 }
 
 Table StageTable(const Plan& plan) {
-  const LayerGraph& graph = plan.ContextOf(0).graph();
+  const LayerKinds kinds(plan.ContextOf(0));
   constexpr auto kRight = Align::kRight;
   Table table;
   table.columns = {{"stage", kRight},
@@ -172,11 +181,11 @@ Table StageTable(const Plan& plan) {
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
     table.rows.push_back(
-        {absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage), RecomputedText(graph, stage),
+        {absl::StrCat(i), LayersText(plan, i), StoredText(kinds, stage), RecomputedText(kinds, stage),
          FormatDuration(stage.recompute_hidden), FormatDuration(stage.recompute_exposed), FormatBytes(stage.arena),
          plan.activation_limit.value == 0 ? "none" : FormatBytes(plan.activation_limit), FormatBytes(stage.states.total())});
     if (!offloads) continue;
-    table.rows.back().push_back(absl::StrCat(OffloadedCount(graph, stage)));
+    table.rows.back().push_back(absl::StrCat(OffloadedCount(kinds, stage)));
     table.rows.back().push_back(FormatBytes(stage.host));
   }
   return table;

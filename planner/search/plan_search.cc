@@ -158,7 +158,7 @@ PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat, double expected_ratio)
   for (size_t i = 0; found.beat() == kForever || found.actions <= BudgetOf(effort_).most; ++i) {
     const Nanos most = MostPromising(found);
     if (i == guessed_.size() && !GuessNext(most, found.beat())) break;
-    if (guessed_[i].step > most) break;
+    if (guessed_[i].step > most) continue;  // the guesses are only nearly in order
     Simulate(guessed_[i], found);
   }
   if (found.beat() == kForever) SimulateDoubtful(found);

@@ -10,10 +10,11 @@
 //   3  partition and policies by estimates        LayoutPlanner::Guess       milliseconds
 //   4  lowered, memory folded, step simulated     LayoutPlanner::Best        milliseconds to a second
 //
-// The bounds of tiers 1 and 2 leave out candidates that cannot win against the best simulated step. The rough step only decides
-// whose turn comes first. Tier 4 decides. It takes candidates in the order of their guesses, as long as a guess, with an
-// allowance, promises a shorter step than the best simulated one. It stops after a number of simulated actions that small
-// requests do not reach. Counts limit the search, not clocks, so the same request always gives the same plan. Not thread-safe.
+// The bounds of tiers 1 and 2 leave out candidates that cannot win against the best simulated step. The rough step decides
+// whose turn comes first: a candidate whose rough step is longer than the best step is usually never guessed. Tier 4 decides.
+// It takes candidates in the order of their guesses, as long as a guess, with an allowance, promises a shorter step than the
+// best simulated one. It stops after a number of simulated actions that small requests do not reach. Counts limit the search,
+// not clocks, so the same request always gives the same plan. Not thread-safe.
 #ifndef LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 #define LYNX_PLANNER_SEARCH_PLAN_SEARCH_H_
 

@@ -90,7 +90,7 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
       const StageSlice& slice = context.slices[chunk];
       part.slices.push_back({slice.stage, slice.first_layer, slice.end_layer, draft.policies[stage][chunk]});
     }
-    const std::optional<Bytes> limit = fits_.Limit(stage, draft.layers[stage]);
+    const std::optional<Bytes> limit = fits_.Limit(context);
     const Bytes enough = limit ? *limit + fits_.reserve(stage) : kUnlimited;
     if (known != nullptr) {
       part.arena = known->arena;
@@ -126,7 +126,8 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
       const Bytes excess = part.arena - enough;
       if (excess.value > 0) {
         // Reserves enough memory that the same policy does not seem to fit again.
-        fits_.Reserve(stage, std::max(excess, *limit - part.live_peak + Bytes(1)));
+        const Bytes seemed = *fits_.Limit(stage, draft.layers[stage]);
+        fits_.Reserve(stage, std::max(excess, seemed - part.live_peak + Bytes(1)));
         fits = false;
       }
     }

@@ -421,7 +421,7 @@ std::optional<Draft> LayoutPlanner::TryTunings(const Draft& draft) {
   const std::vector<StageContext> contexts = Contexts(draft.layers, draft.microbatches);
   const auto fits = [&](const Draft& other) {
     for (int32_t stage = 0; stage < stages(); ++stage) {
-      if (!fits_.WithinLimit(contexts[stage], other.programs[stage], draft.layers[stage])) return false;
+      if (!fits_.WithinLimit(contexts[stage], other.programs[stage])) return false;
     }
     return true;
   };

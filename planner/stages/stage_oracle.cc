@@ -213,11 +213,14 @@ Nanos StageOracle::BusyTime(int32_t stage, int32_t layers) const {
 
 StateBytes StageOracle::States(int32_t stage, int32_t layers) const { return StatesOf(Context(stage, layers)); }
 
-std::optional<Bytes> StageOracle::Limit(int32_t stage, int32_t layers) const {
+std::optional<Bytes> StageOracle::Limit(int32_t stage, int32_t layers) const { return Limit(Context(stage, layers)); }
+
+std::optional<Bytes> StageOracle::Limit(const StageContext& context) const {
+  const auto stage = static_cast<size_t>(context.pipeline_rank);
   const Bytes activation = request_.spec.resources.activation_memory_per_rank;
   const Bytes device = device_memory_[stage];
   std::optional<Bytes> limit;
-  if (device.value > 0) limit = device - States(stage, layers).total();
+  if (device.value > 0) limit = device - StatesOf(context).total();
   if (activation.value > 0) limit = limit ? std::min(*limit, activation) : activation;
   if (limit) *limit -= reserves_[stage];
   return limit;

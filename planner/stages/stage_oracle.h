@@ -63,6 +63,9 @@ class StageOracle {
   StateBytes States(int32_t stage, int32_t layers) const;
   // The limit for the arena of a stage with this number of layers. nullopt: no limit.
   std::optional<Bytes> Limit(int32_t stage, int32_t layers) const;
+  // The same for a rank whose layers are known. It differs only if some layers of the model have no experts, and the rank has
+  // another number of them than Context assumes.
+  std::optional<Bytes> Limit(const StageContext& context) const;
   Bytes reserve(int32_t stage) const { return reserves_[static_cast<size_t>(stage)]; }
   // Must be called when the arena of a stage has turned out to exceed its limit by `bytes`. From then on, the stage's limit is
   // lower by this amount, or peaks are found by lowering instead of sums. Forgets all fits.
@@ -77,7 +80,7 @@ class StageOracle {
   // Sets the tuning of all woven programs from now on (planner/lower/weave.h). nullopt: the best for each program by itself.
   void SetTuning(std::optional<int32_t> tuning) { tuning_ = tuning; }
   // True if the live bytes of the program never exceed the stage's limit.
-  bool WithinLimit(const StageContext& context, const Program& program, int32_t layers) const;
+  bool WithinLimit(const StageContext& context, const Program& program) const;
   // True if some stage can offload and the request lets the planner choose the tensors.
   bool OffersOffloading() const;
   // Sets whether HEU may offload from now on, on the stages that can offload. At the beginning, it may not.

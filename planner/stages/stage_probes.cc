@@ -88,15 +88,13 @@ Program StageOracle::Lower(const StageContext& context, const std::vector<RankSl
                            const std::vector<StagePolicy>& policies) const {
   Program program = LowerStage(context, slots, policies);
   if (context.layout.weave == WeaveMode::kOff) return program;
-  int32_t layers = 0;
-  for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
-  const int32_t stage = context.pipeline_rank;
-  if (tuning_) return WeaveAs(program, context, costs_.Of(stage), *tuning_);
-  return Weave(program, context, costs_.Of(stage), Limit(stage, layers)).program;
+  const CostModel& costs = costs_.Of(context.pipeline_rank);
+  if (tuning_) return WeaveAs(program, context, costs, *tuning_);
+  return Weave(program, context, costs, Limit(context)).program;
 }
 
-bool StageOracle::WithinLimit(const StageContext& context, const Program& program, int32_t layers) const {
-  const std::optional<Bytes> limit = Limit(context.pipeline_rank, layers);
+bool StageOracle::WithinLimit(const StageContext& context, const Program& program) const {
+  const std::optional<Bytes> limit = Limit(context);
   const absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
   LYNX_CHECK(memory.ok());
   return !limit || memory->live_peak <= *limit;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "planner/problem/flops.h"
@@ -18,6 +19,7 @@ namespace lynx::server {
 namespace {
 
 constexpr Nanos kKeepEnded{900'000'000'000};
+constexpr size_t kOpenSteps = 64;
 
 // Six buckets per factor of ten, from 1 ms to 1000 s. The bounds of a bucket differ by a factor of at most 1.7, so a quantile
 // is known to within this factor.
@@ -79,9 +81,9 @@ struct JobMetrics::Series {
     double* arena;
     double planned_arena = 0;  // 0: unknown
   };
-  // Sums over all ranks that have reported this step.
+  // Sums over the ranks that have reported a step.
   struct StepSums {
-    int64_t step = -1;
+    std::set<int32_t> ranks;
     Nanos hidden, recompute_exposed, communication, stall, core_wait, all;
     double fullest_dispatch = 0, fullest_expert = 0;  // the largest of all ranks
   };
@@ -89,6 +91,9 @@ struct JobMetrics::Series {
   explicit Series(const JobRecord& job) : values(job.id.value, job.spec->name) {}
 
   Stage& StageOf(int32_t stage);
+  // The sums of a step that not all ranks have reported. A rank that reports a step again is of a new generation of ranks, so
+  // the sums begin again.
+  StepSums& SumsOf(int64_t step, int32_t rank);
   void Shares(const StepSums& sums);
   void FirstRank(const StepReport& step, const JobRecord& job);
   void CountTo(const metric::Metric& metric, double value);
@@ -98,7 +103,7 @@ struct JobMetrics::Series {
   JobSeries values;
   // Only for the owner thread.
   std::map<int32_t, Stage> stages;
-  StepSums sums;
+  std::map<int64_t, StepSums> open_steps;  // at most kOpenSteps
   double flops_per_token = 0;
   double peak_flops = 0;         // peak of all the job's devices together; 0: unknown
   Nanos predicted;               // 0: unknown
@@ -118,6 +123,15 @@ JobMetrics::Series::Stage& JobMetrics::Series::StageOf(int32_t stage) {
   found->second.step = &values.OfPlan(metric::kJobStageStepSeconds, {{"stage", name}});
   found->second.arena = &values.OfPlan(metric::kJobMemoryMeasured, {{"stage", name}, {"kind", "activations"}});
   return found->second;
+}
+
+JobMetrics::Series::StepSums& JobMetrics::Series::SumsOf(int64_t step, int32_t rank) {
+  StepSums& sums = open_steps[step];
+  if (sums.ranks.contains(rank)) sums = {};
+  sums.ranks.insert(rank);
+  // Ranks that have ended leave steps open.
+  if (const auto oldest = open_steps.begin(); open_steps.size() > kOpenSteps && oldest->first != step) open_steps.erase(oldest);
+  return sums;
 }
 
 void JobMetrics::Series::Shares(const StepSums& step) {
@@ -140,6 +154,7 @@ void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job)
   values.Of(metric::kJobLearningRate) = step.lr;
   values.Of(metric::kJobDoneSteps) = static_cast<double>(step.step + 1);
   values.Of(metric::kJobCopiedSteps) = static_cast<double>(step.copied_steps);
+  if (step.experts.any()) values.Of(metric::kJobExpertSkew) = step.experts.skew;
   // Each generation counts copies_skipped from 0, so only the difference is added.
   const int64_t before = std::exchange(copies_skipped, step.copies_skipped);
   values.Of(metric::kJobCopiesSkipped) +=
@@ -214,7 +229,7 @@ JobMetrics::~JobMetrics() = default;
 std::shared_ptr<prometheus::Collectable> JobMetrics::page() const { return book_; }
 bool JobMetrics::Shows(const JobId& job) const { return book_->Find(job) != nullptr; }
 
-void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job) {
+void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job, int32_t ranks) {
   const StepReport& step = recorded.step;
   Series& series = book_->Of(job);
   const std::lock_guard lock(series.mutex);
@@ -227,8 +242,7 @@ void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job) {
     values.OfPlan(metric::kJobMemoryError, {{"stage", std::to_string(recorded.stage)}}) =
         ErrorOf(*stage.arena, stage.planned_arena);
   }
-  Series::StepSums& sums = series.sums;
-  if (step.step != sums.step) series.Shares(std::exchange(sums, {.step = step.step}));
+  Series::StepSums& sums = series.SumsOf(step.step, recorded.rank);
   sums.hidden += step.recompute_hidden;
   sums.recompute_exposed += step.recompute_exposed;
   sums.communication += step.tensor_wait + step.data_parallel_wait + step.norm_wait;
@@ -237,12 +251,16 @@ void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job) {
   sums.all += step.duration;
   sums.fullest_dispatch = std::max(sums.fullest_dispatch, step.experts.fullest_dispatch);
   sums.fullest_expert = std::max(sums.fullest_expert, step.experts.fullest_expert);
+  if (static_cast<int64_t>(sums.ranks.size()) >= ranks) {
+    series.Shares(sums);
+    // Earlier steps are older than what the series show now.
+    series.open_steps.erase(series.open_steps.begin(), series.open_steps.upper_bound(step.step));
+  }
   if (recorded.new_step) {
     values.Of(metric::kJobSteps) += 1;
     values.Of(metric::kJobTokens) += static_cast<double>(step.tokens);
     values.Of(metric::kJobModelFlops) += series.flops_per_token * static_cast<double>(step.tokens);
     if (step.experts.any()) {  // the same in the reports of all ranks
-      values.Of(metric::kJobExpertSkew) = step.experts.skew;
       values.Of(metric::kJobExpertRows) += static_cast<double>(step.experts.rows_routed);
       values.Of(metric::kJobExpertRowsDropped) += static_cast<double>(step.experts.rows_dropped);
     }
@@ -282,7 +300,7 @@ void JobMetrics::Planned(const JobRecord& job, const Plan& plan, const ClusterTo
   // Drops the series of the earlier plan, which may have had more stages.
   values.EndPlan();
   series.stages.clear();
-  series.sums = {};
+  series.open_steps.clear();
   series.predicted = plan.step;
   series.flops_per_token = StepFlops(plan.model, 1, FlopCount::kModel) / static_cast<double>(std::max(1, plan.model.seq));
   series.peak_flops = static_cast<double>(PeakOf(cluster, plan.model.dtype)) * plan.layout.ranks();

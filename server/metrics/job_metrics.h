@@ -28,8 +28,8 @@ class JobMetrics {
   // The series for the metrics page. May be called on any thread. The result stays valid as long as the caller holds it.
   std::shared_ptr<prometheus::Collectable> page() const;
 
-  // Updates metrics after a step. `job`: its record after the step.
-  void Step(const StepRecorded& step, const JobRecord& job);
+  // Updates metrics after a step. `job`: its record after the step. `ranks`: number of its ranks.
+  void Step(const StepRecorded& step, const JobRecord& job, int32_t ranks);
   void Evaluated(const EvaluationRecorded& recorded, const JobRecord& job);
   void CheckpointWritten(const InsertCheckpoint& checkpoint, const JobRecord& job);
   // True if the job has series that do not show its newest checkpoint, because an earlier server recorded the checkpoint.

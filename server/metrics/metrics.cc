@@ -124,7 +124,7 @@ void ServerMetrics::Committed(Nanos took, bool ok) {
 }
 
 void ServerMetrics::Step(const StepRecorded& step, const JobRecord& job, int32_t devices, Nanos wall) {
-  of_jobs_.Step(step, job);
+  of_jobs_.Step(step, job, devices);
   if (IsFinal(job.state)) return;
   Account(job, timelines_[job.id].OnStep(step.step.step, step.step.duration, step.new_step, wall, devices));
 }

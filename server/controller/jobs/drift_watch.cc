@@ -137,18 +137,31 @@ std::vector<std::string> DriftWatch::NoteLinkDrift(LiveJob& job) {
 
 // Notes the skew of the newest steps if it differs from the one that plans for the job assume. The skew that the job states is
 // the least one that is planned for. Memory does not depend on it: jobs that train have a capacity (model.moe.capacity), which
-// bounds the rows of each expert.
-std::vector<std::string> DriftWatch::NoteSkewDrift(LiveJob& job) {
+// bounds the rows of each expert. On GPUs, products and transfers take the whole rooms of that capacity, however many rows they
+// hold, so the time of a step does not depend on the skew either.
+std::vector<std::string> DriftWatch::NoteSkewDrift(LiveJob& job) const {
   const MoeSpec& stated = job.record.spec->model.moe;
   const std::optional<double> lasting = job.drift.skew.Lasting();
   // On one rank the load is always even, which says nothing of groups with several.
   if (!stated.any() || job.plan->layout.ep == 1 || !lasting.has_value()) return {};
+  if (devices_.KindOf(job) == DeviceKind::kCuda) return {};
   const double assumed = SkewOf(job), now = std::max(*lasting, stated.skew);
   if (std::max(now / assumed, assumed / now) < kDrift) return {};
-  job.drift.skew_found =
+  if (now > assumed) {
+    job.drift.uneven_in = job.plan->layout;
+  } else if (job.drift.uneven_in.has_value() && *job.drift.uneven_in != job.plan->layout) {
+    return {};
+  }
+  const double found =
       std::max(stated.skew, std::min(std::ceil(*lasting * kSkewSteps) / kSkewSteps, static_cast<double>(stated.experts)));
+  const double planned = job.plan->model.moe.skew;
+  if (found == planned) {  // no other plan was better, and the load is again as planned
+    job.drift.skew_found = 0;
+    return {};
+  }
+  job.drift.skew_found = found;
   return {absl::StrCat("the experts of the fullest rank receive ", absl::StrFormat("%.2f", *lasting),
-                       " times the even share of rows, and ", absl::StrFormat("%.2f", assumed),
+                       " times the even share of rows, and ", absl::StrFormat("%.2f", planned),
                        " times was planned for (model.moe.skew); memory suffices, because model.moe.capacity bounds the rows")};
 }
 

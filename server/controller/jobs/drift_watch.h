@@ -32,7 +32,7 @@ class DriftWatch {
   std::vector<std::string> NoteComputeDrift(LiveJob& job);
   Nanos PredictedOn(const LiveJob& job, const NodeId& from, const NodeId& to, int64_t bytes) const;
   std::vector<std::string> NoteLinkDrift(LiveJob& job);
-  static std::vector<std::string> NoteSkewDrift(LiveJob& job);
+  std::vector<std::string> NoteSkewDrift(LiveJob& job) const;
 
   const ControllerOptions& options_;
   PresentStep& step_;

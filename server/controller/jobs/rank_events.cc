@@ -14,6 +14,8 @@
 namespace lynx::server {
 namespace {
 
+// Up to this skew, the speeds of ranks with experts are compared.
+constexpr double kEvenLoad = 1.1;
 constexpr char kForgotten[] = "its process is gone: the worker daemon or the machine restarted without it";
 
 }  // namespace
@@ -85,7 +87,11 @@ void RankEvents::FoldStep(LiveJob& job, int32_t rank, const StepReport& step) {
   JobRecord& record = job.record;
   job.generation.ranks[static_cast<size_t>(rank)].started = true;
   job.generation.statistics.AddStep(rank, step, step_.wall(), record.progress);
-  job.drift.speed.Add(rank, step.forward + step.backward + step.weight + step.recompute_hidden + step.recompute_exposed);
+  // If the load of experts is uneven, a rank computes for long because it has many rows, which says nothing of its node.
+  const bool uneven = step.experts.any() && step.experts.skew > kEvenLoad;
+  if (!uneven) {
+    job.drift.speed.Add(rank, step.forward + step.backward + step.weight + step.recompute_hidden + step.recompute_exposed);
+  }
   job.drift.links.Add(rank, step.duration, step.links);
   // All ranks report the same skew.
   if (rank == 0 && step.experts.any()) job.drift.skew.Add(step.experts.skew);

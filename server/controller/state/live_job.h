@@ -82,6 +82,9 @@ struct DriftState {
   LinkWatch links;
   SkewWatch skew;
   double skew_found = 0;  // the skew for which the job was planned again after the present plan was made; 0: none
+  // The layout in which a load was measured that was more uneven than planned for. Only this layout can show that the load has
+  // become more even: another one divides the experts over other ranks.
+  std::optional<ParallelLayout> uneven_in;
   std::map<NodeId, Slowness> slowness_watched;  // slowness of the job's nodes when the present watch of speeds began
   // Slowness::compute of the job's nodes. slowness_asked: the values when the newest plan was requested. slowness_planned: the
   // values that the present plan assumes.

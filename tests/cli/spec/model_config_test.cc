@@ -338,7 +338,7 @@ TEST(ModelConfig, ReadsDeepseek) {
   EXPECT_EQ(lite, FindModelPreset("deepseek-v2-lite")->model);
   EXPECT_EQ(lite.plan_only, PlanOnlyFeatures{0});
   EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"q_lora_rank\": null", "\"q_lora_rank\": 96")).latent.query_rank, 96);
-  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"q_lora_rank\": null, ", "")).latent.query_rank, 1536)
+  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"q_lora_rank\": null,", "")).latent.query_rank, 1536)
       << "the default of the class";
   EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"n_shared_experts\": 2", "\"n_shared_experts\": null")).moe.shared_ffn, 0);
   EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"greedy\"", "\"group_limited_greedy\"")).plan_only,
@@ -493,7 +493,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "n_shared_experts is 1000000: too many experts of width 2048"},
         BadConfig{"NegativeShared", kDeepseekV3, "\"n_shared_experts\": 1", "\"n_shared_experts\": -1",
                   "n_shared_experts is -1: must be a whole number from 1"},
-        BadConfig{"Quantized", kDeepseekV3, "\"rms_norm_eps\"",
+        BadConfig{"QuantizedExperts", kDeepseekV3, "\"rms_norm_eps\"",
                   "\"quantization_config\": {\"fmt\": \"e4m3\"}, \"rms_norm_eps\"",
                   "quantization_config: quantized weights cannot be trained"},
         BadConfig{"NoChoice", kDeepseekV2Lite, "\"num_experts_per_tok\": 6, ", "",

@@ -58,7 +58,10 @@ TEST(RoughStep, IsTheStepOfAPipelineWithEqualStages) {
             const double rough = Seconds(CandidateBound(request, candidate, caches).Rough());
             const double step = Seconds(StepOfTimeline(request, candidate, caches));
             EXPECT_LE(rough, 1.001 * step);
-            if (schedule != kZeroBubble) EXPECT_GE(rough, 0.93 * step);
+            // With a rest of groups, the ranks wait for each other a little longer than the formula says.
+            const int32_t groups = (microbatches + GroupOf(weave) - 1) / GroupOf(weave);
+            const bool rest = schedule == kInterleaved && groups % pp != 0;
+            if (schedule != kZeroBubble) EXPECT_GE(rough, (rest ? 0.88 : 0.93) * step);
           }
         }
       }

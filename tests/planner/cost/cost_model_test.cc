@@ -125,6 +125,25 @@ TEST(CostModel, AShapeThatNobodyMeasuredIsScaledByTheNearestMeasuredOne) {
             CostModel(stated, other, {.tp = 2}, 2, 4).OpTime(Op::kFc1, Pass::kForward));
 }
 
+// A job is planned again for a load of experts that was measured. What was measured for another load is scaled for it.
+TEST(CostModel, WhatWasMeasuredServesOtherLoadsOfExperts) {
+  ModelSpec model{.layers = 4, .hidden = 256, .heads = 8, .ffn = 512, .seq = 128, .vocab = 1024, .dropout = 0};
+  model.family = ModelFamily::kLlama;
+  model.moe = {.experts = 8, .top_k = 2, .capacity = 4};
+  HardwareProfile stated = StatedCpuProfile();
+  stated.measured.clear();
+  const HardwareProfile truth = ThirdOf(stated);
+  const ParallelLayout layout{.dp = 4, .ep = 4};
+  const HardwareProfile profile = WithMeasured(stated, truth, model, layout, 2);
+  model.moe.skew = 1.5;
+  const CostModel scaled(profile, model, layout, 2, 4), real(truth, model, layout, 2, 4);
+  EXPECT_TRUE(scaled.measured());
+  for (const Op op : {Op::kFc1, Op::kFc2, Op::kRouter}) {
+    const double expected = Seconds(real.OpTime(op, Pass::kForward));
+    EXPECT_NEAR(Seconds(scaled.OpTime(op, Pass::kForward)), expected, 0.01 * expected) << EnumName(op);
+  }
+}
+
 TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const ModelSpec model = TinyModel(4);
   HardwareProfile profile = RoundProfile(model);

@@ -191,6 +191,30 @@ TEST(ExpertsPlan, FirstLayersMayHaveNoExperts) {
   EXPECT_EQ(plan->stages[0].states.total(), Bytes(of_first * (2 + 4 + 12)));
 }
 
+// With many pieces, it is not known before the partition which ranks have the layers without experts. These hold less here, so
+// a plan that counts too many of them would exceed the memory of a device.
+TEST(ExpertsPlan, NoRankExceedsItsDeviceWhereverTheFirstLayersAre) {
+  PlanRequest request = Request();
+  request.spec.model.layers = 12;
+  request.spec.model.ffn = 128;
+  request.spec.model.moe = {.experts = 8, .top_k = 2, .ffn = 512, .dense_layers = 3};
+  request.target = PlanTarget::kAnyFramework;
+  request.spec.parallel = {.tp = 1, .pp = 4, .dp = 2, .ep = 1, .virtual_stages = 2, .zero = ZeroStage::kNone};
+  request.spec.parallel.weave = WeaveMode::kOff;
+  Normalize(request.spec);
+  int planned = 0;
+  for (int64_t memory = 300; memory <= 700; memory += 20) {
+    request.cluster.groups.front().memory_per_device = Bytes(memory << 20);
+    const absl::StatusOr<Plan> plan = Planned(request);
+    if (!plan.ok()) continue;
+    ++planned;
+    for (const StagePlan& stage : plan->stages) {
+      EXPECT_LE(stage.states.total() + stage.arena, Bytes(memory << 20)) << memory << " MiB";
+    }
+  }
+  EXPECT_GT(planned, 5);
+}
+
 // A rank with wide first layers gets fewer layers than with the experts of the other layers.
 TEST(ExpertsPlan, WideFirstLayersTakeTimeAndMemory) {
   PlanRequest request = Request();

@@ -326,10 +326,28 @@ TEST(ControllerDrift, AnUnevenLoadForWhichNoPlanIsBetterIsNotAskedForAgain) {
   group.Train(2);
   group.Train(2);
   EXPECT_TRUE(group.cluster.plans().empty());
-  // The job states a skew of 1.5, so the server plans for no less.
+  // The job states a skew of 1.5, so the server plans for no less. Its plan does already.
   group.Train(1);
-  ASSERT_EQ(group.cluster.plans().size(), 1u);
-  EXPECT_EQ(group.cluster.plans().front().request.spec.model.moe.skew, 1.5);
+  EXPECT_TRUE(group.cluster.plans().empty());
+  // The load is uneven again: that is new.
+  group.Train(2);
+  EXPECT_EQ(group.cluster.plans().size(), 1u);
+}
+
+// In another layout the same router may give a more even load. The job does not go back and forth between the two.
+TEST(ControllerDrift, AMoreEvenLoadInAnotherLayoutIsNotPlannedFor) {
+  ExpertGroup group;
+  Cluster& cluster = group.cluster;
+  group.Train(2);
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  const ParallelLayout other{.dp = 2, .ep = 2, .zero = ZeroStage::kOptimizer};
+  cluster.AnswerPlansWith(PlanOf(cluster.plans().front().request.spec, other, 150), Nanos(250'000'000));
+  GiveWay(cluster, group.job, group.step);
+  cluster.AllReady(group.job, group.step);
+  group.Train(1.2);
+  EXPECT_TRUE(cluster.plans().empty()) << "1.2 in this layout does not say that the other one would have an even load";
+  group.Train(2.8);
+  EXPECT_EQ(cluster.plans().size(), 1u) << "more uneven than planned for";
 }
 
 TEST(ControllerDrift, AnEvenLoadOnOneRankSaysNothing) {

@@ -120,7 +120,7 @@ TEST(ServerMetricsTest, SharesAreOfWholeSteps) {
 }
 
 // The rows are those of the whole job in the report of each rank. The fullest expert is the largest of all ranks, so it is
-// known when a later step is reported.
+// known when all have reported the step.
 TEST(ServerMetricsTest, ShowsTheLoadOfExperts) {
   ServerMetrics metrics;
   const JobRecord job = MakeJob();
@@ -136,9 +136,9 @@ TEST(ServerMetricsTest, ShowsTheLoadOfExperts) {
         job, 2, Nanos(0));
   };
   report(1, 0, 1.5, 2);
-  report(1, 1, 1.5, 3.5);
-  EXPECT_THAT(Page(metrics), Not(HasSubstr("lynx_job_expert_load_fullest"))) << "step 1 may not be complete";
   report(2, 0, 1.75, 2);
+  EXPECT_THAT(Page(metrics), Not(HasSubstr("lynx_job_expert_load_fullest"))) << "rank 1 has not reported";
+  report(1, 1, 1.5, 3.5);
   const std::string page = Page(metrics);
   EXPECT_EQ(Value(page, OfJob("expert_load_skew")), 1.75);
   EXPECT_EQ(Value(page, OfJob("expert_load_fullest")), 3.5);
