@@ -178,22 +178,23 @@ StageContext StageOracle::Context(int32_t stage, int32_t layers) const {
   const bool mixed = request_.spec.model.moe.dense_layers > 0;
   int32_t first = 0, chunk = 0;
   for (const Part& part : PartsOf(stage, layers)) {
-    if (mixed) first = std::max(first, EvenFirstLayer(pipeline_.PieceOf(pipeline_.StageOn(stage, chunk))));
+    if (mixed) first = std::max(first, FirstLayerOf(pipeline_.PieceOf(pipeline_.StageOn(stage, chunk)), part.layers));
     context.slices.push_back(SliceOf(candidate_.layout, pipeline_.StageOn(stage, chunk++), first, first + part.layers));
     first += part.layers;
   }
   return context;
 }
 
-int32_t StageOracle::EvenFirstLayer(int32_t piece) const {
+int32_t StageOracle::FirstLayerOf(int32_t piece, int32_t layers) const {
   const std::vector<int32_t>& pinned = request_.spec.parallel.stage_layers;
-  const std::vector<int32_t> counts = pinned.empty() ? EvenPartition(pipeline_.pieces(), request_.spec.model.layers) : pinned;
-  return std::accumulate(counts.begin(), counts.begin() + piece, 0);
+  return pinned.empty() ? piece * layers : std::accumulate(pinned.begin(), pinned.begin() + piece, 0);
 }
 
 int32_t StageOracle::DenseLayersOf(int32_t stage, int32_t layers) const {
   const MoeSpec& moe = request_.spec.model.moe;
   if (moe.dense_layers == 0 || layers < pipeline_.chunks) return 0;  // no rank has fewer layers than chunks
+  // Every piece has a layer, so a rank whose first piece comes so late has no such layer.
+  if (pipeline_.PieceOf(pipeline_.StageOn(stage, 0)) >= moe.dense_layers) return 0;
   int32_t dense = 0;
   for (const StageSlice& slice : Context(stage, layers).slices) dense += slice.DenseLayers(moe);
   return dense;

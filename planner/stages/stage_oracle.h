@@ -157,10 +157,10 @@ class StageOracle {
   std::vector<Part> PartsOf(int32_t stage, int32_t layers) const;
   // A context for one rank. The layers of the other ranks are not known. So the slices have the right number of layers, but the
   // indices of these layers start at 0. If only some layers of the model have experts, the indices are instead those that the
-  // rank would have if every other piece of the model had an equal number of layers.
+  // rank would have if the pieces before each of its pieces had as many layers as that one.
   StageContext Context(int32_t stage, int32_t layers) const;
-  // The first layer of a piece of the model if the pieces have equal numbers of layers, or those that the job says.
-  int32_t EvenFirstLayer(int32_t piece) const;
+  // The first layer of a piece of the model if every piece before it had this number of layers, or those that the job says.
+  int32_t FirstLayerOf(int32_t piece, int32_t layers) const;
   // Number of layers of the rank that have no experts, if other layers of the model have them; see Context.
   int32_t DenseLayersOf(int32_t stage, int32_t layers) const;
   // Number of microbatches whose activations one virtual stage of the rank holds: the largest number that the rank holds at any
