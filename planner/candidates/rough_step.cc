@@ -53,6 +53,12 @@ Nanos RoughStep(const PlanRequest& request, const Candidate& candidate, PlanCach
   const int32_t layers = request.cluster.groups.size() > 1 ? pipeline.chunks : request.spec.model.layers / layout.pp;
   Nanos end = states.End(0, layers);
   for (int32_t rank = 1; rank < layout.pp; ++rank) end = std::min(end, states.End(rank, layers));
+  if (layout.zero < ZeroStage::kGradients) {
+    // The reductions of the first rank begin with its last backward passes, the one of its first chunk last of all.
+    const Nanos slot = times.backward + times.weight;
+    const Nanos reductions = states.EndWithReductions(0, layers);
+    end = std::max(end, reductions - slot * ((pipeline.chunks - 1) * layout.pp + 1));
+  }
   return PipelineTime(candidate, std::move(all), caches) + end;
 }
 
