@@ -23,8 +23,15 @@ using testing::HasSubstr;
 
 std::unique_ptr<Backend> MakeCuda() { return std::move(MakeCudaBackend(0).value()); }
 
-// A job of ranks with groups for experts. Its model has no experts, unless one is given.
-TinyJob JobOf(const ParallelLayout& layout, bool by_nccl, const ModelSpec& model = SpecOf(TinyModel::kGpt)) {
+// A model whose experts can be shared by 2, 3 or 4 ranks.
+ModelSpec TwelveExperts() {
+  ModelSpec model = TinyMoe(DataType::kFloat32);
+  model.moe.experts = 12;
+  return model;
+}
+
+// A job of ranks with groups for experts.
+TinyJob JobOf(const ParallelLayout& layout, bool by_nccl, const ModelSpec& model = TwelveExperts()) {
   TinyJob job{.model = model};
   job.make_backend = MakeCuda;
   job.Lower(layout, RecomputeMode::kNone);
@@ -109,7 +116,8 @@ class NcclExperts : public testing::TestWithParam<bool> {  // whether by NCCL, o
 
 TEST_P(NcclExperts, ExchangeSlotsInEveryOrder) {
   for (const ParallelLayout& layout : {ParallelLayout{.dp = 2, .ep = 2}, ParallelLayout{.dp = 3, .ep = 3},
-                                       ParallelLayout{.tp = 2, .dp = 2, .ep = 4}, ParallelLayout{.tp = 2, .dp = 2, .ep = 2}}) {
+                                       ParallelLayout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true},
+                                       ParallelLayout{.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true}}) {
     for (const Order order : {Order::kEager, Order::kLate, Order::kFirstLate, Order::kFirstEager}) {
       SetOrder(order);
       const auto statuses = OnRanks(JobOf(layout, GetParam()), [](TinyRank& rank) -> absl::Status {
@@ -147,7 +155,7 @@ TEST(NcclExpertGroup, TrainsWithTheBitsOfTransfersThroughTheHosts) {
 }
 
 TEST(NcclExpertGroup, OfOneRankCopiesTheSlot) {
-  TinyJob job = JobOf({.tp = 2}, true);
+  TinyJob job = JobOf({.tp = 2}, true, SpecOf(TinyModel::kGpt));
   job.make_communicator = [layout = job.layout](int32_t rank, Communicator& host, Backend& backend) {
     return MakeNcclCommunicator({.layout = layout, .experts = true, .rank = rank}, host, backend);
   };
