@@ -18,9 +18,10 @@ namespace lynx {
 // with the sum of the group's times. The last passes of a group end at about the same time, so their transfers begin only then.
 Nanos PipelineTime(const Candidate& candidate, std::vector<TransferPassTimes> passes, PlanCaches& caches);
 
-// The step as if all virtual stages took the same time and recomputed nothing. It counts how long ranks wait for each other, for
-// transfers, and for reductions that the last passes do not hide, of which a bound (CandidateBound) counts only a part. Not a bound, but rarely longer than a guess
-// (LayoutPlanner::Guess), and it takes far less time. 0 if the ranks do not form a chain from the first layers to the last.
+// The step as if all virtual stages took the same time and recomputed nothing. It counts how long ranks wait for each other,
+// for transfers, and for reductions that the last passes do not hide, of which a bound (CandidateBound) counts only a part. Not
+// a bound, but rarely longer than a guess (LayoutPlanner::Guess), and it takes far less time. 0 if the ranks do not form a
+// chain from the first layers to the last.
 Nanos RoughStep(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches);
 
 }  // namespace lynx
