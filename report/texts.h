@@ -30,10 +30,10 @@ CoreWaitOfStep CoreWaitOf(const v1::Job& job);
 
 // The load of experts in the newest step (Progress::expert_skew). True if the job has trained a step with experts.
 bool HasExpertLoad(const v1::Job& job);
-// Such as "1.37x" or "1.37x, 2.1% dropped": the rows of the fullest rank as a multiple of the even share, and the share of all
-// rows that were dropped.
+// Returns how many rows the fullest rank received, as a multiple of the even share, and which share of all rows was dropped.
+// For example "1.37x, 2.1% dropped", or only "1.37x" if no row was dropped.
 std::string ExpertLoadText(const v1::Job& job);
-// A skew as in ExpertLoadText, "1.37x".
+// Returns a skew in the form that ExpertLoadText uses, for example "1.37x".
 std::string SkewText(double skew);
 
 }  // namespace lynx

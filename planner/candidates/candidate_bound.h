@@ -114,11 +114,12 @@ class CandidateBound {
   Nanos ModelTime() const { return total_; }
   // Lower bound for the step that does not consider memory.
   Nanos Quick() const;
-  // Not a bound, but rarely longer than a guess (LayoutPlanner::Guess): the time of a step's passes as if all virtual stages
-  // took the same time, recomputed nothing, and sent without delay. It counts how long the ranks of the pipeline wait for each
-  // other, of which a bound counts only a part. Passes that run side by side move through the pipeline as a group, and a rank
-  // begins with a group when the rank before it has ended the whole group. So a group counts as one microbatch with the sum of
-  // the group's times. 0 for schedules without a formula.
+  // Returns the time that the passes of a step would take if all virtual stages took the same time, recomputed nothing, and
+  // sent without delay. This is not a lower bound, but it is rarely longer than a guess (LayoutPlanner::Guess). The search
+  // needs it because a bound counts only a part of the time in which the ranks of the pipeline wait for each other. Passes that
+  // run side by side move through the pipeline as a group, and a rank begins with a group when the rank before it has ended the
+  // whole group. So a group counts as one microbatch with the sum of the group's times. Returns 0 for schedules without a
+  // formula. If p does not divide n, interleaved steps are a little longer than the formula says.
   //
   // With n groups, p ranks, v virtual stages on each, and a virtual stage that takes f forward, b for the gradient of its input
   // and w for the gradients of its weights, s = f + b + w in all:

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <tuple>
 
 #include "common/check.h"
+#include "planner/cost/known_times.h"
 #include "planner/cost/op_cost.h"
 #include "planner/problem/eight_bit.h"
 
@@ -70,77 +70,6 @@ double RowsForOtherNodes(int32_t nodes, int32_t top_k) {
   return (nodes - 1) * (1 - std::pow(1 - here, top_k)) / (top_k * (1 - here));
 }
 
-using TimesOfOps = std::array<OpTimes, kOpCount>;
-
-const ShapeTimes* FindTimes(const std::vector<ShapeTimes>& measured, const LayerShape& shape) {
-  const auto found = std::find_if(measured.begin(), measured.end(), [&](const ShapeTimes& t) { return t.shape == shape; });
-  return found == measured.end() ? nullptr : &*found;
-}
-
-TimesOfOps ComputedTimes(const HardwareProfile& profile, const LayerGraph& graph, const LayerShape& shape) {
-  TimesOfOps of_ops{};
-  for (const OpInfo& info : graph.ops()) {
-    OpTimes& times = of_ops[static_cast<size_t>(info.op)];
-    times.forward = OpCost(profile, info.op, Pass::kForward, shape);
-    times.backward = OpCost(profile, info.op, Pass::kBackward, shape);
-    if (info.has_weight_pass) times.weight = OpCost(profile, info.op, Pass::kWeight, shape);
-  }
-  return of_ops;
-}
-
-// True if the shapes are of one model, and differ only in how a microbatch is divided over ranks, in its size, and in the load
-// of experts that is planned for.
-bool OfOneModel(LayerShape a, const LayerShape& b) {
-  a.micro_batch = b.micro_batch;
-  a.tp = b.tp;
-  a.cp = b.cp;
-  a.ep = b.ep;
-  a.sequence_parallel = b.sequence_parallel;
-  a.skew_permille = b.skew_permille;
-  return a == b;
-}
-
-// The measured shape of the same model whose sizes differ from `shape` by the smallest factor; null: there is none. The *twin*,
-// which differs only in sequence parallelism, is the nearest of all.
-const ShapeTimes* FindNearest(const std::vector<ShapeTimes>& measured, const LayerShape& shape) {
-  const ShapeTimes* nearest = nullptr;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const ShapeTimes& times : measured) {
-    if (!OfOneModel(times.shape, shape)) continue;
-    double factor = 1;
-    for (const int32_t LayerShape::*size : {&LayerShape::micro_batch, &LayerShape::tp, &LayerShape::cp, &LayerShape::ep}) {
-      const auto [less, more] = std::minmax(times.shape.*size, shape.*size);
-      factor *= static_cast<double>(more) / less;
-    }
-    const auto millionths = static_cast<int64_t>(factor * 1e6);
-    if (millionths < least) nearest = &times, least = millionths;
-  }
-  return nearest;
-}
-
-bool IsTwin(LayerShape a, const LayerShape& b) {
-  a.sequence_parallel = b.sequence_parallel;
-  a.skew_permille = b.skew_permille;
-  return a == b;
-}
-
-// Takes the measured times of another shape of the same model. `times` holds computed times, which are scaled: each is
-// multiplied by the other shape's measured time and divided by its computed time. So where the stated figures promise more than
-// was measured, a shape that was not measured does not look faster than those that were. For the twin this is nearly exact:
-// most ops are the same in both shapes, and in one of the shapes, the other ops work only on a share of the tokens.
-void TakeFrom(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps& times) {
-  const auto scale = [](Nanos of_other, Nanos computed_of_other, Nanos& time) {
-    if (computed_of_other.value <= 0) return;
-    const __int128 scaled = static_cast<__int128>(of_other.value) * time.value / computed_of_other.value;
-    time = Nanos(static_cast<int64_t>(std::min<__int128>(scaled, kMaxTime.value)));
-  };
-  for (size_t op = 0; op < times.size(); ++op) {
-    scale(measured[op].forward, computed[op].forward, times[op].forward);
-    scale(measured[op].backward, computed[op].backward, times[op].backward);
-    scale(measured[op].weight, computed[op].weight, times[op].weight);
-  }
-}
-
 }  // namespace
 
 CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
@@ -151,23 +80,15 @@ CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, con
                                               .pod_nodes = profile.pod_nodes} {
   LYNX_CHECK(ranks_per_node >= 1);
   LYNX_CHECK(profile.overlap_slowdown_permille >= 1000 && profile.communication_compute_permille >= 0);
-  const ShapeTimes* measured = FindTimes(profile.measured, shape_);
-  const ShapeTimes* nearest = measured == nullptr ? FindNearest(profile.measured, shape_) : measured;
+  const KnownTimes known = KnownTimesOf(profile, shape_);
+  times_ = known.ops;
+  measured_ = known.measured;
+  optimizer_per_mega_parameter_ = known.optimizer_per_mega_parameter;
   profile_.measured.clear();
   ChooseLinks();
   if (rows_once_per_node && expert_path_.nodes > 1) {
     sent_between_nodes_ = RowsForOtherNodes(expert_path_.nodes, shape_.top_k);
   }
-  if (measured != nullptr) {
-    times_ = measured->ops;
-  } else {
-    times_ = ComputedTimes(profile_, graph_, shape_);
-    if (nearest != nullptr) {
-      TakeFrom(nearest->ops, ComputedTimes(profile_, LayerGraph::Of(nearest->shape), nearest->shape), times_);
-    }
-  }
-  measured_ = nearest != nullptr && IsTwin(nearest->shape, shape_);
-  if (measured_) optimizer_per_mega_parameter_ = nearest->optimizer_per_mega_parameter;
   AddContextTransfers();
   ComputeSegmentTimes();
   if (model.moe.dense_layers == 0) return;

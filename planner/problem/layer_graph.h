@@ -343,7 +343,7 @@ struct LayerShape {
   int32_t MembersOf(Collective kind) const { return kind == Collective::kAllToAll ? ep : tp; }
   int64_t element_bytes() const { return dtype == DataType::kBfloat16 ? 2 : 4; }
 };
-// The shape of the layers with experts, of the embedding and of the head; if the model has no experts, of all layers.
+// The shape of all layers, except of the layers without experts in a model that has experts (DenseShape).
 LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
 // The shape of the layers of the same model that have no experts (MoeSpec::dense_layers): the same, without everything that
 // experts need.

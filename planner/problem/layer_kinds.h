@@ -24,7 +24,8 @@ class LayerKinds {
   // `layer` may also be kEmbeddingLayer or kHeadLayer.
   const LayerShape& ShapeOf(int32_t layer) const { return shapes_[IsDense(layer)]; }
   const LayerGraph& GraphOf(int32_t layer) const { return *graphs_[IsDense(layer)]; }
-  // Of the layers with experts, the embedding and the head; if the model has no experts, of all layers.
+  // The shape and the graph of the embedding, of the head and of the layers with experts. In a model without experts, all
+  // layers have this shape.
   const LayerShape& shape() const { return shapes_[0]; }
   const LayerGraph& graph() const { return *graphs_[0]; }
   int32_t dense_layers() const { return dense_layers_; }

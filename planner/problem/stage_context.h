@@ -65,7 +65,7 @@ struct StageContext {
   bool has_head() const;
 
   PipelineShape pipeline() const { return PipelineOf(layout); }
-  // The shape of the layers with experts, of the embedding and of the head; if the model has no experts, of all layers.
+  // The shape of all layers, except of the layers without experts in a model that has experts (ShapeOfLayer).
   LayerShape shape() const { return ShapeOf(model, layout, micro_batch); }
   const LayerGraph& graph() const { return LayerGraph::Of(shape()); }
   // The shape of one layer. `layer` may also be kEmbeddingLayer or kHeadLayer. LayerKinds (layer_kinds.h) does the same for

@@ -67,9 +67,9 @@ struct Progress {
   Nanos first_step_time;        // wall clock; 0: no step yet
   double validation_loss = 0;   // validation loss of the newest evaluation
   int64_t validation_step = 0;  // steps done at that evaluation; 0: no evaluation yet
-  // Of the newest step, for a model with experts: ExpertLoad::skew, and the share of the rows routed that was dropped.
-  double expert_skew = 0;
-  double expert_dropped = 0;
+  // The load of experts in the newest step; 0 if the model has no experts.
+  double expert_skew = 0;     // ExpertLoad::skew
+  double expert_dropped = 0;  // the share of the rows routed that was dropped
   bool operator==(const Progress&) const = default;
 };
 

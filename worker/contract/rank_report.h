@@ -51,12 +51,12 @@ struct NodeCheckReport {
 // `skew` is a mean over the dispatches of the step, so that a rank that is full in one layer and empty in the next counts as
 // even. It is comparable with MoeSpec::skew.
 struct ExpertLoad {
-  // Of the whole job, equal on all ranks.
+  // The next four fields describe the whole job. They have the same values on all ranks.
   int64_t rows_routed = 0;
   int64_t rows_dropped = 0;  // of the rows routed, those whose room was full (MoeSpec::capacity)
   double skew = 0;           // rows of the rank that received the most, as a multiple of the even share
   int32_t fullest_rank = 0;  // that rank
-  // Of this rank; 0 if it has no layers with experts.
+  // The other fields describe this rank. They are 0 if it has no layers with experts.
   int64_t rows = 0;             // rows that its experts received
   double fullest_dispatch = 0;  // rows in the fullest dispatch (of one layer and microbatch), as a multiple of the even share
   double fullest_expert = 0;    // rows of the expert that received the most, as a multiple of the even share of an expert
