@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -57,11 +58,12 @@ class FrameworkTest(unittest.TestCase):
         self.assertIn("--framework jax: expected one of lynx, megatron, ", result.stderr)
 
     def test_options_of_our_engine_are_refused(self):
-        for option in [("--actions", 0), ("--for", "any"), ("--html", "/tmp/plan.html"), ("--trace", "/tmp/plan.json")]:
-            result = plan("--framework", "megatron", *option)
-            self.assertEqual(result.returncode, 2, option)
-            self.assertIn(f"{option[0]} goes with plans for Lynx's own engine", result.stderr)
-        self.assertFalse(pathlib.Path("/tmp/plan.html").exists())
+        with tempfile.TemporaryDirectory() as folder:
+            for option in [("--actions", 0), ("--for", "any"), ("--html", f"{folder}/plan.html"), ("--trace", f"{folder}/plan.json")]:
+                result = plan("--framework", "megatron", *option)
+                self.assertEqual(result.returncode, 2, option)
+                self.assertIn(f"{option[0]} goes with plans for Lynx's own engine", result.stderr)
+            self.assertEqual(os.listdir(folder), [])
 
 
 if __name__ == "__main__":
