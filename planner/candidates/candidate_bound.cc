@@ -10,6 +10,7 @@
 #include "planner/problem/layout_schedule.h"
 #include "planner/problem/stage_context.h"
 #include "planner/program/memory_model.h"
+#include "planner/recompute/recompute_policy.h"
 #include "planner/recompute/stage_problem.h"
 #include "planner/schedule/schedule_memory.h"
 
@@ -53,21 +54,29 @@ Nanos PassTime(const CostModel& costs, const LayerGraph& graph) {
   return passes;
 }
 
-// A rank holds at least this number of (microbatch, chunk) pairs at the same time. 1 if no other lower bound is known.
-int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t microbatches) {
+// The number of (group, chunk) pairs of a schedule of `groups` groups that a rank holds at the same time. 1 if no other lower
+// bound is known.
+int64_t GroupsInFlight(const ParallelLayout& layout, int32_t rank, int64_t groups) {
   const int64_t p = layout.pp, v = layout.virtual_stages;
   switch (layout.schedule) {
-    case ScheduleKind::kGpipe: return std::max<int64_t>(1, microbatches + 1 - StrandsOf(layout.weave));
-    case ScheduleKind::kInterleaved: {
-      // With groups of microbatches (weave), the schedule moves groups, and each of them counts as one microbatch here.
-      const int64_t groups = (microbatches + GroupOf(layout.weave) - 1) / GroupOf(layout.weave);
+    case ScheduleKind::kGpipe: return groups;
+    case ScheduleKind::kInterleaved:
       if (groups % p != 0) return InterleavedInFlight(PipelineOf(layout), rank, groups);
-      return std::min((v - 1) * p + 2 * (p - rank - 1) + 1, v * microbatches);
-    }
+      return std::min((v - 1) * p + 2 * (p - rank - 1) + 1, v * groups);
     case ScheduleKind::kOneForwardOneBackward:
-    case ScheduleKind::kZeroBubble: return std::min(p - rank, microbatches);
+    case ScheduleKind::kZeroBubble: return std::min(p - rank, groups);
     default: return 1;
   }
+}
+
+// A rank holds at least this number of (microbatch, chunk) pairs at the same time. Passes that run side by side move through
+// the pipeline as a group of microbatches (weave). The last group may have fewer microbatches than the others. When the last
+// forward pass of a group begins, the passes that run beside it may already free what they read.
+int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t microbatches) {
+  const int64_t group = GroupOf(layout.weave), groups = (microbatches + group - 1) / group;
+  const int64_t held = GroupsInFlight(layout, rank, groups) * group;
+  if (group == 1) return held;
+  return std::max<int64_t>(1, held - (groups * group - microbatches) + 1 - StrandsOf(layout.weave));
 }
 
 // The time of a step with `groups` groups, as a multiple of a virtual stage's time (see CandidateBound::Rough).
@@ -101,6 +110,7 @@ int32_t LastThatFits(int32_t low, int32_t high, int32_t guess, const Fits& fits)
 
 LayerLowerBound::LayerLowerBound(const CostModel& costs, const LayerShape& shape)
     : layer_(WholeTime(costs, kLayer)), any_layer_(std::min(layer_, WholeTime(costs.dense(), kLayer))),
+      rough_layer_(costs.LayerTime(kLayer, Pass::kForward) + costs.LayerTime(kLayer, Pass::kBackward)),
       embedding_(WholeTime(costs, LayerType::kEmbedding)), head_(WholeTime(costs, LayerType::kHead)),
       forward_(costs.woven() ? costs.ComputeOfLayer(kLayer, Pass::kForward) : costs.LayerTime(kLayer, Pass::kForward)),
       input_(TensorBytes(Tensor::kX, shape)) {
@@ -116,6 +126,7 @@ LayerLowerBound::LayerLowerBound(const CostModel& costs, const LayerShape& shape
   const RecomputeProblem problem = MakeStageProblem(costs, shape, {.layers = 1, .in_flight = 2});
   for (const Nanos window : problem.forward) windows_ += window;
   for (const Nanos window : problem.backward) windows_ += window;
+  rough_windows_ = windows_;
   // If passes run side by side, recomputation can fill all the time in which transfers take longer than the computation.
   if (costs.woven()) windows_ = layer_ - WholeCompute(costs, kLayer);
   const HostLink& host = costs.host_link();
@@ -139,18 +150,20 @@ void LayerLowerBound::Lower(const LayerLowerBound& other) {
   LYNX_CHECK(items_.size() == other.items_.size());
   layer_ = std::min(layer_, other.layer_);
   any_layer_ = std::min(any_layer_, other.any_layer_);
+  rough_layer_ = std::min(rough_layer_, other.rough_layer_);
   embedding_ = std::min(embedding_, other.embedding_);
   head_ = std::min(head_, other.head_);
   forward_ = std::min(forward_, other.forward_);
   pass_permille_ = std::min(pass_permille_, other.pass_permille_);
   forward_permille_ = std::min(forward_permille_, other.forward_permille_);
   windows_ = std::max(windows_, other.windows_);
+  rough_windows_ = std::max(rough_windows_, other.rough_windows_);
   copied_per_second_ = std::max(copied_per_second_, other.copied_per_second_);
   for (size_t i = 0; i < items_.size(); ++i) items_[i].cost = std::min(items_[i].cost, other.items_[i].cost);
   SortByPrice();
 }
 
-Nanos LayerLowerBound::Exposed(Bytes stored) const {
+Nanos LayerLowerBound::Recomputed(Bytes stored) const {
   int64_t left = (stored_ - stored).value;
   double cost = 0;
   for (const Item& item : by_price_) {
@@ -162,8 +175,12 @@ Nanos LayerLowerBound::Exposed(Bytes stored) const {
     }
     left -= item.bytes.value;
   }
-  return std::max(Nanos(0), Nanos(static_cast<int64_t>(cost * kRoundedDown)) - windows_);
+  return Nanos(static_cast<int64_t>(cost * kRoundedDown));
 }
+
+Nanos LayerLowerBound::Exposed(Bytes stored) const { return std::max(Nanos(0), Recomputed(stored) - windows_); }
+
+Nanos LayerLowerBound::RoughlyExposed(Bytes stored) const { return std::max(Nanos(0), Recomputed(stored) - rough_windows_); }
 
 Bytes LayerLowerBound::CopiedIn(Nanos time) const {
   return Bytes(static_cast<int64_t>(Seconds(time) * static_cast<double>(copied_per_second_) / kRoundedDown) + 1);
@@ -182,6 +199,13 @@ CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& cand
 Nanos CandidateBound::AllLayers() const {
   const ModelSpec& model = request_.spec.model;
   return floor_.layer() * (model.layers - model.moe.dense_layers) + floor_.any_layer() * model.moe.dense_layers;
+}
+
+Nanos CandidateBound::RoughModelTime() const {
+  const ModelSpec& model = request_.spec.model;
+  const Nanos layers =
+      floor_.rough_layer() * (model.layers - model.moe.dense_layers) + floor_.any_layer() * model.moe.dense_layers;
+  return std::max(total_, layers + floor_.embedding() + floor_.head());
 }
 
 // The step is shortest if the bound (1) has the same value for every rank. Let g be the share of a rank's time that delays the
@@ -205,7 +229,7 @@ Nanos CandidateBound::Rough() const {
   }
   const int64_t group = GroupOf(layout.weave);
   const int64_t groups = (candidate_.microbatches + group - 1) / group;
-  const Nanos stage = total_ * candidate_.microbatches / groups / pipeline_.stages();
+  const Nanos stage = RoughModelTime() * candidate_.microbatches / groups / pipeline_.stages();
   Nanos saved;
   if (split) {
     const Nanos weights = stage * (1000 - floor_.delay_permille(/*splits_weight=*/false)) / 1000;
@@ -344,6 +368,29 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nan
   if (recomputing < layers) each = each * layers / recomputing;
   const Bytes offloaded = offloads_ ? Offloaded(step, layers / pipeline_.chunks * pipeline_.chunks) : Bytes(0);
   return busy + floor_.Exposed(each + offloaded) * recomputing;
+}
+
+std::optional<Nanos> CandidateBound::RoughlyExposed(int32_t rank, int32_t layers, const InFlightCount& in_flight,
+                                                    Nanos step) const {
+  const Rank& of = Ranks()[static_cast<size_t>(rank)];
+  std::optional<Bytes> budget = Budget(of, layers);
+  if (!budget) return Nanos(0);
+  const int32_t chunks = pipeline_.chunks;
+  if (SplitsWeight(candidate_.layout)) {
+    StagePeaks& peaks = caches_.Peaks(candidate_);
+    const LayerGraph& graph = LayerGraph::Of(ShapeOf(request_.spec.model, candidate_.layout, candidate_.micro_batch));
+    const auto held = [&](int32_t count) {
+      return peaks.StoredForWeights({}, NamedPolicy(graph, RecomputeMode::kNone, count));
+    };
+    *budget -= (held(2) - held(1)) * (int64_t{in_flight.either - in_flight.activations} * layers / chunks);
+  }
+  const int32_t recomputing = layers - std::min(layers, of.most_dense);
+  Bytes each = *budget * chunks / (int64_t{in_flight.activations} * layers) - floor_.input();
+  if (each.value < 0) return std::nullopt;
+  if (recomputing == 0) return Nanos(0);
+  each = each * layers / recomputing;
+  if (offloads_) each += Offloaded(step, layers);
+  return floor_.RoughlyExposed(each) * recomputing;
 }
 
 std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nanos ahead, Nanos step) const {

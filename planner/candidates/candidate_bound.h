@@ -51,6 +51,7 @@
 #include "planner/candidates/search.h"
 #include "planner/cost/cost_model.h"
 #include "planner/problem/layout.h"
+#include "planner/schedule/schedule_memory.h"
 
 namespace lynx {
 
@@ -66,6 +67,9 @@ class LayerLowerBound {
   Nanos layer() const { return layer_; }
   // At most layer(); a lower bound also for the layers without experts of a model whose other layers have experts.
   Nanos any_layer() const { return any_layer_; }
+  // Time of the forward and backward pass of one microbatch. Unlike layer(), it is not a lower bound for passes that run side
+  // by side: their transfers slow the computation down, and no pass hides what another kind of pass leaves exposed.
+  Nanos rough_layer() const { return rough_layer_; }
   Nanos embedding() const { return embedding_; }
   Nanos head() const { return head_; }
   Nanos forward() const { return forward_; }  // the forward part of layer(); if passes run side by side, its computation
@@ -80,18 +84,23 @@ class LayerLowerBound {
   // Time of exposed recomputation of a layer that stores at most `stored` bytes of a microbatch in addition to x. If `stored`
   // grows, this time never increases.
   Nanos Exposed(Bytes stored) const;
+  // The same, but not a lower bound: see rough_layer.
+  Nanos RoughlyExposed(Bytes stored) const;
 
  private:
+  // The least time to recompute all but `stored` bytes.
+  Nanos Recomputed(Bytes stored) const;
   void SortByPrice();
 
   struct Item {
     Bytes bytes;
     Nanos cost;
   };
-  Nanos layer_, any_layer_, embedding_, head_, forward_;
+  Nanos layer_, any_layer_, rough_layer_, embedding_, head_, forward_;
   int64_t pass_permille_ = 1000, forward_permille_ = 1000;
   Bytes input_, stored_;
-  Nanos windows_;
+  Nanos windows_;                  // upper bound for the time in which a layer's recomputation is hidden
+  Nanos rough_windows_;            // what HEU's model says
   int64_t copied_per_second_ = 0;  // bytes per second, to the host and back
   std::vector<Item> items_;        // in the order of the graph
   std::vector<Item> by_price_;     // items with the lowest cost per byte come first
@@ -110,8 +119,8 @@ class CandidateBound {
   CandidateBound(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches,
                  Offloading offloading = Offloading::kIfOffered);
 
-  // Lower bound for the time of one microbatch in the whole model.
-  Nanos ModelTime() const { return total_; }
+  // The time that one microbatch takes in the whole model if it recomputes nothing (see LayerLowerBound::rough_layer).
+  Nanos RoughModelTime() const;
   // Lower bound for the step that does not consider memory.
   Nanos Quick() const;
   // Returns the time that the passes of a step would take if all virtual stages took the same time, recomputed nothing, and
@@ -129,6 +138,9 @@ class CandidateBound {
   //                     (p (v - 1) + n + p - 1) s
   //     zero-bubble     n s + (p - 1) max(0, f + b - w)        (ZB-H1 of arXiv 2401.10241, table 2)
   Nanos Rough() const;
+  // The exposed recomputation of one microbatch on a rank with `layers` layers that holds `in_flight`, as RoughStep needs it.
+  // nullopt: the layers do not fit. If the rank may offload, as much as it can copy in a step of length `step`.
+  std::optional<Nanos> RoughlyExposed(int32_t rank, int32_t layers, const InFlightCount& in_flight, Nanos step) const;
   // If this returns false, no plan that fits into memory has a step of at most `step`.
   bool MayTake(Nanos step) const;
   // The shortest step that MayTake allows, up to an error of a thousandth; nullopt if nothing fits.

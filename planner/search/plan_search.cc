@@ -231,7 +231,8 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   if (at_once || (plan && !planner.MayTryVariants())) return plan;
   // Making the plan fit into the host's memory may have cost more time than offloading saves.
   if (offloading) {
-    if (std::optional<Draft> stored = planner.ReplanFreshWithoutHost(plan ? plan->step : kForever)) {
+    std::optional<Draft> stored = planner.ReplanFreshWithoutHost(plan ? plan->step : kForever);
+    if (stored && (!plan || stored->step < plan->step)) {
       std::optional<Plan> without = AssembledFrom(planner, *std::move(stored), at_once);
       if (without && (!plan || without->step < plan->step)) plan = std::move(without);
     }
@@ -239,7 +240,7 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   // The memory that is reserved for arenas was computed from plans with windows. A plan without windows may need a smaller
   // reserve, so it may be faster.
   std::optional<Draft> other = planner.ReplanFreshWithoutOverlap(plan ? plan->step : kForever);
-  if (!other) return plan;
+  if (!other || (plan && other->step >= plan->step)) return plan;
   std::optional<Plan> without = AssembledFrom(planner, *std::move(other), at_once);
   return without && (!plan || without->step < plan->step) ? std::move(without) : std::move(plan);
 }

@@ -230,23 +230,32 @@ std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
   return best;
 }
 
-// True if, by estimates, offloading makes the sum of the stages' times noticeably shorter for this partition.
-bool LayoutPlanner::OffloadingMayHelp(const std::vector<int32_t>& layers) {
-  const auto cost = [&](bool offloading) {
-    fits_.SetOffloading(offloading);
-    int64_t sum = 0;
-    for (int32_t stage = 0; stage < stages(); ++stage) {
-      sum += fits_.EstimatedCost(RecomputeMode::kAuto, stage, layers[stage]);
-    }
-    return sum;
-  };
-  const int64_t with = cost(true), without = cost(false);
-  return with < without - without / kNoticeableShare;
+// Returns the time per microbatch of the slowest stage if all offload, by estimates. nullopt: offloading does not make the sum
+// of the stages' times noticeably shorter for this partition.
+std::optional<Nanos> LayoutPlanner::SlowestWithOffloading(const std::vector<int32_t>& layers) {
+  int64_t slowest = 0, with = 0, without = 0;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    fits_.SetOffloading(false);
+    without += fits_.EstimatedCost(RecomputeMode::kAuto, stage, layers[stage]);
+    fits_.SetOffloading(true);
+    const int64_t cost = fits_.EstimatedCost(RecomputeMode::kAuto, stage, layers[stage]);
+    with += cost;
+    slowest = std::max(slowest, cost);
+  }
+  fits_.SetOffloading(false);
+  if (with >= without - without / kNoticeableShare) return std::nullopt;
+  return Nanos(slowest);
 }
 
+// Stages that are faster without offloading than the slowest one is with it do not offload: it would hardly shorten the step.
 std::optional<Draft> LayoutPlanner::DraftOfHeu(Nanos to_beat) {
   std::optional<Draft> best = DraftOf(RecomputeMode::kAuto, to_beat);
-  if (!fits_.OffersOffloading() || (best && !OffloadingMayHelp(best->layers))) return best;
+  if (!fits_.OffersOffloading()) return best;
+  if (best) {
+    const std::optional<Nanos> slowest = SlowestWithOffloading(best->layers);
+    if (!slowest) return best;
+    fits_.OffloadAbove(*slowest);
+  }
   fits_.SetOffloading(true);
   std::optional<Draft> with = DraftOf(RecomputeMode::kAuto, best ? std::min(to_beat, best->step) : to_beat);
   fits_.SetOffloading(false);

@@ -157,7 +157,7 @@ class LayoutPlanner {
   std::optional<Draft> DraftOf(RecomputeMode mode, Nanos to_beat);
   // HEU's best draft. If the planner may offload and offloading may be faster, drafts with offloading are also tried.
   std::optional<Draft> DraftOfHeu(Nanos to_beat);
-  bool OffloadingMayHelp(const std::vector<int32_t>& layers);
+  std::optional<Nanos> SlowestWithOffloading(const std::vector<int32_t>& layers);
   // Plans and simulates one partition. nullopt if a stage does not fit, or if these policies have already been simulated and
   // take `to_beat` or longer.
   std::optional<Draft> TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers,

@@ -79,10 +79,15 @@ void StageOracle::Reserve(int32_t stage, Bytes bytes) {
   if (sums) {
     lowers_peaks_ = true;
     fixed_.clear();
+    fits_.clear();
   } else {
     reserves_[static_cast<size_t>(stage)] += bytes;
+    ForgetFits(stage);
   }
-  fits_.clear();
+}
+
+void StageOracle::ForgetFits(int32_t stage) {
+  std::erase_if(fits_, [stage](const auto& fit) { return std::get<1>(fit.first) == stage; });
 }
 
 void StageOracle::ForgetReserves() {
@@ -111,8 +116,8 @@ void StageOracle::ReserveHost(int32_t stage, const std::vector<StagePolicy>& pol
   const double part = static_cast<double>(share.value) / static_cast<double>(taken.value);
   Bytes& host = host_memory_[static_cast<size_t>(stage)];
   host = std::min(host, Bytes(static_cast<int64_t>(part * static_cast<double>(most.value))));
-  offload_problems_.clear();
-  fits_.clear();
+  std::erase_if(offload_problems_, [stage](const auto& problem) { return std::get<0>(problem.first) == stage; });
+  ForgetFits(stage);
 }
 
 bool StageOracle::OffersOffloading() const {
@@ -124,6 +129,11 @@ void StageOracle::SetStalls(std::vector<Nanos> stalls) {
   fits_.clear();
   heus_.clear();
   offload_problems_.clear();
+}
+
+void StageOracle::OffloadAbove(Nanos cost) {
+  offload_above_ = cost;
+  std::erase_if(fits_, [](const auto& fit) { return std::get<3>(fit.first); });
 }
 
 void StageOracle::SetNamedLayers(int32_t layers) {
@@ -377,6 +387,13 @@ std::optional<StageOracle::Fit> StageOracle::FitHeu(RecomputeMode mode, int32_t 
   if (best) return best;
   const std::optional<Bytes> limit = Limit(stage, layers);
   LYNX_CHECK(limit.has_value());
+  if (offloading_) {
+    SetOffloading(false);
+    const std::optional<Fit> recomputed = FitOf(mode, stage, layers);
+    SetOffloading(true);
+    const bool enough = recomputed && BusyTime(stage, layers) + recomputed->exposed <= offload_above_;
+    if (enough || (recomputed && recomputed->exposed.value == 0)) return recomputed;
+  }
   best = FitBudget(mode, stage, layers, *limit);
   // HEU also considers the named policies. They are tried again here, because HEU's memory estimate may be wrong.
   for (RecomputeMode other : kNamedModes) {

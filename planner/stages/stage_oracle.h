@@ -68,7 +68,7 @@ class StageOracle {
   std::optional<Bytes> Limit(const StageContext& context) const;
   Bytes reserve(int32_t stage) const { return reserves_[static_cast<size_t>(stage)]; }
   // Must be called when the arena of a stage has turned out to exceed its limit by `bytes`. From then on, the stage's limit is
-  // lower by this amount, or peaks are found by lowering instead of sums. Forgets all fits.
+  // lower by this amount, or peaks are found by lowering instead of sums. Forgets the fits of the stage, or all of them.
   void Reserve(int32_t stage, Bytes bytes);
   // Restores all limits. Forgets all fits.
   void ForgetReserves();
@@ -86,11 +86,15 @@ class StageOracle {
   // Sets whether HEU may offload from now on, on the stages that can offload. At the beginning, it may not.
   void SetOffloading(bool offloading) { offloading_ = offloading; }
   bool offloading() const { return offloading_; }
+  // Sets the time per microbatch up to which a stage does not offload, because others take longer. At the beginning 0. Forgets
+  // the fits with offloading.
+  void OffloadAbove(Nanos cost);
   // The share of the host's memory that each rank of the stage gets, if the activations take `activations` bytes of its device.
   // 0: no memory, or an unknown amount.
   Bytes HostShare(int32_t stage, int32_t layers, Bytes activations) const;
   // Must be called when a stage's program with these policies has turned out to take `taken` bytes of the host's memory, which
-  // is more than `share`. From then on, HEU gets less host memory, so that these policies no longer fit. Forgets all fits.
+  // is more than `share`. From then on, HEU gets less host memory, so that these policies no longer fit. Forgets the fits of
+  // the stage.
   void ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken, Bytes share);
   // Sets N, the parameter of kUniform and kBlock (RecomputeOptions::layers). At the beginning, N is the request's value.
   void SetNamedLayers(int32_t layers);
@@ -154,6 +158,7 @@ class StageOracle {
     std::array<StageValue, 3> values;
   };
 
+  void ForgetFits(int32_t stage);
   std::vector<Part> PartsOf(int32_t stage, int32_t layers) const;
   // A context for one rank. The layers of the other ranks are not known. So the slices have the right number of layers, but the
   // indices of these layers start at 0. If only some layers of the model have experts, the indices are instead those that the
@@ -250,6 +255,7 @@ class StageOracle {
   // the key is stage, probed, limit, policies
   std::map<std::tuple<int32_t, Probed, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
   bool offloading_ = false;
+  Nanos offload_above_;
   // For each stage: host memory that each virtual stage may use, if all stages have an equal number of layers. 0: the stage
   // cannot or may not offload.
   std::vector<Bytes> host_memory_;

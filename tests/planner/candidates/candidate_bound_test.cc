@@ -152,6 +152,24 @@ TEST(CandidateBound, ReductionsMayTakeAThousandTimesTheWork) {
   EXPECT_GT(bound.Bound()->value, bound.Quick().value * 1000);
 }
 
+// Four groups are in flight on the first rank. When the last pass of a group begins, the passes that run beside it may already
+// free what they read.
+TEST(CandidateBound, AGroupInFlightHoldsAllItsMicrobatches) {
+  PlanRequest request;
+  request.spec.model = {.layers = 8, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+  request.cluster = UniformCluster(1, 4, SmallGpu());
+  request.spec.resources.activation_memory_per_rank = kKiB;
+  PlanCaches caches(request);
+  const auto held = [&](WeaveMode weave, int32_t microbatches) {
+    const Candidate candidate{{.pp = 4, .weave = weave}, 1, microbatches};
+    return CandidateBound(request, candidate, caches).Lacking() + kKiB;
+  };
+  const Bytes one = held(WeaveMode::kOff, 16) / 4;
+  EXPECT_EQ(held(WeaveMode::kPairs, 16), one * 7);
+  EXPECT_EQ(held(WeaveMode::kQuads, 16), one * 13);
+  EXPECT_EQ(held(WeaveMode::kQuads, 14), one * 11);  // the last group has two microbatches
+}
+
 TEST(CandidateBound, LessMemoryRaisesItUntilNothingFits) {
   PlanRequest request;
   request.spec.model = {.layers = 8, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};

@@ -26,7 +26,7 @@ PlanRequest Request(int32_t layers) {
 Nanos StepOfTimeline(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches) {
   const LayerLowerBound& floor = caches.Floor(candidate);
   const int32_t group = GroupOf(candidate.layout.weave), groups = (candidate.microbatches + group - 1) / group;
-  const Nanos model = floor.layer() * request.spec.model.layers + floor.embedding() + floor.head();
+  const Nanos model = CandidateBound(request, candidate, caches).RoughModelTime();
   const Nanos stage = model * candidate.microbatches / groups / PipelineOf(candidate.layout).stages();
   TransferPassTimes times{.forward = stage * floor.delay_permille(true) / 1000};
   times.backward = stage - times.forward;
@@ -80,6 +80,7 @@ TEST(RoughStep, GuessesAreRarelyShorter) {
     for (const Candidate& pairs : WovenCandidates(candidates, WeaveMode::kPairs)) candidates.push_back(pairs);
     for (const Candidate& candidate : candidates) {
       const StepGuess guess = LayoutPlanner(request, candidate, caches).Guess();
+      if (!guess.fits) continue;
       ++guesses;
       const Nanos rough = std::max(CandidateBound(request, candidate, caches).Rough(), RoughStep(request, candidate, caches));
       if (guess.step < rough / 100 * 98) ++shorter;
@@ -87,6 +88,44 @@ TEST(RoughStep, GuessesAreRarelyShorter) {
   }
   EXPECT_GT(guesses, 500);
   EXPECT_LT(shorter, guesses / 100);
+}
+
+// Ranks that cannot store everything recompute, or leave layers to the others. What fits nowhere comes last.
+TEST(RoughStep, GrowsAsMemoryBecomesScarce) {
+  for (const WeaveMode weave : {WeaveMode::kOff, WeaveMode::kPairs}) {
+    PlanRequest request = Request(24);
+    const Candidate candidate{{.tp = 2, .pp = 4, .weave = weave}, 2, 16};
+    const auto rough = [&](Bytes limit) {
+      request.spec.resources.activation_memory_per_rank = limit;
+      PlanCaches caches(request);
+      return RoughStep(request, candidate, caches);
+    };
+    const Nanos everything = rough(Bytes(int64_t{1} << 40));
+    EXPECT_EQ(rough(Bytes(0)), everything);
+    Nanos before = everything;
+    int longer = 0;
+    for (int64_t limit = int64_t{1} << 26; limit >= int64_t{1} << 20; limit = limit * 3 / 4) {
+      const Nanos step = rough(Bytes(limit));
+      EXPECT_GE(step, before) << limit;
+      longer += step > before ? 1 : 0;
+      before = step;
+    }
+    EXPECT_GT(longer, 3);
+    EXPECT_GT(rough(Bytes(1'000)), everything * 1'000'000);
+  }
+}
+
+// The same layers, with an order of ranks in which the ranks that share experts are on different nodes.
+TEST(RoughStep, KnowsTheLinksOfTheGroups) {
+  PlanRequest request = Request(8);
+  request.spec.model.family = ModelFamily::kLlama;
+  request.spec.model.moe = {.experts = 8, .top_k = 2};
+  PlanCaches caches(request);
+  Candidate near{{.pp = 4, .dp = 8, .ep = 8, .rank_order = RankOrder::kTpDpPp}, 4, 8};
+  Candidate far = near;
+  far.layout.rank_order = RankOrder::kTpPpDp;
+  EXPECT_EQ(CandidateBound(request, near, caches).Rough(), CandidateBound(request, far, caches).Rough());
+  EXPECT_GT(RoughStep(request, far, caches), RoughStep(request, near, caches));
 }
 
 TEST(RoughStep, KnowsNoFormulaForPipelinesThatTurnBack) {

@@ -198,6 +198,27 @@ TEST(PlanOffload, LessLeavesWhereAProgramTookMoreOfTheHostThanItsShare) {
   EXPECT_LE(BytesThatLeave(fits, after), BytesThatLeave(fits, before) / 2);
 }
 
+// A stage that is fast enough without it does not offload. What one stage learns does not change the fits of the others.
+TEST(PlanOffload, OnlySlowStagesOffload) {
+  const PlanRequest request = Request(5000);
+  const Candidate candidate = SupportedCandidates(request)->front();
+  PlanCaches caches(request);
+  StageOracle fits(request, candidate, caches);
+  const Nanos stored = fits.BusyTime(0, 4) + fits.FitOf(RecomputeMode::kAuto, 0, 4)->exposed;
+  fits.SetOffloading(true);
+  const StageOracle::Fit offloading = *fits.FitOf(RecomputeMode::kAuto, 0, 4);
+  EXPECT_LT(fits.BusyTime(0, 4) + offloading.exposed, stored);
+  EXPECT_GT(BytesThatLeave(fits, offloading.policies), Bytes(0));
+  fits.OffloadAbove(stored);
+  EXPECT_EQ(BytesThatLeave(fits, PoliciesOf(fits)), Bytes(0));
+  fits.OffloadAbove(stored - Nanos(1));
+  EXPECT_EQ(PoliciesOf(fits), offloading.policies);
+  const Nanos of_second = fits.FitOf(RecomputeMode::kAuto, 1, 4)->exposed;
+  fits.Reserve(0, Bytes(kKiB * 1000));
+  EXPECT_GT(fits.FitOf(RecomputeMode::kAuto, 0, 4)->exposed, offloading.exposed);
+  EXPECT_EQ(fits.FitOf(RecomputeMode::kAuto, 1, 4)->exposed, of_second);
+}
+
 // A draft that was made for hosts with more memory is not yet a plan. The planner plans it again within the smaller share.
 TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   const PlanRequest roomy = Request(5000);
