@@ -58,7 +58,7 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
   const bool half = request_.model.dtype == DataType::kBfloat16;
   const bool shards_weights = zero >= ZeroStage::kWeights;
   rank.weights = divided(parameters * shape_.element_bytes(), shards_weights);
-  rank.gradients = divided(parameters * (int64_t{4}), zero >= ZeroStage::kGradients);
+  rank.gradients = divided(parameters * request_.gradient_bytes(), zero >= ZeroStage::kGradients);
   const int64_t state_bytes = kMomentBytes + (half ? kMasterBytes : 0);
   const int64_t experts = pieces_.ExpertParametersOfRank(pipeline_rank);
   const int64_t holders = ExpertReplicas(request_.layout);
@@ -67,7 +67,12 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
       Bytes(zero >= ZeroStage::kOptimizer ? (experts * state_bytes + holders - 1) / holders : experts * state_bytes);
   // Copies of the weights in 8 bits, if products have them. Where weights are sharded, only gathered layers have these copies.
   rank.weights += EightBitWeights(shape_) * (shards_weights ? kGatheredLayers : pieces_.LayersOfRank(pipeline_rank));
-  if (!shards_weights) return;
+  if (!shards_weights) {
+    if (request_.only_eight_bit_weights) {
+      rank.weights -= Bytes(WeightsInEightBits(shape_) * shape_.element_bytes() * pieces_.LayersOfRank(pipeline_rank));
+    }
+    return;
+  }
   rank.weights += Bytes(kGatheredLayers * LayerParameters(LayerType::kTransformer, shape_) * shape_.element_bytes());
   // FSDP's outermost unit, embedding and head, stays gathered.
   for (int32_t stage = 0; request_.traits.gathers_from_master && stage < schedule_.shape.stages(); ++stage) {

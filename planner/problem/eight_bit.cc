@@ -106,12 +106,13 @@ Bytes EightBitWorkspace(Op op, Pass pass, const LayerShape& shape) {
   return Bytes(0);
 }
 
-Bytes EightBitWeights(const LayerShape& shape) {
-  if (shape.matmul_type == MatmulType::kModel) return Bytes(0);
+int64_t WeightsInEightBits(const LayerShape& shape) {
+  if (shape.matmul_type == MatmulType::kModel) return 0;
   const int64_t mlp_widths = (shape.fc1_width() + shape.mlp_width()) * shape.own_experts();
-  const int64_t widths = shape.qkv_width() + shape.context_width() + mlp_widths;
-  return EightBitBytes(shape.hidden * widths, shape.matmul_type) * 2;
+  return shape.hidden * (shape.qkv_width() + shape.context_width() + mlp_widths);
 }
+
+Bytes EightBitWeights(const LayerShape& shape) { return EightBitBytes(WeightsInEightBits(shape), shape.matmul_type) * 2; }
 
 int64_t PaddedExpertRows(int64_t rows, MatmulType type) {
   if (type == MatmulType::kModel) return rows;

@@ -50,6 +50,8 @@ Bytes QuantizeTraffic(Op op, Pass pass, const LayerShape& shape);
 int64_t QuantizeWeightBytes(MatmulType type);
 // Memory that a pass uses while it runs: 16-bit results before they are quantised, and copies that are not kept.
 Bytes EightBitWorkspace(Op op, Pass pass, const LayerShape& shape);
+// Number of weights of a transformer layer's linears on one rank, if products are in 8 bits; otherwise 0.
+int64_t WeightsInEightBits(const LayerShape& shape);
 // Bytes of both 8-bit copies of the weights of a transformer layer's linears on one rank. 0 without 8 bits.
 Bytes EightBitWeights(const LayerShape& shape);
 // Rows of one expert with their padding: a multiple of what the format needs (CheckEightBitSizes). Without 8 bits: `rows`.

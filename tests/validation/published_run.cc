@@ -310,6 +310,15 @@ Obstacle ReadRecipe(const Row& row, const Publication& publication, RunOfFramewo
   return Obstacle::kNone;
 }
 
+// What all recipes of Megatron-Bridge set (NVIDIA-NeMo/Megatron-Bridge): grad_reduce_in_fp32 is off
+// (scripts/performance/configs), and fp8_param_gather is on for all formats of 8 bits but "sc"
+// (src/megatron/bridge/training/mixed_precision.py). The recipes of GPT-OSS turn it off again.
+void ReadPrecisionOfRecipe(const Row& row, StepRequest& request) {
+  request.gradients = DataType::kBfloat16;
+  const bool kept = absl::StrContains(row.at("precision"), "sc") || absl::StartsWith(row.at("model"), "GPT-OSS");
+  request.only_eight_bit_weights = !kept;
+}
+
 Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& run) {
   StepRequest& request = run.request;
   if (row.at("framework") == "aceso (Mist artifact)") return Obstacle::kPolicy;
@@ -327,6 +336,7 @@ Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& ru
   request.traits = publication.before_2023 && publication.traits_of == Framework::kMegatron ? kMegatron2022Traits
                                                                                             : TraitsOf(publication.traits_of);
   if (publication.attention_permille > 0) request.traits.attention_permille = publication.attention_permille;
+  if (absl::StartsWith(publication.framework, "megatron-bridge")) ReadPrecisionOfRecipe(row, request);
   if (request.model.moe.any()) found = ReadRecipe(row, publication, run);
   if (found != Obstacle::kNone) return found;
   run.step_seconds = MeasuredSeconds(row, request);

@@ -46,6 +46,27 @@ TEST(MemoryEstimate, StatesFollowFromTheParametersAndWhatZeroShards) {
   EXPECT_EQ(three.weights, Bytes(parameters / 2 + 2 * layer * 2)) << "a quarter, and two gathered layers";
 }
 
+TEST(MemoryEstimate, GradientsMayHave16Bits) {
+  StepRequest request = Request({.dp = 4, .zero = ZeroStage::kGradients});
+  MemoryEstimate wide = Estimated(request).front();
+  request.gradients = DataType::kBfloat16;
+  const MemoryEstimate half = Estimated(request).front();
+  EXPECT_EQ(half.gradients, wide.gradients / 2);
+  wide.gradients = half.gradients;
+  EXPECT_EQ(half, wide);
+}
+
+TEST(MemoryEstimate, WeightsMayHave8BitsOnly) {
+  StepRequest request = Request({.dp = 4});
+  request.only_eight_bit_weights = true;
+  EXPECT_EQ(Estimated(request).front().weights, Bytes(2 * ModelParameters(request.model))) << "products are in 16 bits";
+  request.model.matmul_type = MatmulType::kFloat8;
+  const Bytes only = Estimated(request).front().weights;
+  request.only_eight_bit_weights = false;
+  const LayerShape shape = ShapeOf(request.model, request.layout, request.micro_batch);
+  EXPECT_EQ(Estimated(request).front().weights - only, EightBitWeights(shape) * request.model.layers);
+}
+
 TEST(MemoryEstimate, ContextParallelRanksShareTheOptimizerToo) {
   const MemoryEstimate whole = Estimated(Request({})).front();
   const MemoryEstimate shared = Estimated(Request({.cp = 4, .zero = ZeroStage::kOptimizer})).front();

@@ -155,6 +155,9 @@ TEST(StepEstimate, TiedEmbeddingsAndReplicasAddReductions) {
   EXPECT_GT(estimate.tied_embedding, Nanos(0));
   EXPECT_EQ(estimate.data_reduction, costs.DataReduceTime(estimate.parameters_per_rank));
   EXPECT_EQ(estimate.step, estimate.pipeline + estimate.data_reduction + estimate.tied_embedding + estimate.optimizer);
+  StepRequest half = request;
+  half.gradients = DataType::kBfloat16;
+  EXPECT_EQ(EstimateStep(half, StatedCpuProfile())->data_reduction, costs.DataReduceTime(estimate.parameters_per_rank / 2));
   request.traits.overlaps_data_reduction = true;
   EXPECT_LT(EstimateStep(request, StatedCpuProfile())->data_reduction, estimate.data_reduction);
 }
