@@ -37,6 +37,7 @@ constexpr Nanos kMaxHeartbeat{60'000'000'000};
 struct Flags {
   std::string listen = "127.0.0.1:7470";
   std::string data_dir;
+  std::string store;
   std::string metrics_address = "127.0.0.1:7471";
   std::string page_address = kAutoPage;
   std::string node_timeout = "60s";
@@ -105,6 +106,13 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   LYNX_ASSIGN_OR_RETURN(options.limits.reads, RateOf("--read-rate", flags.read_rate, open ? 0 : 100));
   LYNX_ASSIGN_OR_RETURN(options.limits.changes, RateOf("--change-rate", flags.change_rate, open ? 0 : 20));
   options.data_directory = flags.data_dir;
+  options.store = flags.store;
+  // A server whose store another one has taken ends at once, as if it was killed: it must not direct nodes any longer.
+  options.core.store_taken = [](const absl::Status& status) {
+    std::fprintf(stderr, "lynx-server: %s\n", std::string(status.message()).c_str());
+    std::fflush(nullptr);
+    std::_Exit(kExitStore);
+  };
   options.metrics_address = flags.metrics_address;
   options.page_address = flags.page_address;
   ControllerOptions& controller = options.core.controller;
@@ -130,7 +138,11 @@ int Main(int argc, char** argv) {
   ParseCommandLine(
       argc, argv, "lynx-server", "takes training jobs, plans them and runs them on the nodes that attach",
       {{"listen", &flags.listen, "HOST:PORT to listen on; port 0 takes a free one"},
-       {"data-dir", &flags.data_dir, "directory of the database; made if it is not there; required"},
+       {"data-dir", &flags.data_dir, "directory of the database, keys and checkpoints; made if it is not there; required"},
+       {"store", &flags.store,
+        "where the server's state is kept: sqlite:PATH, or postgresql://USER@HOST/DATABASE with the password in PGPASSWORD or "
+        "a "
+        "password file; empty: lynx.db in --data-dir"},
        {"metrics-address", &flags.metrics_address, "HOST:PORT of the pages /metrics, /healthz and /readyz; empty: none"},
        {"page-address", &flags.page_address,
         "HOST:PORT of the live page for browsers, on loopback; empty: none; auto: 127.0.0.1:7472, or a free port, where the "

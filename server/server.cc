@@ -21,6 +21,7 @@
 #include "proto/message_limit.h"
 #include "security/context_file.h"
 #include "server/metrics/call_meter.h"
+#include "server/store/store_address.h"
 #include "spdlog/spdlog.h"
 
 namespace lynx::server {
@@ -98,6 +99,33 @@ std::string ReachedAt(const ServerOptions& options, const ListenAddress& address
   return absl::StrContains(name, ':') ? absl::StrCat("[", name, "]:", address.port) : absl::StrCat(name, ":", address.port);
 }
 
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const ServerOptions& options) {
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineAt(options.store, options.data_directory));
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(std::move(engine)));
+  spdlog::info("keeps its state in {}", store->name());
+  for (const std::string& warning : store->Warnings()) spdlog::warn("{}", warning);
+  const std::string file = absl::StrCat(options.data_directory, "/", kStoreFile);
+  std::error_code ignored;
+  if (store->is_new() && !options.store.empty() && std::filesystem::exists(file, ignored) &&
+      store->name() != absl::StrCat("the database ", file)) {
+    spdlog::warn("{} is new and knows no jobs; those in {} are not used: lynx-server --move-store takes them along",
+                 store->name(), file);
+  }
+  return store;
+}
+
+// Another server with this directory may have another store, so the store's lock does not keep it out.
+absl::StatusOr<UniqueFd> LockDirectory(const std::string& directory) {
+  absl::StatusOr<UniqueFd> lock = LockFile(absl::StrCat(directory, "/", kLockFile));
+  if (lock.ok()) return lock;
+  if (lock.status().code() != absl::StatusCode::kFailedPrecondition) {
+    return absl::FailedPreconditionError(absl::StrCat(std::string(lock.status().message()), "; check --data-dir"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat("the data directory ", directory, " is in use by another lynx-server (",
+                                                    std::string(lock.status().message()),
+                                                    "): stop that one, or give this one another --data-dir"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, const Clock& clock) {
@@ -109,11 +137,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
   if (const absl::Status made = MakeDirectories(options.data_directory); !made.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(std::string(made.message()), "; check --data-dir"));
   }
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(options.data_directory + "/lynx.db"));
-  // This server holds the lock of the store, so no other server runs here: address files in the directory are left from an
-  // earlier one.
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(options));
   std::unique_ptr<Server> server(new Server());
   server->data_directory_ = options.data_directory;
+  // This server holds the lock, so no other server runs here: address files in the directory are left from an earlier one.
+  LYNX_ASSIGN_OR_RETURN(server->lock_, LockDirectory(options.data_directory));
   RemoveFile(options.data_directory + "/" + kAddressFile);
   RemoveFile(options.data_directory + "/" + kMetricsAddressFile);
   RemoveFile(options.data_directory + "/" + kPageAddressFile);

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/fd.h"
 #include "node/http_endpoint.h"
 #include "node/listen_address.h"
 #include "server/access/guard.h"
@@ -31,6 +32,7 @@ struct ServerOptions {
   CallLimitOptions limits;
   bool new_admin = false;       // make a new token for the first admin
   std::string data_directory;   // created if it does not exist
+  std::string store;            // see store_address.h
   std::string metrics_address;  // empty: no metrics page
   std::string page_address;     // empty: no live page; kAutoPage: the default address, if everybody may read the page anyway
   CoreOptions core;
@@ -46,6 +48,8 @@ inline constexpr char kAutoPage[] = "auto";
 inline constexpr int kPagePort = 7472;
 // A folder in the data directory. If the server uses TLS, it contains the authority and all keys.
 inline constexpr char kTlsDirectory[] = "tls";
+// A file in the data directory that a running server locks. It contains the server's process id.
+inline constexpr char kLockFile[] = "server.lock";
 // Files in the data directory. connections.key: the key from which the secrets of the ranks' connections are derived; only its
 // owner may read it. admin.context: the file that the first admin passes to lynxctl --context.
 inline constexpr char kConnectionKeyFile[] = "connections.key";
@@ -55,8 +59,8 @@ inline constexpr char kFirstAdmin[] = "admin";
 class Server {
  public:
   // Starts the server. Unavailable: an address is in use; the text names the address and the flag. InvalidArgument: an invalid
-  // address, or no data directory. FailedPrecondition: the data directory cannot be used. Other errors are those of
-  // Store::Open.
+  // address, or no data directory. FailedPrecondition: the data directory cannot be used, or another server uses it. Other
+  // errors are those of EngineAt and Store::Open.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, const Clock& clock);
   ~Server() { Stop(); }
 
@@ -78,6 +82,7 @@ class Server {
   absl::Status ServeMetricsPage(const ServerOptions& options);
   absl::Status ServeLivePage(const ServerOptions& options, const ListenAddress& listen, const Clock& clock);
 
+  UniqueFd lock_;  // of kLockFile
   std::string data_directory_, address_, metrics_address_, page_address_;
   std::shared_ptr<ServerHealth> health_;
   std::unique_ptr<ServerTls> tls_;  // null: plain text

@@ -124,6 +124,7 @@ absl::Status ServerCore::TimedCommit(const std::vector<Effect>& effects) {
   absl::Status status = store_->Commit(effects);
   metrics_.Committed(clock_.Monotonic() - begin, status.ok());
   if (status.ok()) CountWritten(effects);
+  if (status.code() == absl::StatusCode::kFailedPrecondition && options_.store_taken != nullptr) options_.store_taken(status);
   return status;
 }
 

@@ -44,6 +44,9 @@ struct CoreOptions {
   int planning_threads = 2;
   ConnectionKey connection_key;
   std::shared_ptr<ServerHealth> health;  // null: there is no health page
+  // Called on the owner thread when another server has taken the store, so that this one can never write again. Null: nothing
+  // is called.
+  std::function<void(const absl::Status&)> store_taken;
 };
 
 class ServerCore {

@@ -4,8 +4,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/status.h"
-
 namespace lynx::server {
 
 absl::Status SqliteStatus(sqlite3* db, int code) {
@@ -32,82 +30,24 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
   }
 }
 
-absl::StatusOr<Statement> Statement::Prepare(sqlite3* db, const std::string& sql) {
-  sqlite3_stmt* statement = nullptr;
-  const int code = sqlite3_prepare_v2(db, sql.c_str(), static_cast<int>(sql.size()), &statement, nullptr);
-  if (code != SQLITE_OK) return SqliteStatus(db, code);
-  return Statement(db, statement, /*kept=*/false);
-}
-
-void Statement::Closer::operator()(sqlite3_stmt* statement) const {
-  if (!kept) {
-    sqlite3_finalize(statement);
-    return;
-  }
-  sqlite3_reset(statement);
-  sqlite3_clear_bindings(statement);  // frees the bound values: a plan may have megabytes
-}
-
-absl::StatusOr<Statement> KeptStatements::Get(const std::string& sql) {
-  std::unique_ptr<sqlite3_stmt, Finalizer>& kept = statements_[sql];
-  if (kept == nullptr) {
-    LYNX_ASSIGN_OR_RETURN(Statement made, Statement::Prepare(db_, sql));
-    kept.reset(made.statement_.release());
-  }
-  return Statement(db_, kept.get(), /*kept=*/true);
-}
-
-Statement& Statement::Bind(int64_t value) {
-  const int code = sqlite3_bind_int64(statement_.get(), ++bound_, value);
-  if (bind_error_ == SQLITE_OK) bind_error_ = code;
-  return *this;
-}
-
-Statement& Statement::Bind(const std::string& text) {
-  const int code = sqlite3_bind_text64(statement_.get(), ++bound_, text.data(), text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
-  if (bind_error_ == SQLITE_OK) bind_error_ = code;
-  return *this;
-}
-
-Statement& Statement::BindBlob(const std::string& bytes) {
-  const int code = sqlite3_bind_blob64(statement_.get(), ++bound_, bytes.data(), bytes.size(), SQLITE_TRANSIENT);
-  if (bind_error_ == SQLITE_OK) bind_error_ = code;
-  return *this;
-}
-
-absl::Status Statement::Run() {
-  while (true) {
-    LYNX_ASSIGN_OR_RETURN(const bool row, Next());
-    if (!row) return absl::OkStatus();
-  }
-}
-
-absl::StatusOr<bool> Statement::Next() {
-  if (bind_error_ != SQLITE_OK) return SqliteStatus(db_, bind_error_);
-  const int code = sqlite3_step(statement_.get());
-  if (code == SQLITE_ROW) return true;
-  const absl::Status status = SqliteStatus(db_, code);
-  sqlite3_reset(statement_.get());
-  bound_ = 0;
-  if (!status.ok()) return status;
-  return false;
-}
-
-std::string Statement::Text(int column) const {
-  const void* bytes = sqlite3_column_blob(statement_.get(), column);
-  const int size = sqlite3_column_bytes(statement_.get(), column);
-  return bytes == nullptr ? std::string() : std::string(static_cast<const char*>(bytes), static_cast<size_t>(size));
-}
-
 absl::Status Execute(sqlite3* db, const std::string& sql) {
   return SqliteStatus(db, sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr));
 }
 
 absl::StatusOr<std::string> QueryText(sqlite3* db, const std::string& sql) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement, Statement::Prepare(db, sql));
-  LYNX_ASSIGN_OR_RETURN(const bool row, statement.Next());
-  if (!row) return absl::NotFoundError("no row");
-  return statement.Text(0);
+  sqlite3_stmt* raw = nullptr;
+  const int prepared = sqlite3_prepare_v2(db, sql.c_str(), static_cast<int>(sql.size()), &raw, nullptr);
+  if (prepared != SQLITE_OK) return SqliteStatus(db, prepared);
+  const int code = sqlite3_step(raw);
+  const absl::Status status = SqliteStatus(db, code);
+  absl::StatusOr<std::string> text = status.ok() ? absl::NotFoundError("no row") : status;
+  if (code == SQLITE_ROW) {
+    const void* bytes = sqlite3_column_blob(raw, 0);
+    text = bytes == nullptr ? std::string()
+                            : std::string(static_cast<const char*>(bytes), static_cast<size_t>(sqlite3_column_bytes(raw, 0)));
+  }
+  sqlite3_finalize(raw);
+  return text;
 }
 
 }  // namespace lynx::server

@@ -1,75 +1,19 @@
 // See store.h.
 #include "server/store/store.h"
 
-#include <iterator>
 #include <utility>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/digest.h"
 #include "common/status.h"
 #include "lynx/v1/jobs.pb.h"
 #include "proto/convert.h"
-#include "server/store/write_ahead_log.h"
 #include "server/wire/messages.h"
 
 namespace lynx::server {
 namespace {
-
-constexpr int64_t kApplicationId = 0x4C594E58;  // "LYNX"
-
-// The tables of schema version 1.
-constexpr char kSchema[] = R"sql(
-CREATE TABLE jobs(
-  id TEXT PRIMARY KEY, submission INTEGER NOT NULL UNIQUE, idempotency_key TEXT NOT NULL UNIQUE,
-  spec BLOB NOT NULL, spec_digest TEXT NOT NULL,
-  state TEXT NOT NULL, reason TEXT NOT NULL,
-  submitted_ns INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL, events INTEGER NOT NULL,
-  generation INTEGER NOT NULL, restarts INTEGER NOT NULL, restart_charge INTEGER NOT NULL,
-  best_steps INTEGER NOT NULL, base_steps INTEGER NOT NULL, resume_step INTEGER NOT NULL,
-  stop INTEGER NOT NULL, stop_reason TEXT NOT NULL, cancel_requested INTEGER NOT NULL,
-  checkpoint_path TEXT NOT NULL, checkpoint_step INTEGER NOT NULL,
-  plan_digest TEXT NOT NULL, figures BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE plans(job_id TEXT PRIMARY KEY, digest TEXT NOT NULL, plan BLOB NOT NULL);
-CREATE TABLE ranks(
-  job_id TEXT NOT NULL, rank INTEGER NOT NULL, node TEXT NOT NULL, device INTEGER NOT NULL, host TEXT NOT NULL,
-  port INTEGER NOT NULL, acknowledged INTEGER NOT NULL, finished INTEGER NOT NULL,
-  PRIMARY KEY(job_id, rank)) WITHOUT ROWID;
-CREATE TABLE events(
-  job_id TEXT NOT NULL, sequence INTEGER NOT NULL, time_ns INTEGER NOT NULL, state TEXT NOT NULL, kind TEXT NOT NULL,
-  reason TEXT NOT NULL, PRIMARY KEY(job_id, sequence)) WITHOUT ROWID;
-CREATE TABLE checkpoints(
-  job_id TEXT NOT NULL, generation INTEGER NOT NULL, step INTEGER NOT NULL, path TEXT NOT NULL, bytes INTEGER NOT NULL,
-  time_ns INTEGER NOT NULL, PRIMARY KEY(job_id, generation, step)) WITHOUT ROWID;
-)sql";
-
-// Each entry has the statements that lead from one schema version to the next. A new database applies all of them.
-constexpr const char* kMigrations[] = {
-    "CREATE TABLE traces(job_id TEXT PRIMARY KEY, trace BLOB NOT NULL) WITHOUT ROWID;"
-    "ALTER TABLE plans ADD COLUMN cluster BLOB NOT NULL DEFAULT x''",
-    "CREATE TABLE cordons(node TEXT PRIMARY KEY, reason TEXT NOT NULL, drain INTEGER NOT NULL, deadline_ns INTEGER NOT NULL, "
-    "since_ns INTEGER NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE queues(name TEXT PRIMARY KEY, weight INTEGER NOT NULL, quota INTEGER NOT NULL, may_borrow INTEGER NOT NULL) "
-    "WITHOUT ROWID",
-    "ALTER TABLE ranks ADD COLUMN device_uuid TEXT NOT NULL DEFAULT ''",
-    "CREATE TABLE users(name TEXT PRIMARY KEY, role TEXT NOT NULL, created_ns INTEGER NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE tokens(id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, user TEXT NOT NULL, created_ns INTEGER NOT NULL, "
-    "expires_ns INTEGER NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE join_tokens(digest TEXT PRIMARY KEY, node TEXT NOT NULL, created_ns INTEGER NOT NULL, expires_ns INTEGER NOT "
-    "NULL) "
-    "WITHOUT ROWID;"
-    "CREATE TABLE certificates(serial TEXT PRIMARY KEY, node TEXT NOT NULL, issued_ns INTEGER NOT NULL, ends_ns INTEGER NOT "
-    "NULL) "
-    "WITHOUT ROWID;"
-    "CREATE TABLE audit(sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ns INTEGER NOT NULL, who TEXT NOT NULL, origin TEXT "
-    "NOT NULL, "
-    "what TEXT NOT NULL, target TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL, refused INTEGER NOT NULL);"
-    "CREATE INDEX audit_refused ON audit(sequence) WHERE refused=1",
-    "CREATE TABLE nodes(name TEXT PRIMARY KEY) WITHOUT ROWID",
-    "CREATE TABLE curves(job_id TEXT PRIMARY KEY, curves BLOB NOT NULL) WITHOUT ROWID",
-};
-static_assert(std::size(kMigrations) + 1 == Store::kSchemaVersion);
 
 constexpr char kJobColumns[] =
     "id, submission, idempotency_key, spec, spec_digest, state, reason, submitted_ns, started_ns, ended_ns, events, "
@@ -83,115 +27,75 @@ std::string FiguresOf(const JobRecord& record) {
   return figures.SerializeAsString();
 }
 
-// Statements that bring a database from `schema` to the present schema.
-std::string MigrationFrom(int64_t schema) {
-  std::string statements;
-  for (int64_t to = schema + 1; to <= Store::kSchemaVersion; ++to) {
-    absl::StrAppend(&statements, kMigrations[to - 2], ";PRAGMA user_version=", to, ";");
-  }
-  return statements;
-}
-
 }  // namespace
 
 std::string SpecBytes(const JobSpec& spec) { return ToProto(spec).SerializeAsString(); }
 std::string SpecDigest(const JobSpec& spec) { return Sha256Hex(SpecBytes(spec)); }
 
 absl::Status Store::Damaged(const std::string& what) const {
-  return absl::DataLossError(absl::StrCat("the database ", path_, " is damaged (", what,
-                                          "): restore it from a backup, or move it and its -wal file aside and start "
-                                          "again; the server then knows none of its jobs"));
+  return absl::DataLossError(absl::StrCat(engine_->name(), " is damaged (", what, "): ", engine_->MendAdvice()));
 }
 
-absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
-  sqlite3* raw = nullptr;
-  const int code =
-      sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
-  SqliteHandle db(raw);
-  std::unique_ptr<Store> store(new Store(path, std::move(db)));
-  absl::Status status = SqliteStatus(raw, code);
-  if (status.ok()) {
-    sqlite3_extended_result_codes(raw, 1);
-    status = store->Prepare();
-  }
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(std::unique_ptr<Engine> engine) {
+  std::unique_ptr<Store> store(new Store(std::move(engine)));
+  const Engine& opened = *store->engine_;
+  const absl::Status status = store->Prepare();
   if (status.ok()) return store;
-  if (status.code() == absl::StatusCode::kDataLoss && status.message().find(path) == std::string::npos) {
-    return store->Damaged(std::string(status.message()));
-  }
-  if (status.message().find(path) != std::string::npos) return status;
-  const char* what_to_do = status.code() == absl::StatusCode::kResourceExhausted
-                               ? "; make space on its disk and start again"
-                               : "; check --data-dir, its permissions and its disk";
+  if (absl::StrContains(status.message(), opened.name())) return status;
+  if (status.code() == absl::StatusCode::kDataLoss) return store->Damaged(std::string(status.message()));
   return absl::FailedPreconditionError(
-      absl::StrCat("cannot open the database ", path, ": ", std::string(status.message()), what_to_do));
+      absl::StrCat("cannot open ", opened.name(), ": ", std::string(status.message()), "; ", opened.OpenAdvice(status)));
 }
 
 absl::Status Store::Prepare() {
-  // Half a second is enough for an ending server to release its lock. If a server keeps running, waiting longer would not help.
-  sqlite3_busy_timeout(db_.get(), 500);
-  LYNX_RETURN_IF_ERROR(Execute(db_.get(), "PRAGMA locking_mode=EXCLUSIVE"));
-  absl::Status locked = Execute(db_.get(), "PRAGMA journal_mode=WAL; BEGIN IMMEDIATE; COMMIT");
-  if (locked.code() == absl::StatusCode::kFailedPrecondition) {
-    return absl::FailedPreconditionError(absl::StrCat("the database ", path_,
-                                                      " is in use by another lynx-server: stop that one, or give this "
-                                                      "one another --data-dir"));
-  }
-  LYNX_RETURN_IF_ERROR(locked);
-  LYNX_RETURN_IF_ERROR(Execute(db_.get(), "PRAGMA synchronous=FULL"));
-  LYNX_RETURN_IF_ERROR(CheckIntegrity());
-  LYNX_ASSIGN_OR_RETURN(const bool log_damaged, LogIsDamaged(db_.get()));
-  if (log_damaged) return Damaged(absl::StrCat("what was written to its log, ", path_, "-wal, is no longer what it was"));
-  EmptyLog(db_.get());  // if this fails, a later start empties the log, or SQLite does when it next checkpoints the log
-  LYNX_ASSIGN_OR_RETURN(const std::string version, QueryText(db_.get(), "PRAGMA user_version"));
-  LYNX_ASSIGN_OR_RETURN(const std::string application, QueryText(db_.get(), "PRAGMA application_id"));
-  LYNX_ASSIGN_OR_RETURN(const std::string tables, QueryText(db_.get(), "SELECT count(*) FROM sqlite_master"));
-  if (tables == "0" && version == "0") {
-    return Execute(db_.get(),
-                   absl::StrCat("BEGIN;", kSchema, "PRAGMA application_id=", kApplicationId, ";", MigrationFrom(1), "COMMIT"));
-  }
-  if (application != absl::StrCat(kApplicationId)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the database ", path_, " is not one of lynx-server's: give another --data-dir"));
-  }
-  int64_t schema = 0;
-  if (!absl::SimpleAtoi(version, &schema) || schema < 1 || schema > kSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("the database ", path_, " has schema ", version,
+  LYNX_RETURN_IF_ERROR(engine_->Open());
+  LYNX_ASSIGN_OR_RETURN(const int64_t schema, engine_->Schema());
+  if (schema < 0 || schema > kSchemaVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(engine_->name(), " has schema ", schema,
                                                       ", made by a newer lynx-server; this one knows schema ", kSchemaVersion,
                                                       ": start the newer one"));
   }
+  is_new_ = schema == 0;
+  LYNX_RETURN_IF_ERROR(engine_->Claim());
   if (schema == kSchemaVersion) return absl::OkStatus();
-  const absl::Status migrated = Execute(db_.get(), absl::StrCat("BEGIN;", MigrationFrom(schema), "COMMIT"));
-  return Annotate(migrated, absl::StrCat("cannot bring the database ", path_, " from schema ", schema, " to ", kSchemaVersion));
-}
-
-absl::Status Store::CheckIntegrity() {
-  // The faster quick_check would not notice rows that are missing from an index. Jobs are read in the order of an index.
-  LYNX_ASSIGN_OR_RETURN(const std::string result, QueryText(db_.get(), "PRAGMA integrity_check(1)"));
-  return result == "ok" ? absl::OkStatus() : Damaged(result);
+  LYNX_RETURN_IF_ERROR(engine_->Begin().status());
+  absl::Status defined = DefineTables(*engine_, schema);
+  if (defined.ok()) defined = engine_->Commit();
+  if (defined.ok() || schema == 0) return defined;
+  return Annotate(defined, absl::StrCat("cannot bring ", engine_->name(), " from schema ", schema, " to ", kSchemaVersion));
 }
 
 absl::Status Store::Commit(const std::vector<Effect>& effects) {
-  if (effects.empty()) return absl::OkStatus();
-  return Transact([&]() -> absl::Status {
+  if (effects.empty() && !doubt_.has_value()) return absl::OkStatus();
+  int64_t number = 0;
+  const absl::Status status = Transact([&](int64_t begun) -> absl::Status {
+    number = begun;
+    if (doubt_.has_value() && *doubt_->written) return absl::OkStatus();  // an empty transaction
     for (const Effect& effect : effects) LYNX_RETURN_IF_ERROR(Write(effect));
     return absl::OkStatus();
   });
+  const bool written_before = doubt_.has_value() && doubt_->written.value_or(false);
+  const bool unknown_before = doubt_.has_value() && !doubt_->written.has_value();
+  const bool is_last = status.code() == absl::StatusCode::kFailedPrecondition;  // this server can never write again
+  if (!status.ok() && !is_last && (written_before || unknown_before)) return absl::AbortedError(status.message());
+  doubt_.reset();
+  if (status.code() == absl::StatusCode::kAborted) doubt_ = Doubt{.number = number};
+  return status;
 }
 
-absl::Status Store::Transact(const std::function<absl::Status()>& write) {
-  if (log_has_remains_) log_has_remains_ = !EmptyLog(db_.get());
-  absl::Status status = Execute(db_.get(), "BEGIN IMMEDIATE");
-  if (status.ok()) status = write();
-  if (status.ok()) status = Execute(db_.get(), "COMMIT");
-  if (status.ok()) return status;
-  log_has_remains_ = true;
-  if (sqlite3_get_autocommit(db_.get()) == 0) {
-    // The rollback fails only if SQLite has already rolled back by itself.
-    const absl::Status undone = Execute(db_.get(), "ROLLBACK");
-    LYNX_CHECK(undone.ok() || sqlite3_get_autocommit(db_.get()) != 0);
+absl::Status Store::Transact(const std::function<absl::Status(int64_t)>& write) {
+  const absl::StatusOr<int64_t> number = engine_->Begin();
+  absl::Status status = number.status();
+  if (status.ok()) {
+    if (doubt_.has_value() && !doubt_->written.has_value()) doubt_->written = *number > doubt_->number;
+    status = write(*number);
   }
+  if (status.ok()) status = engine_->Commit();
+  if (status.ok()) return status;
+  if (status.code() != absl::StatusCode::kAborted) engine_->Rollback();
+  if (absl::StrContains(status.message(), engine_->name())) return status;
   if (status.code() == absl::StatusCode::kDataLoss) return Damaged(std::string(status.message()));
-  return Annotate(status, absl::StrCat("cannot write to the database ", path_));
+  return Annotate(status, absl::StrCat("cannot write to ", engine_->name()));
 }
 
 absl::Status Store::Write(const Effect& effect) {
@@ -207,7 +111,7 @@ absl::Status Store::Write(const Effect& effect) {
   if (const auto* queue = std::get_if<PutQueue>(&effect)) return WriteQueue(*queue);
   if (const auto* audit = std::get_if<InsertAudit>(&effect)) return WriteAudit(audit->record);
   const auto& checkpoint = std::get<InsertCheckpoint>(effect);
-  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO checkpoints VALUES(?, ?, ?, ?, ?, ?)"));
+  Statement statement = Kept(PutStatement("checkpoints", {"job_id", "generation", "step"}, {"path", "bytes", "time_ns"}));
   return statement.Bind(checkpoint.job.value)
       .Bind(checkpoint.generation.value)
       .Bind(checkpoint.step)
@@ -218,8 +122,7 @@ absl::Status Store::Write(const Effect& effect) {
 }
 
 absl::Status Store::WritePlan(const InsertPlan& insert) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement,
-                        kept_.Get("INSERT OR REPLACE INTO plans(job_id, digest, plan, cluster) VALUES(?, ?, ?, ?)"));
+  Statement statement = Kept(PutStatement("plans", {"job_id"}, {"digest", "plan", "cluster"}));
   return statement.Bind(insert.job.value)
       .Bind(insert.plan->digest)
       .BindBlob(ToProto(*insert.plan).SerializeAsString())
@@ -228,9 +131,9 @@ absl::Status Store::WritePlan(const InsertPlan& insert) {
 }
 
 absl::Status Store::WriteCordon(const PutCordon& put) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement,
-                        kept_.Get(put.cordon.has_value() ? "INSERT OR REPLACE INTO cordons VALUES(?, ?, ?, ?, ?)"
-                                                         : "DELETE FROM cordons WHERE node=?"));
+  Statement statement =
+      Kept(put.cordon.has_value() ? PutStatement("cordons", {"node"}, {"reason", "drain", "deadline_ns", "since_ns"})
+                                  : "DELETE FROM cordons WHERE node=?");
   statement.Bind(put.node.value);
   if (put.cordon.has_value()) {
     statement.Bind(put.cordon->reason)
@@ -242,25 +145,24 @@ absl::Status Store::WriteCordon(const PutCordon& put) {
 }
 
 absl::Status Store::WriteNode(const PutNode& put) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement,
-                        kept_.Get(put.forgotten ? "DELETE FROM nodes WHERE name=?" : "INSERT OR REPLACE INTO nodes VALUES(?)"));
+  Statement statement = Kept(put.forgotten ? "DELETE FROM nodes WHERE name=?" : PutStatement("nodes", {"name"}, {}));
   return statement.Bind(put.node.value).Run();
 }
 
 absl::Status Store::WriteQueue(const PutQueue& put) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO queues VALUES(?, ?, ?, ?)"));
+  Statement statement = Kept(PutStatement("queues", {"name"}, {"weight", "quota", "may_borrow"}));
   return statement.Bind(put.queue.name).Bind(put.queue.weight).Bind(put.queue.quota).Bind(put.queue.may_borrow ? 1 : 0).Run();
 }
 
 absl::Status Store::WriteTrace(const InsertTrace& insert) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO traces VALUES(?, ?)"));
+  Statement statement = Kept(PutStatement("traces", {"job_id"}, {"trace"}));
   return statement.Bind(insert.job.value).BindBlob(Encode(insert.trace).SerializeAsString()).Run();
 }
 
 absl::Status Store::Delete(const DeleteJob& job) {
   for (const char* where : {"plans WHERE job_id", "traces WHERE job_id", "curves WHERE job_id", "ranks WHERE job_id",
                             "events WHERE job_id", "checkpoints WHERE job_id", "jobs WHERE id"}) {
-    LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(absl::StrCat("DELETE FROM ", where, "=?")));
+    Statement statement = Kept(absl::StrCat("DELETE FROM ", where, "=?"));
     LYNX_RETURN_IF_ERROR(statement.Bind(job.job.value).Run());
   }
   return absl::OkStatus();
@@ -268,26 +170,26 @@ absl::Status Store::Delete(const DeleteJob& job) {
 
 absl::Status Store::WriteNew(const InsertJob& insert) {
   const JobRecord& job = insert.job;
-  LYNX_ASSIGN_OR_RETURN(Statement statement,
-                        kept_.Get(absl::StrCat("INSERT INTO jobs(", kJobColumns,
-                                               ") VALUES(?, ?, ?, ?, ?, 'queued', '', ?, 0, 0, 0, 0, 0, 0, 0, 0, -1, "
-                                               "0, '', 0, '', -1, '', x'')")));
+  Statement statement = Kept(absl::StrCat("INSERT INTO jobs(", kJobColumns,
+                                          ") VALUES(?, ?, ?, ?, ?, 'queued', '', ?, 0, 0, 0, 0, 0, 0, 0, 0, -1, "
+                                          "0, '', 0, '', -1, '', ?)"));
   LYNX_RETURN_IF_ERROR(statement.Bind(job.id.value)
                            .Bind(job.submission)
                            .Bind(job.idempotency_key)
                            .BindBlob(SpecBytes(*job.spec))
                            .Bind(job.spec_digest)
                            .Bind(job.submitted.value)
+                           .BindBlob("")
                            .Run());
   return WriteRecord(job);
 }
 
 absl::Status Store::WriteRecord(const JobRecord& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement,
-                        kept_.Get("UPDATE jobs SET state=?, reason=?, started_ns=?, ended_ns=?, events=?, generation=?, "
-                                  "restarts=?, restart_charge=?, best_steps=?, base_steps=?, resume_step=?, stop=?, "
-                                  "stop_reason=?, cancel_requested=?, checkpoint_path=?, checkpoint_step=?, plan_digest=?, "
-                                  "figures=? WHERE id=?"));
+  Statement statement = Kept(
+      "UPDATE jobs SET state=?, reason=?, started_ns=?, ended_ns=?, events=?, generation=?, "
+      "restarts=?, restart_charge=?, best_steps=?, base_steps=?, resume_step=?, stop=?, "
+      "stop_reason=?, cancel_requested=?, checkpoint_path=?, checkpoint_step=?, plan_digest=?, "
+      "figures=? WHERE id=?");
   LYNX_RETURN_IF_ERROR(statement.Bind(std::string(EnumName(job.state)))
                            .Bind(job.reason)
                            .Bind(job.started.value)
@@ -312,9 +214,9 @@ absl::Status Store::WriteRecord(const JobRecord& job) {
 }
 
 absl::Status Store::WriteRanks(const JobRecord& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement clear, kept_.Get("DELETE FROM ranks WHERE job_id=?"));
+  Statement clear = Kept("DELETE FROM ranks WHERE job_id=?");
   LYNX_RETURN_IF_ERROR(clear.Bind(job.id.value).Run());
-  LYNX_ASSIGN_OR_RETURN(Statement insert, kept_.Get("INSERT INTO ranks VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  Statement insert = Kept("INSERT INTO ranks VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)");
   for (size_t r = 0; r < job.ranks.size(); ++r) {
     const RankRecord& rank = job.ranks[r];
     LYNX_RETURN_IF_ERROR(insert.Bind(job.id.value)
@@ -332,7 +234,7 @@ absl::Status Store::WriteRanks(const JobRecord& job) {
 }
 
 absl::Status Store::WriteEvent(const InsertEvent& insert) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT INTO events VALUES(?, ?, ?, ?, ?, ?)"));
+  Statement statement = Kept("INSERT INTO events VALUES(?, ?, ?, ?, ?, ?)");
   LYNX_RETURN_IF_ERROR(statement.Bind(insert.job.value)
                            .Bind(insert.event.sequence)
                            .Bind(insert.event.time.value)
@@ -340,19 +242,14 @@ absl::Status Store::WriteEvent(const InsertEvent& insert) {
                            .Bind(insert.event.kind)
                            .Bind(insert.event.reason)
                            .Run());
-  LYNX_ASSIGN_OR_RETURN(Statement trim, kept_.Get("DELETE FROM events WHERE job_id=? AND sequence<=?"));
+  Statement trim = Kept("DELETE FROM events WHERE job_id=? AND sequence<=?");
   return trim.Bind(insert.job.value).Bind(insert.event.sequence - kEventsPerJob).Run();
 }
 
 absl::Status Store::Unreadable(const absl::Status& status) const {
+  if (absl::StrContains(status.message(), engine_->name())) return status;
   if (status.code() == absl::StatusCode::kDataLoss) return Damaged(std::string(status.message()));
-  return Annotate(status, absl::StrCat("cannot read the database ", path_));
-}
-
-absl::StatusOr<Statement> Store::Select(const std::string& sql) {
-  absl::StatusOr<Statement> statement = Statement::Prepare(db_.get(), sql);
-  if (!statement.ok()) return Unreadable(statement.status());
-  return statement;
+  return Annotate(status, absl::StrCat("cannot read ", engine_->name()));
 }
 
 absl::StatusOr<bool> Store::Next(Statement& row) {
@@ -402,8 +299,9 @@ absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
 }
 
 absl::Status Store::ReadRanks(JobRecord& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT rank, node, device, host, port, acknowledged, finished, device_uuid FROM "
-                                              "ranks WHERE job_id=? ORDER BY rank"));
+  Statement row = Select(
+      "SELECT rank, node, device, host, port, acknowledged, finished, device_uuid FROM "
+      "ranks WHERE job_id=? ORDER BY rank");
   row.Bind(job.id.value);
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
@@ -422,7 +320,7 @@ absl::Status Store::ReadRanks(JobRecord& job) {
 
 absl::StatusOr<std::vector<Store::StoredJob>> Store::LoadJobs() {
   std::vector<StoredJob> jobs;
-  LYNX_ASSIGN_OR_RETURN(Statement row, Select(absl::StrCat("SELECT ", kJobColumns, " FROM jobs ORDER BY submission")));
+  Statement row = Select(absl::StrCat("SELECT ", kJobColumns, " FROM jobs ORDER BY submission"));
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
     if (!more) break;
@@ -447,7 +345,7 @@ absl::StatusOr<std::vector<Store::StoredJob>> Store::LoadJobs() {
 
 absl::StatusOr<Controller::Settings> Store::LoadSettings() {
   Controller::Settings settings;
-  LYNX_ASSIGN_OR_RETURN(Statement cordons, Select("SELECT node, reason, drain, deadline_ns, since_ns FROM cordons"));
+  Statement cordons = Select("SELECT node, reason, drain, deadline_ns, since_ns FROM cordons");
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(cordons));
     if (!more) break;
@@ -456,7 +354,7 @@ absl::StatusOr<Controller::Settings> Store::LoadSettings() {
                                                  .deadline = Nanos(cordons.Int(3)),
                                                  .since = Nanos(cordons.Int(4))};
   }
-  LYNX_ASSIGN_OR_RETURN(Statement queues, Select("SELECT name, weight, quota, may_borrow FROM queues"));
+  Statement queues = Select("SELECT name, weight, quota, may_borrow FROM queues");
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(queues));
     if (!more) break;
@@ -465,7 +363,7 @@ absl::StatusOr<Controller::Settings> Store::LoadSettings() {
                                .quota = static_cast<int32_t>(queues.Int(2)),
                                .may_borrow = queues.Int(3) != 0});
   }
-  LYNX_ASSIGN_OR_RETURN(Statement nodes, Select("SELECT name FROM nodes"));
+  Statement nodes = Select("SELECT name FROM nodes");
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(nodes));
     if (!more) break;
@@ -475,7 +373,7 @@ absl::StatusOr<Controller::Settings> Store::LoadSettings() {
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> Store::LoadPlan(const JobId& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT plan FROM plans WHERE job_id=?"));
+  Statement row = Select("SELECT plan FROM plans WHERE job_id=?");
   LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
   if (!found) return std::shared_ptr<const Plan>();
   v1::Plan message;
@@ -488,7 +386,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> Store::LoadPlan(const JobId& job) {
 }
 
 absl::StatusOr<std::shared_ptr<const ClusterTopology>> Store::LoadCluster(const JobId& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT cluster FROM plans WHERE job_id=?"));
+  Statement row = Select("SELECT cluster FROM plans WHERE job_id=?");
   LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
   if (!found || row.Text(0).empty()) return std::shared_ptr<const ClusterTopology>();
   v1::ClusterTopology message;
@@ -501,8 +399,9 @@ absl::StatusOr<std::shared_ptr<const ClusterTopology>> Store::LoadCluster(const 
 }
 
 absl::StatusOr<std::optional<InsertCheckpoint>> Store::LoadCheckpoint(const JobId& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT generation, step, path, bytes, time_ns FROM checkpoints WHERE job_id=? "
-                                              "ORDER BY generation DESC, step DESC LIMIT 1"));
+  Statement row = Select(
+      "SELECT generation, step, path, bytes, time_ns FROM checkpoints WHERE job_id=? "
+      "ORDER BY generation DESC, step DESC LIMIT 1");
   LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
   if (!found) return std::nullopt;
   return InsertCheckpoint{.job = job,
@@ -514,7 +413,7 @@ absl::StatusOr<std::optional<InsertCheckpoint>> Store::LoadCheckpoint(const JobI
 }
 
 absl::StatusOr<std::optional<StepTrace>> Store::LoadTrace(const JobId& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT trace FROM traces WHERE job_id=?"));
+  Statement row = Select("SELECT trace FROM traces WHERE job_id=?");
   LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
   if (!found) return std::nullopt;
   v1::StepTrace message;
@@ -525,10 +424,11 @@ absl::StatusOr<std::optional<StepTrace>> Store::LoadTrace(const JobId& job) {
 }
 
 absl::Status Store::PutCurves(const std::vector<StoredCurves>& jobs) {
-  return Transact([&]() -> absl::Status {
+  return Transact([&](int64_t) -> absl::Status {
     for (const StoredCurves& one : jobs) {
-      LYNX_ASSIGN_OR_RETURN(Statement statement,
-                            Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO curves SELECT id, ? FROM jobs WHERE id=?"));
+      Statement statement = Kept(
+          "INSERT INTO curves(job_id, curves) SELECT id, ? FROM jobs WHERE id=? ON CONFLICT(job_id) DO UPDATE SET "
+          "curves=excluded.curves");
       LYNX_RETURN_IF_ERROR(statement.BindBlob(Encode(*one.curves).SerializeAsString()).Bind(one.job.value).Run());
     }
     return absl::OkStatus();
@@ -536,7 +436,7 @@ absl::Status Store::PutCurves(const std::vector<StoredCurves>& jobs) {
 }
 
 absl::StatusOr<JobCurves> Store::LoadCurves(const JobId& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT curves FROM curves WHERE job_id=?"));
+  Statement row = Select("SELECT curves FROM curves WHERE job_id=?");
   LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
   if (!found) return JobCurves();
   v1::JobCurves message;
@@ -545,9 +445,10 @@ absl::StatusOr<JobCurves> Store::LoadCurves(const JobId& job) {
 }
 
 absl::StatusOr<std::vector<JobEvent>> Store::LoadEvents(const JobId& job, int64_t after, int64_t limit, int64_t before) {
-  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT * FROM (SELECT sequence, time_ns, state, kind, reason FROM events WHERE "
-                                              "job_id=? AND sequence>? AND sequence<? "
-                                              "ORDER BY sequence DESC LIMIT ?) ORDER BY sequence"));
+  Statement row = Select(
+      "SELECT * FROM (SELECT sequence, time_ns, state, kind, reason FROM events WHERE "
+      "job_id=? AND sequence>? AND sequence<? "
+      "ORDER BY sequence DESC LIMIT ?) AS newest ORDER BY sequence");
   row.Bind(job.value).Bind(after).Bind(before).Bind(limit);
   std::vector<JobEvent> events;
   while (true) {

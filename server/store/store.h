@@ -1,6 +1,6 @@
-// Store: everything that the server must not forget, in one SQLite file. It uses one connection, a write-ahead log, an
-// exclusive lock and synchronous=FULL. So data survive kill -9 and a power failure once Commit has returned OK for them. The
-// owner thread writes all decisions of a round of events in one transaction.
+// Store: everything that the server must not forget, in a database. Data survive kill -9 and a power failure once Commit has
+// returned OK for them. The owner thread writes all decisions of a round of events in one transaction. The Store says what is
+// written, as rows; an Engine runs its statements, on SQLite or on PostgreSQL.
 //
 // Not thread-safe: one thread opens it, then only the owner thread uses it.
 #ifndef LYNX_SERVER_STORE_STORE_H_
@@ -17,7 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/controller/controller.h"
-#include "server/store/sqlite.h"
+#include "server/store/engine.h"
+#include "server/store/schema.h"
 #include "server/values/access.h"
 #include "server/values/audit.h"
 #include "server/values/events.h"
@@ -39,19 +40,27 @@ struct StoredCurves {
 
 class Store {
  public:
-  // Version 2 added traces and the clusters of plans. Version 3: cordons and queues. Version 4: UUIDs of GPUs. Version 5: users
-  // with their tokens, certificates of nodes, and audit records. Version 6: nodes. Version 7: curves.
-  static constexpr int64_t kSchemaVersion = 7;
   static constexpr int64_t kEventsPerJob = 10'000;  // only the newest events of a job are kept
 
-  // Creates the file if it does not exist. FailedPrecondition: another server uses it, a newer version or another program made
-  // it, or it cannot be opened. DataLoss: it is damaged. Each error names the file and says what to do.
-  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
+  // Opens the store in the database of this engine, and makes its tables if the database is empty. FailedPrecondition: another
+  // server uses it, a newer version or another program made it, or it cannot be opened. DataLoss: it is damaged. Each error
+  // names the database and says what to do.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(std::unique_ptr<Engine> engine);
 
-  // Writes all of the durable effects in order, or none of them. ResourceExhausted: the disk is full. DataLoss: the file is
-  // damaged.
+  // How messages name the database; without passwords.
+  const std::string& name() const { return engine_->name(); }
+  // True: the database was empty when it was opened.
+  bool is_new() const { return is_new_; }
+  // What should be known about how the database is run; empty: nothing.
+  std::vector<std::string> Warnings() const { return engine_->Warnings(); }
+
+  // Writes all of the durable effects in order, or none of them. ResourceExhausted: the disk is full. DataLoss: the database is
+  // damaged. FailedPrecondition: another server has taken the database; this one can never write again. Unavailable: all other
+  // errors. Aborted: the connection was lost, and it is not known yet whether the effects were written. Then call Commit again
+  // with the same effects: it writes them unless they were written, and returns OK in both cases.
   absl::Status Commit(const std::vector<Effect>& effects);
-  // Writes changes of users, tokens and certificates, with the audit record of the request. The errors are those of Commit.
+  // Writes changes of users, tokens and certificates, with the audit record of the request. The errors are those of Commit;
+  // after Aborted nobody finds out for the caller whether the changes were written.
   absl::Status CommitAccess(const std::vector<AccessChange>& changes, const AuditRecord& record);
 
   struct StoredJob {
@@ -86,13 +95,17 @@ class Store {
                                                    int64_t before = std::numeric_limits<int64_t>::max());
 
  private:
-  friend struct StoreForTests;
-  Store(std::string path, SqliteHandle db) : path_(std::move(path)), db_(std::move(db)), kept_(db_.get()) {}
+  // A transaction of Commit that may or may not have been written. `written` is known after the next transaction has begun.
+  struct Doubt {
+    int64_t number = 0;
+    std::optional<bool> written;
+  };
+
+  explicit Store(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
   absl::Status Prepare();
-  absl::Status CheckIntegrity();
-  // Runs `write` in one transaction, which is rolled back if `write` fails.
-  absl::Status Transact(const std::function<absl::Status()>& write);
+  // Runs `write`, which gets the number of the transaction, in one transaction. It is rolled back if `write` fails.
+  absl::Status Transact(const std::function<absl::Status(int64_t)>& write);
   absl::Status Write(const Effect& effect);
   absl::Status WriteAccess(const AccessChange& change);
   absl::Status WriteAudit(const AuditRecord& record);
@@ -109,15 +122,15 @@ class Store {
   absl::StatusOr<JobRecord> ReadRecord(const Statement& row);
   absl::Status ReadRanks(JobRecord& record);
   absl::Status Damaged(const std::string& what) const;
-  // Adds the file's name to the error. If the file is damaged, also adds what to do.
+  // Adds the database's name to the error. If the database is damaged, also adds what to do.
   absl::Status Unreadable(const absl::Status& status) const;
-  absl::StatusOr<Statement> Select(const std::string& sql);
+  Statement Select(const std::string& sql) { return Statement(*engine_, sql, StatementUse::kOnce); }
+  Statement Kept(const std::string& sql) { return Statement(*engine_, sql, StatementUse::kKept); }
   absl::StatusOr<bool> Next(Statement& row);
 
-  const std::string path_;
-  SqliteHandle db_;
-  KeptStatements kept_;           // the prepared statements that write
-  bool log_has_remains_ = false;  // the log still contains data of a failed commit
+  std::unique_ptr<Engine> engine_;
+  bool is_new_ = false;
+  std::optional<Doubt> doubt_;
 };
 
 }  // namespace lynx::server

@@ -16,13 +16,12 @@ constexpr int64_t kKeptChanges = 1'000'000;
 }  // namespace
 
 absl::Status Store::WriteAccess(const AccessChange& change) {
-  const auto prepare = [&](const char* sql) { return kept_.Get(sql); };
   if (const auto* user = std::get_if<User>(&change)) {
-    LYNX_ASSIGN_OR_RETURN(Statement put, prepare("INSERT OR REPLACE INTO users VALUES(?, ?, ?)"));
+    Statement put = Kept(PutStatement("users", {"name"}, {"role", "created_ns"}));
     return put.Bind(user->name).Bind(std::string(RoleName(user->role))).Bind(user->created.value).Run();
   }
   if (const auto* token = std::get_if<UserToken>(&change)) {
-    LYNX_ASSIGN_OR_RETURN(Statement put, prepare("INSERT INTO tokens VALUES(?, ?, ?, ?, ?)"));
+    Statement put = Kept("INSERT INTO tokens VALUES(?, ?, ?, ?, ?)");
     return put.Bind(token->id)
         .Bind(token->digest)
         .Bind(token->user)
@@ -31,11 +30,11 @@ absl::Status Store::WriteAccess(const AccessChange& change) {
         .Run();
   }
   if (const auto* grant = std::get_if<JoinGrant>(&change)) {
-    LYNX_ASSIGN_OR_RETURN(Statement put, prepare("INSERT INTO join_tokens VALUES(?, ?, ?, ?)"));
+    Statement put = Kept("INSERT INTO join_tokens VALUES(?, ?, ?, ?)");
     return put.Bind(grant->digest).Bind(grant->node).Bind(grant->created.value).Bind(grant->expires.value).Run();
   }
   if (const auto* certificate = std::get_if<NodeCertificate>(&change)) {
-    LYNX_ASSIGN_OR_RETURN(Statement put, prepare("INSERT INTO certificates VALUES(?, ?, ?, ?)"));
+    Statement put = Kept("INSERT INTO certificates VALUES(?, ?, ?, ?)");
     return put.Bind(certificate->serial)
         .Bind(certificate->node)
         .Bind(certificate->issued.value)
@@ -43,27 +42,27 @@ absl::Status Store::WriteAccess(const AccessChange& change) {
         .Run();
   }
   if (const auto* user = std::get_if<DeleteUser>(&change)) {
-    LYNX_ASSIGN_OR_RETURN(Statement tokens, prepare("DELETE FROM tokens WHERE user=?"));
+    Statement tokens = Kept("DELETE FROM tokens WHERE \"user\"=?");
     LYNX_RETURN_IF_ERROR(tokens.Bind(user->name).Run());
-    LYNX_ASSIGN_OR_RETURN(Statement gone, prepare("DELETE FROM users WHERE name=?"));
+    Statement gone = Kept("DELETE FROM users WHERE name=?");
     return gone.Bind(user->name).Run();
   }
   if (const auto* token = std::get_if<DeleteToken>(&change)) {
-    LYNX_ASSIGN_OR_RETURN(Statement gone, prepare("DELETE FROM tokens WHERE id=?"));
+    Statement gone = Kept("DELETE FROM tokens WHERE id=?");
     return gone.Bind(token->id).Run();
   }
   if (const auto* grant = std::get_if<DeleteJoinGrant>(&change)) {
-    LYNX_ASSIGN_OR_RETURN(Statement gone, prepare("DELETE FROM join_tokens WHERE digest=?"));
+    Statement gone = Kept("DELETE FROM join_tokens WHERE digest=?");
     return gone.Bind(grant->digest).Run();
   }
-  LYNX_ASSIGN_OR_RETURN(Statement gone, prepare("DELETE FROM certificates WHERE serial=?"));
+  Statement gone = Kept("DELETE FROM certificates WHERE serial=?");
   return gone.Bind(std::get<DeleteCertificate>(change).serial).Run();
 }
 
 absl::Status Store::WriteAudit(const AuditRecord& record) {
-  LYNX_ASSIGN_OR_RETURN(Statement insert,
-                        kept_.Get("INSERT INTO audit(time_ns, who, origin, what, target, outcome, detail, refused) "
-                                  "VALUES(?, ?, ?, ?, ?, ?, ?, ?)"));
+  Statement insert = Kept(
+      "INSERT INTO audit(sequence, time_ns, who, origin, what, target, outcome, detail, refused) "
+      "VALUES((SELECT coalesce(max(sequence), 0) + 1 FROM audit), ?, ?, ?, ?, ?, ?, ?, ?)");
   LYNX_RETURN_IF_ERROR(insert.Bind(record.time.value)
                            .Bind(record.who)
                            .Bind(record.from)
@@ -73,15 +72,14 @@ absl::Status Store::WriteAudit(const AuditRecord& record) {
                            .Bind(record.detail)
                            .Bind(record.refused ? 1 : 0)
                            .Run());
-  LYNX_ASSIGN_OR_RETURN(
-      Statement trim, kept_.Get(record.refused ? "DELETE FROM audit WHERE refused=1 AND sequence <= (SELECT sequence FROM "
-                                                 "audit WHERE refused=1 ORDER BY sequence DESC LIMIT 1 OFFSET ?)"
-                                               : "DELETE FROM audit WHERE sequence <= (SELECT max(sequence) FROM audit) - ?"));
+  Statement trim = Kept(record.refused ? "DELETE FROM audit WHERE refused=1 AND sequence <= (SELECT sequence FROM "
+                                         "audit WHERE refused=1 ORDER BY sequence DESC LIMIT 1 OFFSET ?)"
+                                       : "DELETE FROM audit WHERE sequence <= (SELECT max(sequence) FROM audit) - ?");
   return trim.Bind(record.refused ? kKeptRefusals : kKeptChanges).Run();
 }
 
 absl::Status Store::CommitAccess(const std::vector<AccessChange>& changes, const AuditRecord& record) {
-  return Transact([&]() -> absl::Status {
+  return Transact([&](int64_t) -> absl::Status {
     for (const AccessChange& change : changes) LYNX_RETURN_IF_ERROR(WriteAccess(change));
     return WriteAudit(record);
   });
@@ -89,7 +87,7 @@ absl::Status Store::CommitAccess(const std::vector<AccessChange>& changes, const
 
 absl::StatusOr<std::vector<AccessChange>> Store::LoadAccess() {
   std::vector<AccessChange> changes;
-  LYNX_ASSIGN_OR_RETURN(Statement users, Select("SELECT name, role, created_ns FROM users"));
+  Statement users = Select("SELECT name, role, created_ns FROM users");
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(users));
     if (!more) break;
@@ -97,19 +95,19 @@ absl::StatusOr<std::vector<AccessChange>> Store::LoadAccess() {
     if (!role.has_value()) return Damaged(absl::StrCat("user ", users.Text(0), " has an unknown role"));
     changes.push_back(User{users.Text(0), *role, Nanos(users.Int(2))});
   }
-  LYNX_ASSIGN_OR_RETURN(Statement tokens, Select("SELECT id, digest, user, created_ns, expires_ns FROM tokens"));
+  Statement tokens = Select("SELECT id, digest, \"user\", created_ns, expires_ns FROM tokens");
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(tokens));
     if (!more) break;
     changes.push_back(UserToken{tokens.Text(0), tokens.Text(1), tokens.Text(2), Nanos(tokens.Int(3)), Nanos(tokens.Int(4))});
   }
-  LYNX_ASSIGN_OR_RETURN(Statement grants, Select("SELECT digest, node, created_ns, expires_ns FROM join_tokens"));
+  Statement grants = Select("SELECT digest, node, created_ns, expires_ns FROM join_tokens");
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(grants));
     if (!more) break;
     changes.push_back(JoinGrant{grants.Text(0), grants.Text(1), Nanos(grants.Int(2)), Nanos(grants.Int(3))});
   }
-  LYNX_ASSIGN_OR_RETURN(Statement certificates, Select("SELECT serial, node, issued_ns, ends_ns FROM certificates"));
+  Statement certificates = Select("SELECT serial, node, issued_ns, ends_ns FROM certificates");
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(certificates));
     if (!more) return changes;
@@ -119,11 +117,10 @@ absl::StatusOr<std::vector<AccessChange>> Store::LoadAccess() {
 }
 
 absl::StatusOr<std::vector<AuditRecord>> Store::LoadAudit(int64_t limit, int64_t before, bool refused_only) {
-  LYNX_ASSIGN_OR_RETURN(
-      Statement row,
+  Statement row =
       Select(absl::StrCat("SELECT sequence, time_ns, who, origin, what, target, outcome, detail, refused FROM audit "
                           "WHERE ",
-                          refused_only ? "refused=1 AND " : "", "(?=0 OR sequence<?) ORDER BY sequence DESC LIMIT ?")));
+                          refused_only ? "refused=1 AND " : "", "(?=0 OR sequence<?) ORDER BY sequence DESC LIMIT ?"));
   row.Bind(before).Bind(before).Bind(limit);
   std::vector<AuditRecord> records;
   while (true) {

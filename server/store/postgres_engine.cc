@@ -1,0 +1,324 @@
+// See postgres_engine.h.
+#include "server/store/postgres_engine.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/status.h"
+
+namespace lynx::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// How long a server that starts waits for one that ends, and how long a server waits for the end of its own lost session.
+constexpr milliseconds kStartPatience{500}, kReconnectPatience{3'000}, kLockPoll{50}, kDoubtPoll{200};
+
+// The lock's two numbers: "LYNX", and one that is different in each schema of a database.
+constexpr char kLockNumbers[] = "1280921176, hashtext(current_schema())";
+// The row of the lock in pg_locks. An advisory lock with two numbers has them in classid and objid, and objsubid 2.
+constexpr char kLockRow[] =
+    "locktype='advisory' AND granted AND database=(SELECT oid FROM pg_database WHERE datname=current_database()) AND "
+    "classid::bigint=1280921176 AND objid::bigint=(hashtext(current_schema())::bigint & 4294967295) AND objsubid=2";
+
+// The one row of the engine's own table.
+constexpr char kOwnTable[] =
+    "CREATE TABLE IF NOT EXISTS lynx_store(one BIGINT PRIMARY KEY CHECK(one = 1), schema_version BIGINT NOT NULL, "
+    "transactions BIGINT NOT NULL, epoch BIGINT NOT NULL, holder_host TEXT NOT NULL, holder_pid BIGINT NOT NULL, "
+    "holder_since_ns BIGINT NOT NULL)";
+constexpr char kOwnRow[] = "INSERT INTO lynx_store VALUES(1, 0, 0, 0, '', 0, 0) ON CONFLICT DO NOTHING";
+
+Parameter Integer(int64_t value) { return {.kind = ColumnKind::kInteger, .integer = value}; }
+Parameter OfText(const std::string& text) { return {.kind = ColumnKind::kText, .bytes = text}; }
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+class PostgresRows : public Rows {
+ public:
+  explicit PostgresRows(PostgresResult result) : result_(std::move(result)) {}
+  absl::StatusOr<bool> Next() override { return ++row_ < result_.rows(); }
+  int64_t Int(int column) const override { return result_.Int(row_, column); }
+  std::string Text(int column) const override { return result_.Text(row_, column); }
+
+ private:
+  PostgresResult result_;
+  int row_ = -1;
+};
+
+}  // namespace
+
+PostgresEngine::PostgresEngine(const std::string& url) : url_(url), name_("the database " + WithoutPassword(url)) {}
+
+std::string PostgresEngine::MendAdvice() const {
+  return "restore it from a backup, or name another, empty database with --store; the server then knows none of its jobs";
+}
+
+std::string PostgresEngine::OpenAdvice(const absl::Status& reason) const {
+  return reason.code() == absl::StatusCode::kResourceExhausted
+             ? "make space on the disk of PostgreSQL and start again"
+             : "check --store, that PostgreSQL runs there, and that it lets this user in and make tables";
+}
+
+absl::Status PostgresEngine::Open() {
+  LYNX_RETURN_IF_ERROR(Connect(kStartPatience));
+  return NoteSettings();
+}
+
+absl::Status PostgresEngine::Connect(milliseconds patience) {
+  connection_.reset();
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection, PostgresConnection::Connect(url_));
+  const std::string encoding = connection->Setting("server_encoding");
+  if (encoding != "UTF8") {
+    return absl::FailedPreconditionError(absl::StrCat(name_, " has the encoding ", encoding,
+                                                      ": make one with UTF8 (createdb --template template0 --encoding UTF8)"));
+  }
+  // `off`, `local` and `remote_write` promise less than that an acknowledged commit is durable wherever PostgreSQL can see to
+  // it.
+  LYNX_RETURN_IF_ERROR(connection
+                           ->Run("SELECT set_config('synchronous_commit', 'on', false) WHERE "
+                                 "current_setting('synchronous_commit') <> 'remote_apply'")
+                           .status());
+  LYNX_ASSIGN_OR_RETURN(
+      const PostgresResult session,
+      connection->Run("SELECT current_schema() IS NULL, pg_is_in_recovery(), (SELECT backend_start::text FROM pg_stat_activity "
+                      "WHERE pid=pg_backend_pid())"));
+  if (session.Int(0, 0) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name_, " has no schema for tables: make the first schema of the search_path"));
+  }
+  if (session.Int(0, 1) != 0) {
+    return absl::UnavailableError("it is a standby, which cannot be written");
+  }
+  connection_ = std::move(connection);
+  absl::Status locked = TakeLock(patience);
+  if (locked.ok()) {
+    session_pid_ = connection_->pid();
+    session_started_ = session.rows() == 1 ? session.Text(0, 2) : "";
+  } else {
+    connection_.reset();
+  }
+  return locked;
+}
+
+absl::Status PostgresEngine::TakeLock(milliseconds patience) {
+  const auto end = steady_clock::now() + patience;
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const PostgresResult tried,
+                          connection_->Run(absl::StrCat("SELECT pg_try_advisory_lock(", kLockNumbers, ")")));
+    if (tried.Int(0, 0) != 0) return absl::OkStatus();
+    EndOldSession();
+    if (steady_clock::now() > end) return InUse();
+    std::this_thread::sleep_for(kLockPoll);
+  }
+}
+
+void PostgresEngine::EndOldSession() {
+  if (session_pid_ == 0) return;
+  // A user may end sessions of its own. If it fails, the lock stays taken, and that is reported.
+  connection_
+      ->Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid=? AND backend_start::text=?",
+            {Integer(session_pid_), OfText(session_started_)})
+      .status()
+      .IgnoreError();
+}
+
+absl::Status PostgresEngine::InUse() {
+  std::string holder;
+  const absl::StatusOr<PostgresResult> row =
+      connection_->Run("SELECT holder_host, holder_pid, holder_since_ns FROM lynx_store WHERE holder_pid > 0");
+  if (row.ok() && row->rows() == 1) {
+    holder =
+        absl::StrCat(" (process ", row->Int(0, 1), " on host ", row->Text(0, 0), ", since ",
+                     absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(row->Int(0, 2)), absl::UTCTimeZone()), ")");
+  }
+  // The session may also be one that PostgreSQL has not noticed to be lost.
+  const absl::StatusOr<PostgresResult> session =
+      connection_->Run(absl::StrCat("SELECT pid::bigint FROM pg_locks WHERE ", kLockRow));
+  if (session.ok() && session->rows() == 1) absl::StrAppend(&holder, " by PostgreSQL's session ", session->Int(0, 0));
+  return absl::FailedPreconditionError(absl::StrCat(name_, " is in use by another lynx-server", holder,
+                                                    ": stop that one, or give this one another --store; if that process has "
+                                                    "ended, end its session with pg_terminate_backend"));
+}
+
+absl::Status PostgresEngine::NoteSettings() {
+  for (const char* setting : {"fsync", "full_page_writes"}) {
+    LYNX_ASSIGN_OR_RETURN(const PostgresResult value, connection_->Run("SELECT current_setting(?)", {OfText(setting)}));
+    if (value.Text(0, 0) != "off") continue;
+    warnings_.push_back(absl::StrCat(name_, " has ", setting, "=off: when its machine fails, acknowledged jobs may be lost"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> PostgresEngine::Schema() {
+  LYNX_ASSIGN_OR_RETURN(const PostgresResult tables,
+                        connection_->Run("SELECT count(*), count(*) FILTER (WHERE tablename='lynx_store') FROM pg_tables WHERE "
+                                         "schemaname=current_schema()"));
+  if (tables.Int(0, 0) == 0) return 0;
+  if (tables.Int(0, 1) == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name_, " has tables that are not lynx-server's: name an empty database with --store"));
+  }
+  LYNX_ASSIGN_OR_RETURN(const PostgresResult row, connection_->Run("SELECT schema_version FROM lynx_store"));
+  if (row.rows() != 1) return absl::DataLossError("the table lynx_store has not one row");
+  return row.Int(0, 0);
+}
+
+absl::Status PostgresEngine::Claim() {
+  LYNX_RETURN_IF_ERROR(connection_->Execute(absl::StrCat("BEGIN;", kOwnTable, ";", kOwnRow)));
+  static const RealClock clock;
+  LYNX_ASSIGN_OR_RETURN(const PostgresResult row,
+                        connection_->Run("UPDATE lynx_store SET epoch=epoch+1, holder_host=?, holder_pid=?, holder_since_ns=? "
+                                         "RETURNING epoch, transactions",
+                                         {OfText(HostName()), Integer(::getpid()), Integer(clock.Wall().value)}));
+  LYNX_RETURN_IF_ERROR(connection_->Execute("COMMIT"));
+  epoch_ = row.Int(0, 0);
+  written_ = row.Int(0, 1);
+  return absl::OkStatus();
+}
+
+absl::Status PostgresEngine::Define(const std::string& statements, int64_t schema) {
+  // Text is compared byte by byte, as SQLite does.
+  const std::string translated = absl::StrReplaceAll(statements, {{" INTEGER PRIMARY KEY AUTOINCREMENT", " BIGINT PRIMARY KEY"},
+                                                                  {" INTEGER", " BIGINT"},
+                                                                  {" TEXT", " TEXT COLLATE \"C\""},
+                                                                  {" BLOB", " BYTEA"},
+                                                                  {" WITHOUT ROWID", ""},
+                                                                  {"x''", "''"}});
+  LYNX_RETURN_IF_ERROR(connection_->Execute(translated));
+  return connection_->Run("UPDATE lynx_store SET schema_version=?", {Integer(schema)}).status();
+}
+
+absl::StatusOr<std::vector<Table>> PostgresEngine::Tables() {
+  LYNX_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Rows> row,
+      Run("SELECT t.relname::text, a.attname::text, format_type(a.atttypid, NULL), coalesce(a.attnum=ANY(k.indkey), false) "
+          "FROM "
+          "pg_class t JOIN pg_attribute a ON a.attrelid=t.oid AND a.attnum>0 AND NOT a.attisdropped LEFT JOIN pg_index k ON "
+          "k.indrelid=t.oid AND k.indisprimary WHERE t.relnamespace=current_schema()::regnamespace AND t.relkind='r' AND "
+          "t.relname<>'lynx_store' ORDER BY t.relname, a.attnum",
+          {}, StatementUse::kOnce));
+  std::vector<Table> tables;
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, row->Next());
+    if (!more) return tables;
+    if (tables.empty() || tables.back().name != row->Text(0)) tables.push_back({.name = row->Text(0)});
+    const std::string type = row->Text(2);
+    const ColumnKind kind = type == "bigint" ? ColumnKind::kInteger : type == "bytea" ? ColumnKind::kBlob : ColumnKind::kText;
+    tables.back().columns.push_back({.name = row->Text(1), .kind = kind, .in_key = row->Int(3) != 0});
+  }
+}
+
+absl::Status PostgresEngine::Taken() {
+  std::string by;
+  if (connection_ != nullptr) {
+    const absl::StatusOr<PostgresResult> row = connection_->Run("SELECT holder_host, holder_pid FROM lynx_store");
+    if (row.ok() && row->rows() == 1) by = absl::StrCat(" (process ", row->Int(0, 1), " on host ", row->Text(0, 0), ")");
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("another lynx-server", by, " has opened ", name_,
+                   " since this one lost its connection: this one can write nothing more; start "
+                   "only one server with this --store"));
+}
+
+absl::Status PostgresEngine::Reconnect() {
+  in_transaction_ = false;
+  LYNX_RETURN_IF_ERROR(Connect(kReconnectPatience));
+  const absl::StatusOr<PostgresResult> row = connection_->Run("SELECT epoch, transactions FROM lynx_store");
+  absl::Status status = row.status();
+  if (status.ok() && row->rows() != 1) status = absl::DataLossError("the table lynx_store has not one row");
+  if (status.ok() && row->Int(0, 0) != epoch_) status = Taken();
+  if (status.ok() && row->Int(0, 1) < written_) {
+    status = absl::DataLossError(absl::StrCat("it has ", row->Int(0, 1), " transactions, and has acknowledged ", written_));
+  }
+  if (status.ok()) {
+    written_ = row->Int(0, 1);
+  } else {
+    connection_.reset();
+  }
+  return status;
+}
+
+absl::Status PostgresEngine::BeConnected() {
+  if (connection_ != nullptr && !connection_->is_lost()) return absl::OkStatus();
+  if (steady_clock::now() < retry_at_) return failure_;
+  failure_ = Reconnect();
+  if (!failure_.ok()) retry_at_ = steady_clock::now() + kPause;
+  return failure_;
+}
+
+absl::StatusOr<int64_t> PostgresEngine::Begin() {
+  // The first statement after a while may be the one that notices a lost connection. Nothing was written then, so it is tried
+  // again.
+  for (int attempt = 1;; ++attempt) {
+    LYNX_RETURN_IF_ERROR(BeConnected());
+    absl::Status status = connection_->Execute("BEGIN");
+    if (status.ok()) {
+      in_transaction_ = true;
+      const absl::StatusOr<PostgresResult> row =
+          connection_->Run("UPDATE lynx_store SET transactions=transactions+1 WHERE epoch=? RETURNING transactions",
+                           {Integer(epoch_)}, StatementUse::kKept);
+      status = row.status();
+      if (status.ok() && row->rows() == 0) status = Taken();
+      if (status.ok()) return number_ = row->Int(0, 0);
+    }
+    if (!connection_->is_lost() || attempt == 2) return status;
+  }
+}
+
+absl::Status PostgresEngine::Commit() {
+  in_transaction_ = false;
+  const absl::StatusOr<PostgresResult> done = connection_->Run("COMMIT");
+  if (done.ok()) {
+    // COMMIT of a transaction in which a statement failed is a rollback.
+    if (done->command() != "COMMIT") return absl::UnavailableError("the transaction was rolled back");
+    written_ = number_;
+    return absl::OkStatus();
+  }
+  if (!connection_->is_lost()) return done.status();
+  const auto end = steady_clock::now() + kDoubtTime;
+  while (true) {
+    const absl::Status again = Reconnect();
+    if (again.ok() && written_ >= number_) return absl::OkStatus();
+    if (again.ok()) return done.status();
+    if (again.code() == absl::StatusCode::kFailedPrecondition || again.code() == absl::StatusCode::kDataLoss) return again;
+    if (steady_clock::now() > end) {
+      failure_ = again;
+      retry_at_ = steady_clock::now() + kPause;
+      return absl::AbortedError(
+          absl::StrCat("the connection was lost during a commit, and cannot be made again: ", std::string(again.message())));
+    }
+    std::this_thread::sleep_for(kDoubtPoll);
+  }
+}
+
+void PostgresEngine::Rollback() {
+  if (!in_transaction_) return;
+  in_transaction_ = false;
+  if (connection_ == nullptr || connection_->is_lost()) return;  // the end of the session rolls back
+  if (!connection_->Execute("ROLLBACK").ok()) connection_.reset();
+}
+
+absl::StatusOr<std::unique_ptr<Rows>> PostgresEngine::Run(const std::string& sql, const std::vector<Parameter>& parameters,
+                                                          StatementUse use) {
+  for (int attempt = 1;; ++attempt) {
+    if (!in_transaction_) LYNX_RETURN_IF_ERROR(BeConnected());
+    if (connection_ == nullptr) return absl::UnavailableError("the connection was lost");
+    absl::StatusOr<PostgresResult> result = connection_->Run(sql, parameters, use);
+    if (result.ok()) return std::make_unique<PostgresRows>(*std::move(result));
+    if (in_transaction_ || !connection_->is_lost() || attempt == 2) return result.status();
+  }
+}
+
+}  // namespace lynx::server

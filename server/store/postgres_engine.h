@@ -1,0 +1,87 @@
+// PostgresEngine: a store in a PostgreSQL database.
+//
+// One server at a time: a session of the server holds an advisory lock of the database's schema, and the table lynx_store has
+// one row that says which server that is. Each server that opens the database raises the row's epoch. Each transaction first
+// counts itself in that row, if the epoch is still this server's. So a server that lost its session, and whose database was
+// opened by another server meanwhile, can write nothing more.
+//
+// The count also tells how a lost COMMIT ended. If the connection is lost while the answer to COMMIT is awaited, the engine
+// connects again and takes the lock, which it gets only when the old session has ended. Then it reads the count.
+//
+// Calls block while they connect again: Begin and Run make one attempt, which takes some seconds at most; Commit tries for
+// kDoubtTime. After a failed attempt, others fail at once for kPause. Not thread-safe.
+#ifndef LYNX_SERVER_STORE_POSTGRES_ENGINE_H_
+#define LYNX_SERVER_STORE_POSTGRES_ENGINE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/store/engine.h"
+#include "server/store/postgres_connection.h"
+
+namespace lynx::server {
+
+class PostgresEngine : public Engine {
+ public:
+  // How long Commit tries to find out what became of a transaction.
+  static constexpr std::chrono::seconds kDoubtTime{10};
+  static constexpr std::chrono::seconds kPause{1};
+
+  // `url`: see CheckPostgresUrl, which has accepted it.
+  explicit PostgresEngine(const std::string& url);
+
+  absl::Status Open() override;
+  const std::string& name() const override { return name_; }
+  std::string MendAdvice() const override;
+  std::string OpenAdvice(const absl::Status& reason) const override;
+  std::vector<std::string> Warnings() const override { return warnings_; }
+  absl::StatusOr<int64_t> Schema() override;
+  absl::Status Claim() override;
+  absl::Status Define(const std::string& statements, int64_t schema) override;
+  absl::StatusOr<std::vector<Table>> Tables() override;
+  absl::StatusOr<int64_t> Begin() override;
+  absl::Status Commit() override;
+  void Rollback() override;
+  absl::StatusOr<std::unique_ptr<Rows>> Run(const std::string& sql, const std::vector<Parameter>& parameters,
+                                            StatementUse use) override;
+
+ private:
+  friend struct PostgresEngineForTests;
+
+  // Connects, and prepares the session: encoding, durable commits, and the lock. Waits for the lock for `patience`.
+  absl::Status Connect(std::chrono::milliseconds patience);
+  absl::Status TakeLock(std::chrono::milliseconds patience);
+  // Ends a session of this engine that the database has not noticed to be lost.
+  void EndOldSession();
+  // FailedPrecondition: names the server that holds the lock.
+  absl::Status InUse();
+  // Connects again if the connection was lost, and makes sure that the store is still this server's.
+  absl::Status Reconnect();
+  // Calls Reconnect, except soon after it failed.
+  absl::Status BeConnected();
+  // The epoch is no longer this server's.
+  absl::Status Taken();
+  absl::Status NoteSettings();
+
+  const std::string url_;
+  const std::string name_;
+  std::vector<std::string> warnings_;
+  std::unique_ptr<PostgresConnection> connection_;  // null, or lost: there is none
+  int64_t session_pid_ = 0;                         // identifies the newest session: PostgreSQL's process and its start
+  std::string session_started_;
+  int64_t epoch_ = 0;    // 0: the store is not claimed yet
+  int64_t written_ = 0;  // the number of the newest transaction that is known to be written
+  int64_t number_ = 0;   // of the present transaction
+  bool in_transaction_ = false;
+  absl::Status failure_;  // of the newest attempt to connect again
+  std::chrono::steady_clock::time_point retry_at_;
+};
+
+}  // namespace lynx::server
+
+#endif  // LYNX_SERVER_STORE_POSTGRES_ENGINE_H_

@@ -1,0 +1,30 @@
+// See store_address.h.
+#include "server/store/store_address.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "server/store/postgres_connection.h"
+#include "server/store/postgres_engine.h"
+#include "server/store/sqlite_engine.h"
+
+namespace lynx::server {
+
+absl::StatusOr<std::unique_ptr<Engine>> EngineAt(const std::string& address, const std::string& data_directory) {
+  if (address.empty()) return std::make_unique<SqliteEngine>(absl::StrCat(data_directory, "/", kStoreFile));
+  constexpr char kSqlite[] = "sqlite:";
+  if (absl::StartsWith(address, kSqlite) && address.size() > sizeof kSqlite - 1) {
+    return std::make_unique<SqliteEngine>(address.substr(sizeof kSqlite - 1));
+  }
+  if (absl::StartsWith(address, "postgresql://") || absl::StartsWith(address, "postgres://")) {
+    LYNX_RETURN_IF_ERROR(CheckPostgresUrl(address));
+    return std::make_unique<PostgresEngine>(address);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--store ", WithoutPassword(address),
+                   " is not the address of a store: write sqlite:PATH, postgresql://USER@HOST/DATABASE, "
+                   "or nothing for the file ",
+                   kStoreFile, " in --data-dir"));
+}
+
+}  // namespace lynx::server

@@ -1,0 +1,21 @@
+// Where a store is: the value of --store.
+#ifndef LYNX_SERVER_STORE_STORE_ADDRESS_H_
+#define LYNX_SERVER_STORE_STORE_ADDRESS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/store/engine.h"
+
+namespace lynx::server {
+
+inline constexpr char kStoreFile[] = "lynx.db";  // in the data directory
+
+// The engine for `address`, not yet opened: postgresql://... or postgres://... (a URL of libpq), sqlite:PATH, or "": the file
+// kStoreFile in `data_directory`. InvalidArgument: the address is none of these; the text has no password.
+absl::StatusOr<std::unique_ptr<Engine>> EngineAt(const std::string& address, const std::string& data_directory);
+
+}  // namespace lynx::server
+
+#endif  // LYNX_SERVER_STORE_STORE_ADDRESS_H_
