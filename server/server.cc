@@ -99,9 +99,8 @@ std::string ReachedAt(const ServerOptions& options, const ListenAddress& address
   return absl::StrContains(name, ':') ? absl::StrCat("[", name, "]:", address.port) : absl::StrCat(name, ":", address.port);
 }
 
-absl::StatusOr<std::unique_ptr<Store>> OpenStore(const ServerOptions& options) {
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineAt(options.store, options.data_directory));
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::Open(std::move(engine)));
+absl::StatusOr<std::unique_ptr<Store>> OpenItsStore(const ServerOptions& options) {
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(options.store, options.data_directory));
   spdlog::info("keeps its state in {}", store->name());
   for (const std::string& warning : store->Warnings()) spdlog::warn("{}", warning);
   const std::string file = absl::StrCat(options.data_directory, "/", kStoreFile);
@@ -137,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
   if (const absl::Status made = MakeDirectories(options.data_directory); !made.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(std::string(made.message()), "; check --data-dir"));
   }
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(options));
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenItsStore(options));
   std::unique_ptr<Server> server(new Server());
   server->data_directory_ = options.data_directory;
   // This server holds the lock, so no other server runs here: address files in the directory are left from an earlier one.
@@ -304,6 +303,7 @@ void Server::Stop() {
   guard_.reset();
   core_.reset();
   tls_.reset();
+  lock_.Reset();
 }
 
 }  // namespace lynx::server

@@ -183,9 +183,17 @@ void EventLoop::Take(std::vector<Effect> effects) {
 }
 
 void EventLoop::Flush() {
+  const bool early = !failing_.ok() && clock_.Monotonic() < retry_at_;
+  if (!doubtful_.empty() && (early || !SettleDoubt())) return;
   if (!pending_.empty()) {
-    if (!failing_.ok() && clock_.Monotonic() < retry_at_) return;
-    if (const absl::Status status = commit_(pending_.Get()); !status.ok()) {
+    if (early) return;
+    const absl::Status status = commit_(pending_.Get());
+    if (status.code() == absl::StatusCode::kAborted) {
+      doubtful_ = pending_.Take();
+      Fails(status);
+      return;
+    }
+    if (!status.ok()) {
       CommitFailed(status);
       return;
     }
@@ -196,13 +204,37 @@ void EventLoop::Flush() {
   for (Effect& effect : held_.Take()) carry_(effect);
 }
 
-void EventLoop::CommitFailed(const absl::Status& status) {
+// Repeats the commit of which nobody knows whether it was written. Returns true if it is written now.
+bool EventLoop::SettleDoubt() {
+  const absl::Status status = commit_(doubtful_);
+  if (status.code() == absl::StatusCode::kAborted) {
+    Fails(status);
+    return false;
+  }
+  std::vector<Effect> settled = std::exchange(doubtful_, {});
+  if (status.ok()) return true;
+  // Now it is known that nothing of it was written: its effects come before those that were decided since then.
+  std::vector<Effect> later = pending_.Take();
+  for (std::vector<Effect>* effects : {&settled, &later}) {
+    for (Effect& effect : *effects) pending_.Append(std::move(effect));
+  }
+  CommitFailed(status);
+  return false;
+}
+
+void EventLoop::Fails(const absl::Status& status) {
   if (failing_.ok()) {
     spdlog::error("{}; new jobs are refused until it writes again", std::string(status.message()));
   }
+  // For a caller, an unfinished commit of others is a store that cannot write.
+  const absl::StatusCode code = status.code() == absl::StatusCode::kAborted ? absl::StatusCode::kUnavailable : status.code();
   failing_ = absl::Status(
-      status.code(), absl::StrCat(std::string(status.message()), "; nothing was changed: try again when the server can write"));
+      code, absl::StrCat(std::string(status.message()), "; nothing was changed: try again when the server can write"));
   retry_at_ = clock_.Monotonic() + options_.retry;
+}
+
+void EventLoop::CommitFailed(const absl::Status& status) {
+  Fails(status);
   std::set<JobId> lost;
   for (const Effect& effect : pending_.Get()) {
     if (std::holds_alternative<InsertJob>(effect)) lost.insert(JobOf(effect));

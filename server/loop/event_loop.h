@@ -7,6 +7,10 @@
 // follows. A new job is undone, and the answer says so. Any other change stays, and the answer says that it takes effect when
 // the server can write.
 //
+// If the connection to the store is lost during a commit, nobody may know for a while whether its effects were written. Then
+// the loop keeps these effects, answers none of their requests, and commits exactly them again, before anything else. The store
+// writes them once, and then the requests are answered.
+//
 // Post, PostAlways and Run may be called on any thread. The controller and all callbacks run on the owner thread only.
 #ifndef LYNX_SERVER_LOOP_EVENT_LOOP_H_
 #define LYNX_SERVER_LOOP_EVENT_LOOP_H_
@@ -38,7 +42,8 @@ struct EventLoopOptions {
 
 class EventLoop {
  public:
-  // Writes all of the durable effects, or none of them.
+  // Writes all of the durable effects, or none of them. Aborted: it is not known whether they were written. Then it is called
+  // again with the same effects, which it must not write twice.
   using Commit = std::function<absl::Status(const std::vector<Effect>&)>;
   // Carries out an effect that is not durable. Must not block.
   using Carry = std::function<void(Effect&)>;
@@ -91,6 +96,8 @@ class EventLoop {
   void Handle(EventBody event, std::optional<AuditRecord> record = std::nullopt);
   void Take(std::vector<Effect> effects);
   void Flush();
+  bool SettleDoubt();
+  void Fails(const absl::Status& status);
   void CommitFailed(const absl::Status& status);
   void AnswerUnwritten(const absl::Status& status, const std::set<JobId>& lost);
   bool Refused(const EventBody& event);
@@ -109,9 +116,10 @@ class EventLoop {
   bool stopping_ = false;                  // guarded by mutex_
 
   // Only for the owner thread.
-  EffectList pending_;    // durable effects that are not written yet
-  EffectList held_;       // effects to carry out when pending_ is written
-  absl::Status failing_;  // why the store cannot write; OK: the store can write
+  EffectList pending_;            // durable effects that are not written yet
+  std::vector<Effect> doubtful_;  // durable effects that may be written or not
+  EffectList held_;               // effects to carry out when doubtful_ and pending_ are written
+  absl::Status failing_;          // why the store cannot write; OK: the store can write
   Nanos retry_at_;
 
   std::thread thread_;

@@ -59,7 +59,8 @@ class PostgresRows : public Rows {
 
 }  // namespace
 
-PostgresEngine::PostgresEngine(const std::string& url) : url_(url), name_("the database " + WithoutPassword(url)) {}
+PostgresEngine::PostgresEngine(const std::string& url, const PostgresLimits& limits)
+    : url_(url), limits_(limits), name_("the database " + WithoutPassword(url)) {}
 
 std::string PostgresEngine::MendAdvice() const {
   return "restore it from a backup, or name another, empty database with --store; the server then knows none of its jobs";
@@ -254,7 +255,7 @@ absl::Status PostgresEngine::BeConnected() {
   if (connection_ != nullptr && !connection_->is_lost()) return absl::OkStatus();
   if (steady_clock::now() < retry_at_) return failure_;
   failure_ = Reconnect();
-  if (!failure_.ok()) retry_at_ = steady_clock::now() + kPause;
+  if (!failure_.ok()) retry_at_ = steady_clock::now() + limits_.pause;
   return failure_;
 }
 
@@ -287,7 +288,7 @@ absl::Status PostgresEngine::Commit() {
     return absl::OkStatus();
   }
   if (!connection_->is_lost()) return done.status();
-  const auto end = steady_clock::now() + kDoubtTime;
+  const auto end = steady_clock::now() + limits_.doubt;
   while (true) {
     const absl::Status again = Reconnect();
     if (again.ok() && written_ >= number_) return absl::OkStatus();
@@ -295,7 +296,7 @@ absl::Status PostgresEngine::Commit() {
     if (again.code() == absl::StatusCode::kFailedPrecondition || again.code() == absl::StatusCode::kDataLoss) return again;
     if (steady_clock::now() > end) {
       failure_ = again;
-      retry_at_ = steady_clock::now() + kPause;
+      retry_at_ = steady_clock::now() + limits_.pause;
       return absl::AbortedError(
           absl::StrCat("the connection was lost during a commit, and cannot be made again: ", std::string(again.message())));
     }

@@ -9,7 +9,7 @@
 // connects again and takes the lock, which it gets only when the old session has ended. Then it reads the count.
 //
 // Calls block while they connect again: Begin and Run make one attempt, which takes some seconds at most; Commit tries for
-// kDoubtTime. After a failed attempt, others fail at once for kPause. Not thread-safe.
+// PostgresLimits::doubt. After a failed attempt, others fail at once for PostgresLimits::pause. Not thread-safe.
 #ifndef LYNX_SERVER_STORE_POSTGRES_ENGINE_H_
 #define LYNX_SERVER_STORE_POSTGRES_ENGINE_H_
 
@@ -26,14 +26,15 @@
 
 namespace lynx::server {
 
+struct PostgresLimits {
+  std::chrono::milliseconds doubt{10'000};  // how long Commit tries to find out what became of a transaction
+  std::chrono::milliseconds pause{1'000};   // between attempts to connect again
+};
+
 class PostgresEngine : public Engine {
  public:
-  // How long Commit tries to find out what became of a transaction.
-  static constexpr std::chrono::seconds kDoubtTime{10};
-  static constexpr std::chrono::seconds kPause{1};
-
   // `url`: see CheckPostgresUrl, which has accepted it.
-  explicit PostgresEngine(const std::string& url);
+  explicit PostgresEngine(const std::string& url, const PostgresLimits& limits = {});
 
   absl::Status Open() override;
   const std::string& name() const override { return name_; }
@@ -51,8 +52,6 @@ class PostgresEngine : public Engine {
                                             StatementUse use) override;
 
  private:
-  friend struct PostgresEngineForTests;
-
   // Connects, and prepares the session: encoding, durable commits, and the lock. Waits for the lock for `patience`.
   absl::Status Connect(std::chrono::milliseconds patience);
   absl::Status TakeLock(std::chrono::milliseconds patience);
@@ -69,6 +68,7 @@ class PostgresEngine : public Engine {
   absl::Status NoteSettings();
 
   const std::string url_;
+  const PostgresLimits limits_;
   const std::string name_;
   std::vector<std::string> warnings_;
   std::unique_ptr<PostgresConnection> connection_;  // null, or lost: there is none

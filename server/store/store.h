@@ -95,6 +95,7 @@ class Store {
                                                    int64_t before = std::numeric_limits<int64_t>::max());
 
  private:
+  friend struct StoreForTests;
   // A transaction of Commit that may or may not have been written. `written` is known after the next transaction has begun.
   struct Doubt {
     int64_t number = 0;

@@ -1,6 +1,8 @@
 // See store_address.h.
 #include "server/store/store_address.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
@@ -25,6 +27,11 @@ absl::StatusOr<std::unique_ptr<Engine>> EngineAt(const std::string& address, con
                    " is not the address of a store: write sqlite:PATH, postgresql://USER@HOST/DATABASE, "
                    "or nothing for the file ",
                    kStoreFile, " in --data-dir"));
+}
+
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& address, const std::string& data_directory) {
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineAt(address, data_directory));
+  return Store::Open(std::move(engine));
 }
 
 }  // namespace lynx::server

@@ -241,7 +241,7 @@ absl::Status KillThem(const KillsOptions& options, KilledServer& server, KillsRe
 // Checks the store. It must have every acknowledged job once, with its key, and every acknowledged cancellation. No event may
 // be missing.
 void CheckStore(const std::string& directory, const Ledger& ledger, std::vector<std::string>& violations) {
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory + "/lynx.db");
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenStoreFile(directory + "/lynx.db");
   absl::StatusOr<std::vector<Store::StoredJob>> jobs = store.ok() ? (*store)->LoadJobs() : store.status();
   if (!jobs.ok()) return violations.push_back(std::string(jobs.status().message()));
   std::map<std::string, const JobRecord*> by_key;

@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "node/process.h"
-#include "server/store/store.h"
+#include "server/store/store_address.h"
 
 namespace lynx::server {
 namespace {
@@ -40,7 +40,7 @@ TEST_F(ServerKills, LoseNothingThatWasAcknowledged) {
 
 // The test itself holds the database open. The process that holds it need not be a server.
 TEST_F(ServerKills, ASecondServerRefusesAndSaysWhy) {
-  const absl::StatusOr<std::unique_ptr<Store>> first = Store::Open(directory_ + "/lynx.db");
+  const absl::StatusOr<std::unique_ptr<Store>> first = OpenStore("", directory_);
   ASSERT_TRUE(first.ok()) << first.status();
   const std::string said = directory_ + "/said";
   const UniqueFd out(::open(said.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));

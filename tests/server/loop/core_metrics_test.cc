@@ -54,7 +54,7 @@ class CoreMetricsTest : public ::testing::Test {
 
   // Starts a server that finds `stored` in its store. Its planner does not finish before the gate `released_` opens.
   void Start(const std::vector<Effect>& stored) {
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory_ + "/lynx.db");
+    absl::StatusOr<std::unique_ptr<Store>> store = OpenStore("", directory_);
     ASSERT_TRUE(store.ok()) << store.status();
     ASSERT_TRUE((*store)->Commit(stored).ok());
     CoreOptions options;

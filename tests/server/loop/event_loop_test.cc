@@ -1,5 +1,6 @@
 #include "server/loop/event_loop.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -253,6 +254,77 @@ std::vector<Kind> OfKind(const std::vector<Effect>& effects) {
     if (const auto* kind = std::get_if<Kind>(&effect)) found.push_back(*kind);
   }
   return found;
+}
+
+// The connection to the store is lost during the commit of a new job. The test lets the store find out what became of it.
+TEST_F(LoopTest, ACommitInDoubtIsRepeatedAsItWasAndAnsweredOnce) {
+  loop_.Start({}, nullptr);
+  const int64_t doubtful = ++requests_, refused = ++requests_;
+  OnLoop([&] {
+    SetStore(absl::AbortedError("the connection was lost during a commit"));
+    loop_.PostAlways(JobSubmitted{doubtful, JobId("a"), "a", MakeSpec(), "digest"});
+  });
+  OnLoop([] {});
+  const int64_t queue = ++requests_;
+  loop_.PostAlways(QueueRequested{queue, {.name = "night"}});
+  loop_.PostAlways(JobSubmitted{refused, JobId("b"), "b", MakeSpec(), "digest"});
+  OnLoop([] {});
+  {
+    std::lock_guard lock(mutex_);
+    ASSERT_EQ(replies_.size(), 1u) << "nobody knows what to answer to the first";
+    EXPECT_EQ(replies_[0].request, refused);
+    EXPECT_EQ(replies_[0].status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(replies_[0].status.message()), HasSubstr("nothing was changed"));
+  }
+  OnLoop([&] { EXPECT_NE(controller_.Find(JobId("a")), nullptr) << "perhaps it is stored"; });
+  SetStore(absl::OkStatus());
+  while (Inserted() == 0) OnLoop([] {});
+  OnLoop([] {});
+  std::lock_guard lock(mutex_);
+  ASSERT_EQ(replies_.size(), 3u);
+  EXPECT_EQ(replies_[1].request, doubtful);
+  EXPECT_EQ(replies_[2].request, queue);
+  EXPECT_TRUE(replies_[1].status.ok()) << replies_[1].status;
+  ASSERT_GE(batches_.size(), 2u);
+  EXPECT_EQ(OfKind<InsertJob>(batches_[0]).size(), 1u);
+  EXPECT_TRUE(OfKind<PutQueue>(batches_[0]).empty()) << "the store may ignore what is repeated";
+  EXPECT_EQ(OfKind<PutQueue>(batches_[1]).size(), 1u);
+}
+
+TEST_F(LoopTest, ACommitInDoubtThatWasNotWrittenIsAFailure) {
+  loop_.Start({}, nullptr);
+  EXPECT_TRUE(Submit("old").status.ok());
+  const int64_t doubtful = ++requests_, cancelled = ++requests_;
+  OnLoop([&] {
+    SetStore(absl::AbortedError("the connection was lost during a commit"));
+    loop_.PostAlways(JobSubmitted{doubtful, JobId("a"), "a", MakeSpec(), "digest"});
+    loop_.PostAlways(CancelRequested{cancelled, JobId("old"), ""});
+  });
+  OnLoop([] {});
+  SetStore(absl::ResourceExhaustedError("the disk is full"));
+  const auto replies = [&] {
+    std::lock_guard lock(mutex_);
+    return replies_.size();
+  };
+  while (replies() < 3) OnLoop([] {});
+  OnLoop([&] {
+    EXPECT_EQ(controller_.Find(JobId("a")), nullptr);
+    std::lock_guard lock(mutex_);
+    for (const Reply& reply : replies_) {
+      if (reply.request == doubtful) {
+        EXPECT_THAT(std::string(reply.status.message()), HasSubstr("disk is full; nothing was changed"));
+      } else if (reply.request == cancelled) {
+        EXPECT_THAT(std::string(reply.status.message()), HasSubstr("is decided and takes effect when the server can write"));
+      }
+    }
+  });
+  SetStore(absl::OkStatus());
+  while (!Submit("c").status.ok()) continue;
+  EXPECT_EQ(Inserted(), 2u);
+  std::lock_guard lock(mutex_);
+  const std::vector<UpdateJob> updates = OfKind<UpdateJob>(committed_);
+  EXPECT_TRUE(std::any_of(updates.begin(), updates.end(),
+                          [](const UpdateJob& update) { return update.job.state == JobState::kCancelled; }));
 }
 
 TEST_F(LoopTest, WhoAskedIsWrittenInTheTransactionOfWhatWasDecided) {

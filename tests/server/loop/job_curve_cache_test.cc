@@ -19,7 +19,7 @@ class JobCurveCacheTest : public ::testing::Test {
   JobCurveCacheTest() {
     std::string pattern = ::testing::TempDir() + "lynx_curves_XXXXXX";
     directory_ = ::mkdtemp(pattern.data());
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory_ + "/lynx.db");
+    absl::StatusOr<std::unique_ptr<Store>> store = OpenStore("", directory_);
     EXPECT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
     book_ = std::make_unique<JobCurveCache>(*store_);

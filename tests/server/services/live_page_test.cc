@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "planner/candidates/search.h"
 #include "planner/search/make_plan.h"
+#include "server/store/store_address.h"
 #include "tests/server/access/access_fixture.h"
 
 namespace lynx::server {
@@ -264,7 +265,7 @@ class LivePageLimitsTest : public ::testing::Test {
     options.controller.wanted_shapes = WantedShapes;
     options.planner = MakePlan;
     options.loop.queue_limit = 4;
-    core_ = ServerCore::Start(std::move(options), Store::Open(directory_ + "/lynx.db").value(), real_).value();
+    core_ = ServerCore::Start(std::move(options), OpenStore("", directory_).value(), real_).value();
     jobs_ = std::make_unique<JobsService>(*core_);
     guard_ = std::make_unique<Guard>(true, book_, CallLimitOptions{}, real_,
                                      Guard::Hooks{.refused = [](AuditRecord) {}, .queue = [this] { return queue_; }});

@@ -4,14 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "server/store/sqlite.h"
+#include "server/store/sqlite_engine.h"
 #include "server/store/store.h"
 
 namespace lynx::server {
 
 struct StoreForTests {
   static void LimitPages(Store& store, int64_t pages) {
-    LYNX_CHECK(QueryText(store.db_.get(), absl::StrCat("PRAGMA max_page_count=", pages)).ok());
+    auto& engine = static_cast<SqliteEngine&>(*store.engine_);
+    LYNX_CHECK(QueryText(engine.db_.get(), absl::StrCat("PRAGMA max_page_count=", pages)).ok());
   }
 };
 

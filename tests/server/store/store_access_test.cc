@@ -1,31 +1,16 @@
 // Tests the store's tables of callers and of recorded calls.
-#include <filesystem>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/store/store.h"
+#include "tests/server/store/engines.h"
 
 namespace lynx::server {
 namespace {
 
-class StoreAccessTest : public ::testing::Test {
- protected:
-  StoreAccessTest() {
-    std::string pattern = ::testing::TempDir() + "lynx_store_XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-  }
-  ~StoreAccessTest() override { std::filesystem::remove_all(directory_); }
-
-  std::unique_ptr<Store> Open() {
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory_ + "/lynx.db");
-    EXPECT_TRUE(store.ok()) << store.status();
-    return store.ok() ? *std::move(store) : nullptr;
-  }
-
-  std::string directory_;
-};
+class StoreAccessTest : public StoreOnEngine {};
+INSTANTIATE_ON_ENGINES(StoreAccessTest);
 
 const std::vector<AccessChange>& Changes() {
   static const auto* changes = new std::vector<AccessChange>{
@@ -35,7 +20,7 @@ const std::vector<AccessChange>& Changes() {
   return *changes;
 }
 
-TEST_F(StoreAccessTest, ReadsBackWhatWasWritten) {
+TEST_P(StoreAccessTest, ReadsBackWhatWasWritten) {
   { ASSERT_TRUE(Open()->CommitAccess(Changes(), {.who = "admin"}).ok()); }
   AccessBook book;
   book.Apply(Open()->LoadAccess().value());
@@ -51,7 +36,7 @@ TEST_F(StoreAccessTest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(book.Expired(Nanos(65)).size(), 1u);
 }
 
-TEST_F(StoreAccessTest, ForgetsWhatIsDeleted) {
+TEST_P(StoreAccessTest, ForgetsWhatIsDeleted) {
   std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->CommitAccess(Changes(), {}).ok());
   ASSERT_TRUE(
@@ -67,7 +52,7 @@ TEST_F(StoreAccessTest, ForgetsWhatIsDeleted) {
   EXPECT_TRUE(book.CertificatesOf("n0", Nanos(6)).empty());
 }
 
-TEST_F(StoreAccessTest, AChangeAndItsRecordAreWrittenTogetherOrNotAtAll) {
+TEST_P(StoreAccessTest, AChangeAndItsRecordAreWrittenTogetherOrNotAtAll) {
   std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->CommitAccess(Changes(), {.who = "first"}).ok());
   const absl::Status twice = store->CommitAccess({User{"carol", Role::kViewer, Nanos(1)}, Changes()[2]}, {.who = "second"});
@@ -78,7 +63,7 @@ TEST_F(StoreAccessTest, AChangeAndItsRecordAreWrittenTogetherOrNotAtAll) {
   EXPECT_EQ(store->LoadAudit(10, 0, false)->size(), 1u);
 }
 
-TEST_F(StoreAccessTest, RecordsComeNewestFirstAndByPages) {
+TEST_P(StoreAccessTest, RecordsComeNewestFirstAndByPages) {
   std::unique_ptr<Store> store = Open();
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(store
@@ -102,7 +87,7 @@ TEST_F(StoreAccessTest, RecordsComeNewestFirstAndByPages) {
 }
 
 // Everybody can cause refusals. So a refusal may replace an older refusal, but never a change.
-TEST_F(StoreAccessTest, TheOldestRefusalsGoAndChangesStay) {
+TEST_P(StoreAccessTest, TheOldestRefusalsGoAndChangesStay) {
   std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->CommitAccess({}, {.who = "change"}).ok());
   std::vector<Effect> refusals;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "server/store/sqlite.h"
 #include "tests/server/store/fault_disk.h"
 #include "tests/server/store/stored_jobs.h"
 
@@ -68,8 +69,8 @@ const Sound& TheSound() {
         EXPECT_TRUE(store.Commit(effects).ok());
       }
     };
-    { write(*Store::Open(kPath).value(), 1, 30); }
-    std::unique_ptr<Store> store = Store::Open(kPath).value();
+    { write(*OpenStoreFile(kPath).value(), 1, 30); }
+    std::unique_ptr<Store> store = OpenStoreFile(kPath).value();
     write(*store, 31, 60);
     made.contents = ReadAll(*store).value();
     made.killed = disk.AfterKill();
@@ -117,7 +118,7 @@ enum class Outcome { kRefused, kSound, kDiffers };
 // Does what a server does: opens the store, reads everything, and stores one more job.
 absl::Status Begin(const FaultDisk::Files& files, std::string& contents) {
   FaultDisk disk(files);
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(kPath);
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenStoreFile(kPath);
   if (!store.ok()) return store.status();
   absl::StatusOr<std::string> read = ReadAll(**store);
   if (!read.ok()) return read.status();

@@ -74,7 +74,7 @@ const std::vector<Contents>& Expected() {
   static const auto& expected = *new std::vector<Contents>([] {
     FaultDisk disk;
     std::vector<Contents> contents;
-    const std::unique_ptr<Store> store = Store::Open(kPath).value();
+    const std::unique_ptr<Store> store = OpenStoreFile(kPath).value();
     contents.push_back(Read(*store).value());
     for (const std::vector<Effect>& batch : Script()) {
       EXPECT_TRUE(store->Commit(batch).ok());
@@ -123,7 +123,7 @@ class ScriptRun {
   bool CommitOnce(const std::vector<Effect>& batch) {
     absl::Status status;
     if (store_ == nullptr) {
-      absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(kPath);
+      absl::StatusOr<std::unique_ptr<Store>> store = OpenStoreFile(kPath);
       status = store.status();
       if (store.ok()) store_ = *std::move(store);
     }
@@ -145,7 +145,7 @@ class ScriptRun {
 // Opens the remains like a server, and checks the contents.
 void CheckRemains(const Remains& remains) {
   FaultDisk disk(remains.files);
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(kPath);
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenStoreFile(kPath);
   ASSERT_TRUE(store.ok()) << store.status();
   const absl::StatusOr<Contents> contents = Read(**store);
   ASSERT_TRUE(contents.ok()) << contents.status();
@@ -213,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(All, StoreFaults,
 // At any time the disk may become full and later have space again. The store is never opened again.
 TEST(StoreOnAFullDisk, WritesAgainWhenThereIsSpace) {
   FaultDisk disk;
-  const std::unique_ptr<Store> store = Store::Open(kPath).value();
+  const std::unique_ptr<Store> store = OpenStoreFile(kPath).value();
   int64_t number = 0;
   std::set<std::string> acknowledged;
   for (int round = 0; round < 20; ++round) {
@@ -237,12 +237,12 @@ TEST(StoreOnAFullDisk, WritesAgainWhenThereIsSpace) {
 TEST(StoreOnAFullDisk, ANewDatabaseIsRefusedAndMadeWhenThereIsSpace) {
   FaultDisk disk;
   disk.SetCapacity(10'000);
-  const absl::Status full = Store::Open(kPath).status();
+  const absl::Status full = OpenStoreFile(kPath).status();
   EXPECT_EQ(full.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(full.message()), HasSubstr(absl::StrCat("cannot open the database ", kPath)));
   EXPECT_THAT(std::string(full.message()), HasSubstr("make space on its disk"));
   disk.SetCapacity(INT64_MAX);
-  EXPECT_TRUE(Store::Open(kPath).ok());
+  EXPECT_TRUE(OpenStoreFile(kPath).ok());
 }
 
 }  // namespace

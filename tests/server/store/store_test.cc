@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "tests/server/store/engines.h"
 #include "tests/server/store/full_disk.h"
 #include "tests/server/store/stored_jobs.h"
 
@@ -19,25 +21,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class StoreTest : public ::testing::Test {
- protected:
-  StoreTest() {
-    std::string pattern = ::testing::TempDir() + "lynx_store_XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-    path_ = directory_ + "/lynx.db";
-  }
-  ~StoreTest() override { std::filesystem::remove_all(directory_); }
+class StoreTest : public StoreOnEngine {};
+INSTANTIATE_ON_ENGINES(StoreTest);
 
+// What only a database in a file has.
+class StoreFileTest : public ::testing::Test {
+ protected:
   std::unique_ptr<Store> Open() {
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path_);
+    absl::StatusOr<std::unique_ptr<Store>> store = OpenStoreFile(path_);
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
 
-  std::string directory_, path_;
+  const StorePlace place_{EngineKind::kSqlite};
+  const std::string directory_ = place_.directory(), path_ = place_.path();
 };
 
-TEST_F(StoreTest, EverythingComesBack) {
+TEST_P(StoreTest, EverythingComesBack) {
   JobRecord job = MakeJob(1);
   const std::shared_ptr<const Plan> plan = MakeSmallPlan(*job.spec);
   {
@@ -139,7 +139,7 @@ TEST_F(StoreTest, EverythingComesBack) {
   EXPECT_EQ(PlanText(*jobs[0].plan), PlanText(*plan));
 }
 
-TEST_F(StoreTest, ABatchIsAllOrNothing) {
+TEST_P(StoreTest, ABatchIsAllOrNothing) {
   const std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->Commit({InsertJob{MakeJob(1)}}).ok());
   JobRecord repeated = MakeJob(3);
@@ -150,7 +150,7 @@ TEST_F(StoreTest, ABatchIsAllOrNothing) {
 }
 
 // The store keeps prepared statements. If one use of a statement fails, this must not affect its next use.
-TEST_F(StoreTest, WhatFailsLeavesNothingForTheNext) {
+TEST_P(StoreTest, WhatFailsLeavesNothingForTheNext) {
   const std::unique_ptr<Store> store = Open();
   JobRecord long_named = MakeJob(1);
   long_named.reason = std::string(5000, 'x');
@@ -168,7 +168,7 @@ TEST_F(StoreTest, WhatFailsLeavesNothingForTheNext) {
   EXPECT_TRUE((*jobs)[1].record.ranks.empty());
 }
 
-TEST_F(StoreTest, ADeletedJobLeavesNothing) {
+TEST_P(StoreTest, ADeletedJobLeavesNothing) {
   const std::unique_ptr<Store> store = Open();
   JobRecord job = MakeJob(1);
   job.ranks = {{.where = {NodeId("n0"), 0}}};
@@ -190,7 +190,7 @@ TEST_F(StoreTest, ADeletedJobLeavesNothing) {
   EXPECT_TRUE(store->LoadJobs().value()[0].record.ranks.empty());
 }
 
-TEST_F(StoreTest, TheNewestCheckpointIsThatOfTheNewestGeneration) {
+TEST_P(StoreTest, TheNewestCheckpointIsThatOfTheNewestGeneration) {
   const std::unique_ptr<Store> store = Open();
   const JobId job("job1");
   EXPECT_FALSE(store->LoadCheckpoint(job).value().has_value());
@@ -212,7 +212,7 @@ TEST_F(StoreTest, TheNewestCheckpointIsThatOfTheNewestGeneration) {
   EXPECT_EQ(newest->time, Nanos(3));
 }
 
-TEST_F(StoreTest, OldEventsOfAJobAreDropped) {
+TEST_P(StoreTest, OldEventsOfAJobAreDropped) {
   const std::unique_ptr<Store> store = Open();
   const JobId job("job1");
   for (int64_t sequence : {int64_t{1}, int64_t{2}, Store::kEventsPerJob, Store::kEventsPerJob + 1}) {
@@ -223,12 +223,12 @@ TEST_F(StoreTest, OldEventsOfAJobAreDropped) {
   EXPECT_EQ(events[0].sequence, 2);
 }
 
-TEST_F(StoreTest, WhatWasAcknowledgedSurvivesKill) {
+TEST_P(StoreTest, WhatWasAcknowledgedSurvivesKill) {
   int acks[2];
   ASSERT_EQ(::pipe(acks), 0);
   const pid_t writer = ::fork();
   if (writer == 0) {
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path_);
+    absl::StatusOr<std::unique_ptr<Store>> store = TryOpen();
     if (!store.ok()) ::_exit(1);
     for (int64_t n = 1;; ++n) {
       if (!(*store)->Commit({InsertJob{MakeJob(n)}}).ok()) ::_exit(2);
@@ -248,48 +248,43 @@ TEST_F(StoreTest, WhatWasAcknowledgedSurvivesKill) {
   EXPECT_GE(static_cast<int64_t>(jobs.size()), acknowledged);
 }
 
-TEST_F(StoreTest, ASecondServerIsRefused) {
+TEST_P(StoreTest, ASecondServerIsRefused) {
   const std::unique_ptr<Store> store = Open();
-  const absl::Status second = Store::Open(path_).status();
+  const absl::Status second = TryOpen().status();
   EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(second.message()), HasSubstr(path_));
+  EXPECT_THAT(std::string(second.message()), HasSubstr(place_.name()));
   EXPECT_THAT(std::string(second.message()), HasSubstr("in use by another lynx-server"));
 }
 
-TEST_F(StoreTest, ADamagedFileIsRefused) {
+TEST_F(StoreFileTest, ADamagedFileIsRefused) {
   { ASSERT_TRUE(Open()->Commit({InsertJob{MakeJob(1)}}).ok()); }
   {
     std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(4096);
     file << std::string(4096, '\xA5');
   }
-  const absl::Status status = Store::Open(path_).status();
+  const absl::Status status = OpenStoreFile(path_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the database " + path_ + " is damaged"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("restore it from a backup, or move it"));
 }
 
-TEST_F(StoreTest, AFileThatIsNoDatabaseIsRefused) {
+TEST_F(StoreFileTest, AFileThatIsNoDatabaseIsRefused) {
   std::ofstream(path_) << std::string(9000, 'x');
-  const absl::Status status = Store::Open(path_).status();
+  const absl::Status status = OpenStoreFile(path_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("move it"));
 }
 
-TEST_F(StoreTest, ChangedContentIsFound) {
+TEST_P(StoreTest, ChangedContentIsFound) {
   { ASSERT_TRUE(Open()->Commit({InsertJob{MakeJob(1)}}).ok()); }
-  {
-    sqlite3* raw = nullptr;
-    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
-    const SqliteHandle db(raw);
-    ASSERT_TRUE(Execute(raw, "UPDATE jobs SET spec=x'00'").ok());
-  }
+  place_.Execute("UPDATE jobs SET spec=" + place_.Bytes("00"));
   const absl::Status status = Open()->LoadJobs().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("job job1: its spec is not what was written"));
 }
 
-TEST_F(StoreTest, TracesAndWhatPlansWereMadeForComeBack) {
+TEST_P(StoreTest, TracesAndWhatPlansWereMadeForComeBack) {
   const JobRecord job = MakeJob(1);
   const auto plan = MakeSmallPlan(*job.spec);
   const auto cluster = std::make_shared<const ClusterTopology>(UniformCluster(2, 4, StatedCpuProfile(), Bytes(1 << 30)));
@@ -314,7 +309,7 @@ TEST_F(StoreTest, TracesAndWhatPlansWereMadeForComeBack) {
 }
 
 // A job whose plan is for several kinds of nodes needs them to begin again.
-TEST_F(StoreTest, ThePlannedKindsOfNodesComeBackWithTheJob) {
+TEST_P(StoreTest, ThePlannedKindsOfNodesComeBackWithTheJob) {
   ClusterTopology mixed = UniformCluster(1, 1, StatedCpuProfile());
   mixed.groups.push_back(mixed.groups[0]);
   mixed.groups[0].name = "group 0";
@@ -339,44 +334,33 @@ TEST_F(StoreTest, ThePlannedKindsOfNodesComeBackWithTheJob) {
   EXPECT_EQ(jobs[1].cluster, nullptr) << "its nodes are of one kind";
 }
 
-TEST_F(StoreTest, DamagedTracesAreSaidToBe) {
+TEST_P(StoreTest, DamagedTracesAreSaidToBe) {
   const JobRecord job = MakeJob(1);
   const auto plan = MakeSmallPlan(*job.spec);
   {
     const std::unique_ptr<Store> store = Open();
     ASSERT_TRUE(store->Commit({InsertJob{job}, InsertPlan{job.id, plan, nullptr}, InsertTrace{job.id, {}}}).ok());
   }
-  {
-    sqlite3* raw = nullptr;
-    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
-    const SqliteHandle db(raw);
-    ASSERT_TRUE(Execute(raw, "UPDATE traces SET trace=x'ff'; UPDATE plans SET cluster=x'ff'").ok());
-  }
+  place_.Execute("UPDATE traces SET trace=" + place_.Bytes("ff") + "; UPDATE plans SET cluster=" + place_.Bytes("ff"));
   const std::unique_ptr<Store> store = Open();
   EXPECT_THAT(std::string(store->LoadTrace(job.id).status().message()), HasSubstr("its trace is not a message"));
   EXPECT_THAT(std::string(store->LoadCluster(job.id).status().message()), HasSubstr("made for is not a message"));
 }
 
 // The database has the form that the first release wrote.
-TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
+TEST_P(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
   const JobRecord job = MakeJob(1);
   const auto plan = MakeSmallPlan(*job.spec);
   {
     const std::unique_ptr<Store> store = Open();
     ASSERT_TRUE(store->Commit({InsertJob{job}, InsertPlan{job.id, plan, nullptr}}).ok());
   }
-  {
-    sqlite3* raw = nullptr;
-    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
-    const SqliteHandle db(raw);
-    ASSERT_TRUE(Execute(raw,
-                        "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; "
-                        "ALTER TABLE ranks DROP COLUMN device_uuid; DROP TABLE cordons; DROP TABLE queues; "
-                        "DROP TABLE users; DROP TABLE tokens; DROP TABLE join_tokens; DROP TABLE certificates; DROP TABLE "
-                        "audit; DROP TABLE nodes; DROP TABLE curves; "
-                        "PRAGMA user_version=1")
-                    .ok());
-  }
+  place_.Execute(
+      "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; "
+      "ALTER TABLE ranks DROP COLUMN device_uuid; DROP TABLE cordons; DROP TABLE queues; "
+      "DROP TABLE users; DROP TABLE tokens; DROP TABLE join_tokens; DROP TABLE certificates; DROP TABLE "
+      "audit; DROP TABLE nodes; DROP TABLE curves; " +
+      place_.SetSchema(1));
   const std::unique_ptr<Store> store = Open();
   EXPECT_EQ(store->LoadJobs().value().size(), 1u);
   EXPECT_EQ(PlanText(*store->LoadPlan(job.id).value()), PlanText(*plan));
@@ -384,7 +368,7 @@ TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
   EXPECT_TRUE(store->Commit({InsertTrace{job.id, {}}}).ok());
 }
 
-TEST_F(StoreTest, NodesAreKnownUntilTheyAreForgotten) {
+TEST_P(StoreTest, NodesAreKnownUntilTheyAreForgotten) {
   {
     const std::unique_ptr<Store> store = Open();
     ASSERT_TRUE(store->Commit({PutNode{NodeId("n2")}, PutNode{NodeId("n1")}, PutNode{NodeId("n3")}}).ok());
@@ -393,7 +377,7 @@ TEST_F(StoreTest, NodesAreKnownUntilTheyAreForgotten) {
   EXPECT_EQ(Open()->LoadSettings()->nodes, (std::vector<NodeId>{NodeId("n1"), NodeId("n3")}));
 }
 
-TEST_F(StoreTest, CurvesComeBack) {
+TEST_P(StoreTest, CurvesComeBack) {
   const JobRecord job = MakeJob(1);
   JobCurves curves;
   curves.AddStep(Generation(2), {.step = 4, .loss = std::nan(""), .tokens = 10, .duration = Nanos(1'000'000'000)}, Nanos(9));
@@ -419,38 +403,29 @@ TEST_F(StoreTest, CurvesComeBack) {
   EXPECT_TRUE(store->LoadCurves(job.id)->empty());
 }
 
-TEST_F(StoreTest, ANewerSchemaIsRefused) {
+TEST_P(StoreTest, ANewerSchemaIsRefused) {
   { ASSERT_NE(Open(), nullptr); }
-  {
-    sqlite3* raw = nullptr;
-    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
-    const SqliteHandle db(raw);
-    ASSERT_TRUE(Execute(raw, "PRAGMA user_version=8").ok());
-  }
-  const absl::Status status = Store::Open(path_).status();
+  place_.Execute(place_.SetSchema(kSchemaVersion + 1));
+  const absl::Status status = TryOpen().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("has schema 8, made by a newer lynx-server"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("has schema ", kSchemaVersion + 1, ", made by a newer lynx-server")));
 }
 
-TEST_F(StoreTest, AnotherProgramsDatabaseIsRefused) {
-  {
-    sqlite3* raw = nullptr;
-    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
-    const SqliteHandle db(raw);
-    ASSERT_TRUE(Execute(raw, "CREATE TABLE cookies(id)").ok());
-  }
-  const absl::Status status = Store::Open(path_).status();
+TEST_P(StoreTest, AnotherProgramsDatabaseIsRefused) {
+  place_.Execute("CREATE TABLE cookies(id INTEGER)");
+  const absl::Status status = TryOpen().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("is not one of lynx-server's"));
+  EXPECT_THAT(std::string(status.message()), ::testing::ContainsRegex("not (one of )?lynx-server's"));
 }
 
-TEST_F(StoreTest, ADirectoryThatIsNotThereIsSaid) {
-  const absl::Status status = Store::Open(directory_ + "/none/lynx.db").status();
+TEST_F(StoreFileTest, ADirectoryThatIsNotThereIsSaid) {
+  const absl::Status status = OpenStoreFile(directory_ + "/none/lynx.db").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot open the database"));
 }
 
-TEST_F(StoreTest, AFullDiskIsSaidAndLeavesTheStoreUsable) {
+TEST_F(StoreFileTest, AFullDiskIsSaidAndLeavesTheStoreUsable) {
   const std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->Commit({InsertJob{MakeJob(1)}}).ok());
   StoreForTests::LimitPages(*store, 1);

@@ -1,4 +1,4 @@
-// Makes jobs and plans for the tests of the store.
+// Makes stores, jobs and plans for tests.
 #ifndef LYNX_TESTS_SERVER_STORE_STORED_JOBS_H_
 #define LYNX_TESTS_SERVER_STORE_STORED_JOBS_H_
 
@@ -10,9 +10,11 @@
 
 #include "planner/plan/plan.h"
 #include "planner/search/make_plan.h"
-#include "server/store/store.h"
+#include "server/store/store_address.h"
 
 namespace lynx::server {
+
+inline absl::StatusOr<std::unique_ptr<Store>> OpenStoreFile(const std::string& path) { return OpenStore("sqlite:" + path, ""); }
 
 inline JobSpec MakeSpec(const std::string& name) {
   JobSpec spec;
