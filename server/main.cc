@@ -1,7 +1,7 @@
 // lynx-server: accepts jobs, plans them, places them on nodes, and watches them until they end.
 //
-// Exit codes: 0: stopped by SIGTERM or SIGINT; 1: the data directory or its database cannot be used; 2: wrong flags, or an
-// address on which it cannot listen.
+// Exit codes: 0: stopped by SIGTERM or SIGINT, or moved the store; 1: the data directory or its database cannot be used; 2:
+// wrong flags, or an address on which it cannot listen.
 #include <grpc/support/log.h>
 #include <poll.h>
 #include <string.h>
@@ -25,6 +25,7 @@
 #include "planner/plan/plan.h"
 #include "planner/search/make_plan.h"
 #include "server/server.h"
+#include "server/store/postgres_connection.h"
 #include "spdlog/spdlog.h"
 
 namespace lynx::server {
@@ -38,6 +39,7 @@ struct Flags {
   std::string listen = "127.0.0.1:7470";
   std::string data_dir;
   std::string store;
+  std::string move_store;
   std::string metrics_address = "127.0.0.1:7471";
   std::string page_address = kAutoPage;
   std::string node_timeout = "60s";
@@ -133,6 +135,20 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   return options;
 }
 
+// Carries out --move-store, and ends the process.
+[[noreturn]] void Move(const ServerOptions& options, const std::string& to) {
+  const absl::StatusOr<MovedStore> moved = MoveStoreOf(options, to);
+  if (!moved.ok()) {
+    Fail(moved.status().code() == absl::StatusCode::kInvalidArgument ? kExitUsage : kExitStore, moved.status());
+  }
+  for (const MovedTable& table : moved->tables) {
+    std::printf("%-14s %10lld rows  %s\n", table.name.c_str(), static_cast<long long>(table.rows), table.digest.c_str());
+  }
+  std::printf("%s has all rows of %s, which is as it was: start lynx-server with --store %s\n", moved->to.c_str(),
+              moved->from.c_str(), WithoutPassword(to).c_str());
+  std::exit(0);
+}
+
 int Main(int argc, char** argv) {
   Flags flags;
   ParseCommandLine(
@@ -143,6 +159,8 @@ int Main(int argc, char** argv) {
         "where the server's state is kept: sqlite:PATH, or postgresql://USER@HOST/DATABASE with the password in PGPASSWORD or "
         "a "
         "password file; empty: lynx.db in --data-dir"},
+       {"move-store", &flags.move_store,
+        "copy the server's state from --store to this address, which must be empty, compare both, and end"},
        {"metrics-address", &flags.metrics_address, "HOST:PORT of the pages /metrics, /healthz and /readyz; empty: none"},
        {"page-address", &flags.page_address,
         "HOST:PORT of the live page for browsers, on loopback; empty: none; auto: 127.0.0.1:7472, or a free port, where the "
@@ -167,6 +185,7 @@ int Main(int argc, char** argv) {
   if (const absl::Status log = StartLog(flags.log_level); !log.ok()) Fail(kExitUsage, log);
   const absl::StatusOr<ServerOptions> options = OptionsOf(flags);
   if (!options.ok()) Fail(kExitUsage, options.status());
+  if (!flags.move_store.empty()) Move(*options, flags.move_store);
   // StopSignals blocks the signals. It must be made before any other thread starts, because threads inherit the signal mask.
   StopSignals signals;
   StopWatchingLockOrder();

@@ -127,6 +127,15 @@ absl::StatusOr<UniqueFd> LockDirectory(const std::string& directory) {
 
 }  // namespace
 
+absl::StatusOr<MovedStore> MoveStoreOf(const ServerOptions& options, const std::string& to) {
+  if (options.data_directory.empty()) {
+    return absl::InvalidArgumentError("no data directory is given: name one with --data-dir");
+  }
+  LYNX_RETURN_IF_ERROR(EngineAt(to, options.data_directory).status());
+  LYNX_ASSIGN_OR_RETURN(const UniqueFd lock, LockDirectory(options.data_directory));
+  return MoveStore(options.store, to, options.data_directory);
+}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, const Clock& clock) {
   // Checks everything that can be refused, before anything is changed.
   LYNX_ASSIGN_OR_RETURN(const ListenAddress address, CheckListen(options));

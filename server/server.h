@@ -19,6 +19,7 @@
 #include "server/loop/core.h"
 #include "server/services/guarded_services.h"
 #include "server/services/live_page.h"
+#include "server/store/move_store.h"
 #include "server/values/access.h"
 
 namespace lynx::server {
@@ -55,6 +56,10 @@ inline constexpr char kLockFile[] = "server.lock";
 inline constexpr char kConnectionKeyFile[] = "connections.key";
 inline constexpr char kAdminContextFile[] = "admin.context";
 inline constexpr char kFirstAdmin[] = "admin";
+
+// Copies the store of a server with these options to another address. The server must not run; its data directory is locked
+// meanwhile. The errors are those of Server::Start and MoveStore.
+absl::StatusOr<MovedStore> MoveStoreOf(const ServerOptions& options, const std::string& to);
 
 class Server {
  public:

@@ -36,10 +36,10 @@ absl::Status Store::Damaged(const std::string& what) const {
   return absl::DataLossError(absl::StrCat(engine_->name(), " is damaged (", what, "): ", engine_->MendAdvice()));
 }
 
-absl::StatusOr<std::unique_ptr<Store>> Store::Open(std::unique_ptr<Engine> engine) {
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(std::unique_ptr<Engine> engine, OlderSchema older) {
   std::unique_ptr<Store> store(new Store(std::move(engine)));
   const Engine& opened = *store->engine_;
-  const absl::Status status = store->Prepare();
+  const absl::Status status = store->Prepare(older);
   if (status.ok()) return store;
   if (absl::StrContains(status.message(), opened.name())) return status;
   if (status.code() == absl::StatusCode::kDataLoss) return store->Damaged(std::string(status.message()));
@@ -47,13 +47,19 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(std::unique_ptr<Engine> engin
       absl::StrCat("cannot open ", opened.name(), ": ", std::string(status.message()), "; ", opened.OpenAdvice(status)));
 }
 
-absl::Status Store::Prepare() {
+absl::Status Store::Prepare(OlderSchema older) {
   LYNX_RETURN_IF_ERROR(engine_->Open());
   LYNX_ASSIGN_OR_RETURN(const int64_t schema, engine_->Schema());
   if (schema < 0 || schema > kSchemaVersion) {
     return absl::FailedPreconditionError(absl::StrCat(engine_->name(), " has schema ", schema,
                                                       ", made by a newer lynx-server; this one knows schema ", kSchemaVersion,
                                                       ": start the newer one"));
+  }
+  if (schema < kSchemaVersion && older == OlderSchema::kRefuse) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(engine_->name(), schema == 0 ? " has no tables of lynx-server: check the address"
+                                                  : absl::StrCat(" has schema ", schema, ", and this lynx-server uses schema ",
+                                                                 kSchemaVersion, ": start it on this database once")));
   }
   is_new_ = schema == 0;
   LYNX_RETURN_IF_ERROR(engine_->Claim());

@@ -38,6 +38,10 @@ struct StoredCurves {
   const JobCurves* curves = nullptr;
 };
 
+// What Store::Open does about a database with an older schema, or with none: it brings it to the present one, or refuses it and
+// leaves it as it is.
+enum class OlderSchema { kUpgrade, kRefuse };
+
 class Store {
  public:
   static constexpr int64_t kEventsPerJob = 10'000;  // only the newest events of a job are kept
@@ -45,10 +49,12 @@ class Store {
   // Opens the store in the database of this engine, and makes its tables if the database is empty. FailedPrecondition: another
   // server uses it, a newer version or another program made it, or it cannot be opened. DataLoss: it is damaged. Each error
   // names the database and says what to do.
-  static absl::StatusOr<std::unique_ptr<Store>> Open(std::unique_ptr<Engine> engine);
+  static absl::StatusOr<std::unique_ptr<Store>> Open(std::unique_ptr<Engine> engine, OlderSchema older = OlderSchema::kUpgrade);
 
   // How messages name the database; without passwords.
   const std::string& name() const { return engine_->name(); }
+  // For what reads and writes tables as they are, beside the Store.
+  Engine& engine() { return *engine_; }
   // True: the database was empty when it was opened.
   bool is_new() const { return is_new_; }
   // What should be known about how the database is run; empty: nothing.
@@ -104,7 +110,7 @@ class Store {
 
   explicit Store(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
-  absl::Status Prepare();
+  absl::Status Prepare(OlderSchema older);
   // Runs `write`, which gets the number of the transaction, in one transaction. It is rolled back if `write` fails.
   absl::Status Transact(const std::function<absl::Status(int64_t)>& write);
   absl::Status Write(const Effect& effect);

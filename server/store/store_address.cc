@@ -12,12 +12,15 @@
 
 namespace lynx::server {
 
-absl::StatusOr<std::unique_ptr<Engine>> EngineAt(const std::string& address, const std::string& data_directory) {
-  if (address.empty()) return std::make_unique<SqliteEngine>(absl::StrCat(data_directory, "/", kStoreFile));
+std::string SqliteFileOf(const std::string& address, const std::string& data_directory) {
+  if (address.empty()) return absl::StrCat(data_directory, "/", kStoreFile);
   constexpr char kSqlite[] = "sqlite:";
-  if (absl::StartsWith(address, kSqlite) && address.size() > sizeof kSqlite - 1) {
-    return std::make_unique<SqliteEngine>(address.substr(sizeof kSqlite - 1));
-  }
+  return absl::StartsWith(address, kSqlite) ? address.substr(sizeof kSqlite - 1) : "";
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> EngineAt(const std::string& address, const std::string& data_directory) {
+  if (const std::string file = SqliteFileOf(address, data_directory); !file.empty())
+    return std::make_unique<SqliteEngine>(file);
   if (absl::StartsWith(address, "postgresql://") || absl::StartsWith(address, "postgres://")) {
     LYNX_RETURN_IF_ERROR(CheckPostgresUrl(address));
     return std::make_unique<PostgresEngine>(address);

@@ -1,0 +1,63 @@
+"""A PostgreSQL for tests, in a temporary folder and on a Unix socket there. If the tests run as root, it runs as the user
+postgres or nobody, because PostgreSQL refuses root. It does not sync its files, which makes tests fast: they kill PostgreSQL, but
+not the machine."""
+
+import os
+import pathlib
+import pwd
+import shutil
+import subprocess
+import tempfile
+
+
+def binaries():
+    """The folder of the newest PostgreSQL of Debian's packages; None if none is installed."""
+    found = sorted(path.parent for path in pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return found[-1] if found else None
+
+
+def _other_user():
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            pass
+    raise AssertionError("there is neither a user postgres nor nobody")
+
+
+class Postgres:
+    def __init__(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-pg-"))
+        self.directory.chmod(0o755)
+        self.user = {}
+        if os.geteuid() == 0:
+            other = _other_user()
+            os.chown(self.directory, other.pw_uid, other.pw_gid)
+            self.user = dict(user=other.pw_uid, group=other.pw_gid, extra_groups=[])
+        self.data = self.directory / "data"
+        self._run("initdb", "-D", self.data, "-U", "lynx", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+        with open(self.data / "postgresql.conf", "a") as file:
+            file.write(f"listen_addresses = ''\nunix_socket_directories = '{self.directory}'\nfsync = off\nshared_buffers = 16MB\n")
+        self.control("start")
+        self.sql("CREATE DATABASE lynx", database="postgres")
+
+    def _run(self, program, *arguments, **more):
+        return subprocess.run([str(binaries() / program), *map(str, arguments)], check=True, capture_output=True, text=True,
+                              cwd="/", timeout=120, **{**self.user, **more})
+
+    def url(self, database="lynx"):
+        return f"postgresql://lynx@/{database}?host={self.directory}"
+
+    def control(self, verb, *arguments):
+        """pg_ctl start, stop or restart; returns when it is done."""
+        self._run("pg_ctl", verb, "-w", "-D", self.data, "-l", self.directory / "log", *arguments,
+                  capture_output=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def sql(self, statement, database="lynx"):
+        return self._run("psql", "-XAtqc", statement, self.url(database)).stdout.strip()
+
+    def clean_up(self):
+        try:
+            self.control("stop", "-m", "immediate")
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)
