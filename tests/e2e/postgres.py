@@ -35,23 +35,34 @@ class Postgres:
             os.chown(self.directory, other.pw_uid, other.pw_gid)
             self.user = dict(user=other.pw_uid, group=other.pw_gid, extra_groups=[])
         self.data = self.directory / "data"
-        self._run("initdb", "-D", self.data, "-U", "lynx", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+        self._run("initdb", "-D", self.data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
         with open(self.data / "postgresql.conf", "a") as file:
             file.write(f"listen_addresses = ''\nunix_socket_directories = '{self.directory}'\nfsync = off\nshared_buffers = 16MB\n")
         self.control("start")
-        self.sql("CREATE DATABASE lynx", database="postgres")
+
+    def make_database(self):
+        """Makes the user lynx and the user's database, as the page about operating says."""
+        self.run("createuser", "lynx")
+        self.run("createdb", "--owner", "lynx", "lynx")
+
+    def run(self, program, *arguments):
+        """Runs a program of PostgreSQL as its superuser."""
+        return self._run(program, *arguments, env=self.environment())
+
+    def environment(self):
+        return dict(os.environ, PGHOST=str(self.directory), PGUSER="postgres")
 
     def _run(self, program, *arguments, **more):
-        return subprocess.run([str(binaries() / program), *map(str, arguments)], check=True, capture_output=True, text=True,
-                              cwd="/", timeout=120, **{**self.user, **more})
+        options = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE) | self.user | more
+        return subprocess.run([str(binaries() / program), *map(str, arguments)], check=True, text=True, cwd="/", timeout=120, **options)
 
     def url(self, database="lynx"):
         return f"postgresql://lynx@/{database}?host={self.directory}"
 
     def control(self, verb, *arguments):
-        """pg_ctl start, stop or restart; returns when it is done."""
+        """pg_ctl start, stop or restart; returns when it is done. PostgreSQL keeps the output open, so it must not be a pipe."""
         self._run("pg_ctl", verb, "-w", "-D", self.data, "-l", self.directory / "log", *arguments,
-                  capture_output=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def sql(self, statement, database="lynx"):
         return self._run("psql", "-XAtqc", statement, self.url(database)).stdout.strip()

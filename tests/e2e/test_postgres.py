@@ -1,14 +1,23 @@
 """A cluster whose server keeps its state in PostgreSQL: the server and PostgreSQL are killed under load."""
 
+import contextlib
 import json
 import os
+import pathlib
 import shutil
 import subprocess
+import sys
+import tempfile
 import threading
+import time
 import unittest
 
 import postgres
-from cluster import BIN, PROGRAMS, ClusterTest
+from cluster import BIN, PROGRAMS, ClusterTest, run
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs"))
+
+from pages import commands_of, lines_of
 
 # Replaces lynx-server: adds the flag that `lynxctl local up` does not have.
 SERVER = """#!/bin/sh
@@ -21,6 +30,7 @@ class PostgresTest(ClusterTest):
     def up(self):
         self.postgres = postgres.Postgres()
         self.addCleanup(self.postgres.clean_up)
+        self.postgres.make_database()
         self.binaries = self.directory / "bin"
         self.binaries.mkdir()
         for name in PROGRAMS:
@@ -56,7 +66,7 @@ class PostgresTest(ClusterTest):
         self.assertEqual(self.jobs_in_database(), 1)
 
     def submit_until(self, stop, acknowledged):
-        """Submits held jobs, each with a key of its own, and repeats what was not acknowledged."""
+        """Submits jobs, each with a key of its own, and repeats what was not acknowledged."""
         n = 0
         while not stop.is_set():
             result = self.ctl("submit", "-f", self.path, "--idempotency-key", f"key-{n}", "-o", "json")
@@ -67,7 +77,9 @@ class PostgresTest(ClusterTest):
                 self.refusals.append(result.err)
 
     def test_restarts_of_postgresql_lose_and_double_nothing(self):
-        self.path = self.job_file(ranks=64, tp=8, pp=8)  # more ranks than there are devices: the jobs wait
+        for node in ("node0", "node1"):  # so that the jobs wait
+            self.assertEqual(self.ctl("node", "cordon", node, "--reason", "test").code, 0)
+        self.path = self.job_file()
         self.refusals = []
         acknowledged = {}
         stop = threading.Event()
@@ -94,6 +106,96 @@ class PostgresTest(ClusterTest):
                                  self.postgres.url()], capture_output=True, text=True, timeout=60)
         self.assertEqual(second.returncode, 1, second)
         self.assertIn(f"in use by another lynx-server (process {self.daemon('server')['pid']} on host ", second.stderr)
+
+
+@unittest.skipIf(postgres.binaries() is None, "PostgreSQL is not installed (postgresql-15): scripts/install.sh --tests installs it")
+class PageTest(unittest.TestCase):
+    """Runs the commands of the page about operating: set up, move there and back, back up and restore."""
+
+    JOB = """apiVersion: lynx/v1
+kind: TrainingJob
+name: NAME
+model: {layers: 2, hidden: 32, heads: 2, seq: 16, vocab: 256}
+data: {kind: text, path: /data/text}
+train: {steps: 2, globalBatch: 2}
+resources: {ranks: 1}
+"""
+
+    def setUp(self):
+        self.postgres = postgres.Postgres()
+        self.addCleanup(self.postgres.clean_up)
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))
+        self.addCleanup(shutil.rmtree, self.directory, True)
+        self.directory.chmod(0o777)
+        (self.directory / "backup").mkdir(mode=0o777)
+        self.data = self.directory / "server"
+        texts = [text for blocks in commands_of("e2e.postgres").values() for text in blocks]
+        self.commands = [line for text in texts for line in lines_of(text)]
+
+    def command(self, *words, last=""):
+        """The only command of the page that has all these words and ends with `last`, for this machine."""
+        found = [line for line in self.commands if set(words) <= set(line.split()) and line.endswith(last)]
+        self.assertEqual(len(found), 1, f"{words} in {self.commands}")
+        self.commands.remove(found[0])
+        line = found[0].replace("/srv/lynx/server", str(self.data)).replace("/backup", str(self.directory / "backup"))
+        for database in ("lynx", "restored"):
+            line = line.replace(f"postgresql://lynx@db/{database}", self.postgres.url(database))
+        program, *arguments = line.split()
+        folder = BIN if program.startswith("lynx") else postgres.binaries()
+        return [str(folder / program), *arguments]
+
+    def run_command(self, *words, last=""):
+        result = subprocess.run(self.command(*words, last=last), capture_output=True, text=True, timeout=120, cwd="/", env=self.postgres.environment())
+        self.assertEqual(result.returncode, 0, result)
+        return result.stdout
+
+    @contextlib.contextmanager
+    def server(self, command):
+        process = subprocess.Popen([*command, "--listen", "127.0.0.1:0", "--metrics-address", "", "--page-address", ""],
+                                   stderr=subprocess.PIPE, text=True)
+        try:
+            address = self.data / "server.address"
+            while not address.exists():
+                self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+                time.sleep(0.05)
+            yield address.read_text().strip()
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+    def submit(self, server, name):
+        path = self.directory / f"{name}.yaml"
+        path.write_text(self.JOB.replace("NAME", name))
+        result = run("--server", server, "submit", "-f", path, "-o", "json")
+        self.assertEqual(result.code, 0, result)
+
+    def names(self, server):
+        result = run("--server", server, "list", "-o", "json")
+        self.assertEqual(result.code, 0, result)
+        return sorted(job["spec"]["name"] for job in json.loads(result.out)["jobs"])
+
+    def test_every_command(self):
+        self.run_command("createuser")
+        self.run_command("createdb", "C", last="lynx")
+        with self.server([str(BIN / "lynx-server"), "--data-dir", str(self.data)]) as server:
+            self.submit(server, "first")
+        moved = self.run_command("--move-store", last="postgresql://lynx@db/lynx")
+        self.assertRegex(moved, r"(?m)^jobs +1 rows  [0-9a-f]{64}$")
+        self.assertIn("start lynx-server with --store postgresql://lynx@/lynx", moved)
+        with self.server(self.command("lynx-server", "--store", last="--store postgresql://lynx@db/lynx")) as server:
+            self.assertEqual(self.names(server), ["first"])
+            self.submit(server, "second")
+            self.run_command("pg_dump")  # while the server runs
+            self.submit(server, "third")
+        self.run_command("createdb", "C", last="restored")
+        self.run_command("pg_restore")
+        with self.server([str(BIN / "lynx-server"), "--data-dir", str(self.data), "--store", self.postgres.url("restored")]) as server:
+            self.assertEqual(self.names(server), ["first", "second"])
+            self.submit(server, "fourth")
+        self.run_command("--move-store", last="sqlite:/srv/lynx/server/back.db")
+        with self.server([str(BIN / "lynx-server"), "--data-dir", str(self.data), "--store", f"sqlite:{self.data}/back.db"]) as server:
+            self.assertEqual(self.names(server), ["first", "second", "third"])
+        self.assertEqual(self.commands, [])
 
 
 if __name__ == "__main__":

@@ -65,9 +65,9 @@ MOST_PRIVATE_FUNCTIONS = 40
 CUDA_FILES = {f"worker/collectives/{name}" for name in ("nccl_communicator.cc", "nccl_line.cc", "nccl_line.h")}
 CUDA = re.compile(r"^(cuda.*|cublas.*|cudnn.*|nccl.*|nvml.*|.*\.cuh)$")
 SUFFIXES = (".h", ".cc", ".cuh", ".cu")
-PROTOBUF = re.compile(r"(grpcpp|google/protobuf|\.pb\.h|sqlite3)")
+PROTOBUF = re.compile(r"(grpcpp|google/protobuf|\.pb\.h|sqlite3|libpq)")
 IMPURE = re.compile(r"^(thread|mutex|condition_variable|atomic|fstream|iostream|filesystem|random|chrono|ctime|unistd\.h|"
-                    r"sys/.*|grpcpp/.*|google/.*|sqlite3\.h|common/clock\.h|common/rng\.h|.*\.pb\.h)$")
+                    r"sys/.*|grpcpp/.*|google/.*|sqlite3\.h|libpq.*|common/clock\.h|common/rng\.h|.*\.pb\.h)$")
 # The planner looks at a clock only for OPT's time limit.
 IMPURE_ALLOWED = {("planner/opt/stage_opt.cc", "chrono")}
 IMPURE_CALLS = re.compile(r"\b(getenv|rand|srand|time|clock_gettime|fopen|printf)\s*\(")
