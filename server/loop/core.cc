@@ -17,7 +17,7 @@ namespace {
 
 // The rate limit for audit records of refused calls.
 constexpr Rate kRefusalRate{.per_second = 1, .burst = 100};
-constexpr Nanos kStatsEvery{1'000'000'000};
+constexpr Nanos kStatsEvery{1'000'000'000}, kCheckEvery{2'000'000'000};
 
 }  // namespace
 
@@ -124,8 +124,12 @@ absl::Status ServerCore::TimedCommit(const std::vector<Effect>& effects) {
   absl::Status status = store_->Commit(effects);
   metrics_.Committed(clock_.Monotonic() - begin, status.ok());
   if (status.ok()) CountWritten(effects);
-  if (status.code() == absl::StatusCode::kFailedPrecondition && options_.store_taken != nullptr) options_.store_taken(status);
+  ReportTaken(status);
   return status;
+}
+
+void ServerCore::ReportTaken(const absl::Status& status) {
+  if (status.code() == absl::StatusCode::kFailedPrecondition && options_.store_taken != nullptr) options_.store_taken(status);
 }
 
 // Updates the metrics that follow from stored effects. Other code does not see these effects, because only the store handles
@@ -235,6 +239,11 @@ void ServerCore::OnTick() {
   if (const Nanos now = clock_.Monotonic(); now >= next_stats_) {
     metrics_.Counted(controller_.TakeClusterStats());
     next_stats_ = now + kStatsEvery;
+  }
+  // A server that has nothing to write must notice, too, that another one has taken the store.
+  if (const Nanos now = clock_.Monotonic(); now >= next_check_) {
+    ReportTaken(store_->CheckHeld());
+    next_check_ = now + kCheckEvery;
   }
   metrics_.SetQueues(loop_->QueueLength(), executor_.Length());
   metrics_.Prune(clock_.Monotonic());

@@ -104,6 +104,7 @@ class ServerCore {
   void CountRestored(const JobRecord& job);
   void CountRestoredCheckpoint(const JobRecord& job);
   void OnTick();
+  void ReportTaken(const absl::Status& status);
   absl::Status TimedCommit(const std::vector<Effect>& effects);
 
   const CoreOptions options_;
@@ -111,7 +112,7 @@ class ServerCore {
   std::unique_ptr<Store> store_;
   JobCurveCache curves_;
   Controller controller_;
-  Nanos next_stats_;  // monotonic time
+  Nanos next_stats_, next_check_;  // monotonic times
   ServerMetrics metrics_;
   Watchers watchers_;
   StreamTable<AgentStream> agents_;

@@ -93,6 +93,10 @@ class Engine {
   // Ends the transaction without writing it.
   virtual void Rollback() = 0;
 
+  // Outside of a transaction: finds out whether this process still holds the database, and takes it again if only the
+  // connection was lost. FailedPrecondition: another server has it.
+  virtual absl::Status CheckHeld() { return absl::OkStatus(); }
+
   virtual absl::StatusOr<std::unique_ptr<Rows>> Run(const std::string& sql, const std::vector<Parameter>& parameters,
                                                     StatementUse use) = 0;
 };

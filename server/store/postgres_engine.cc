@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <thread>
 #include <utility>
@@ -19,8 +20,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// How long a server that starts waits for one that ends, and how long a server waits for the end of its own lost session.
-constexpr milliseconds kStartPatience{500}, kReconnectPatience{3'000}, kLockPoll{50}, kDoubtPoll{200};
+// How long a server waits for the end of a session that has the lock: of a server that was killed, or of its own lost session.
+constexpr milliseconds kPatience{3'000}, kLockPoll{50}, kDoubtPoll{200};
 
 // The lock's two numbers: "LYNX", and one that is different in each schema of a database.
 constexpr char kLockNumbers[] = "1280921176, hashtext(current_schema())";
@@ -73,11 +74,11 @@ std::string PostgresEngine::OpenAdvice(const absl::Status& reason) const {
 }
 
 absl::Status PostgresEngine::Open() {
-  LYNX_RETURN_IF_ERROR(Connect(kStartPatience));
+  LYNX_RETURN_IF_ERROR(Connect());
   return NoteSettings();
 }
 
-absl::Status PostgresEngine::Connect(milliseconds patience) {
+absl::Status PostgresEngine::Connect() {
   connection_.reset();
   LYNX_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection, PostgresConnection::Connect(url_));
   const std::string encoding = connection->Setting("server_encoding");
@@ -91,6 +92,15 @@ absl::Status PostgresEngine::Connect(milliseconds patience) {
                            ->Run("SELECT set_config('synchronous_commit', 'on', false) WHERE "
                                  "current_setting('synchronous_commit') <> 'remote_apply'")
                            .status());
+  // The lock ends with the session. So the session must not end because it has nothing to do; but it must end soon after the
+  // server's machine has died, because another server waits for the lock.
+  LYNX_RETURN_IF_ERROR(
+      connection
+          ->Run("SELECT set_config(s.name, v.value, false) FROM pg_settings s JOIN (VALUES "
+                "('idle_session_timeout', '0'), ('idle_in_transaction_session_timeout', '0'), "
+                "('statement_timeout', '0'), ('lock_timeout', '0'), ('tcp_keepalives_idle', '10'), "
+                "('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS v(name, value) USING (name)")
+          .status());
   LYNX_ASSIGN_OR_RETURN(
       const PostgresResult session,
       connection->Run("SELECT current_schema() IS NULL, pg_is_in_recovery(), (SELECT backend_start::text FROM pg_stat_activity "
@@ -103,7 +113,7 @@ absl::Status PostgresEngine::Connect(milliseconds patience) {
     return absl::UnavailableError("it is a standby, which cannot be written");
   }
   connection_ = std::move(connection);
-  absl::Status locked = TakeLock(patience);
+  absl::Status locked = TakeLock();
   if (locked.ok()) {
     session_pid_ = connection_->pid();
     session_started_ = session.rows() == 1 ? session.Text(0, 2) : "";
@@ -113,8 +123,8 @@ absl::Status PostgresEngine::Connect(milliseconds patience) {
   return locked;
 }
 
-absl::Status PostgresEngine::TakeLock(milliseconds patience) {
-  const auto end = steady_clock::now() + patience;
+absl::Status PostgresEngine::TakeLock() {
+  const auto end = steady_clock::now() + kPatience;
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const PostgresResult tried,
                           connection_->Run(absl::StrCat("SELECT pg_try_advisory_lock(", kLockNumbers, ")")));
@@ -235,7 +245,7 @@ absl::Status PostgresEngine::Taken() {
 
 absl::Status PostgresEngine::Reconnect() {
   in_transaction_ = false;
-  LYNX_RETURN_IF_ERROR(Connect(kReconnectPatience));
+  LYNX_RETURN_IF_ERROR(Connect());
   const absl::StatusOr<PostgresResult> row = connection_->Run("SELECT epoch, transactions FROM lynx_store");
   absl::Status status = row.status();
   if (status.ok() && row->rows() != 1) status = absl::DataLossError("the table lynx_store has not one row");
@@ -254,8 +264,13 @@ absl::Status PostgresEngine::Reconnect() {
 absl::Status PostgresEngine::BeConnected() {
   if (connection_ != nullptr && !connection_->is_lost()) return absl::OkStatus();
   if (steady_clock::now() < retry_at_) return failure_;
+  const auto begin = steady_clock::now();
   failure_ = Reconnect();
-  if (!failure_.ok()) retry_at_ = steady_clock::now() + limits_.pause;
+  if (failure_.ok()) return failure_;
+  const auto end = steady_clock::now();
+  if (failure_.code() != absl::StatusCode::kFailedPrecondition) {
+    retry_at_ = end + std::max<steady_clock::duration>(limits_.pause, end - begin);
+  }
   return failure_;
 }
 
@@ -303,6 +318,8 @@ absl::Status PostgresEngine::Commit() {
     std::this_thread::sleep_for(kDoubtPoll);
   }
 }
+
+absl::Status PostgresEngine::CheckHeld() { return Run("SELECT 1", {}, StatementUse::kKept).status(); }
 
 void PostgresEngine::Rollback() {
   if (!in_transaction_) return;

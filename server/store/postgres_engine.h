@@ -9,7 +9,7 @@
 // connects again and takes the lock, which it gets only when the old session has ended. Then it reads the count.
 //
 // Calls block while they connect again: Begin and Run make one attempt, which takes some seconds at most; Commit tries for
-// PostgresLimits::doubt. After a failed attempt, others fail at once for PostgresLimits::pause. Not thread-safe.
+// PostgresLimits::doubt. After a failed attempt, others fail at once for a while. Not thread-safe.
 #ifndef LYNX_SERVER_STORE_POSTGRES_ENGINE_H_
 #define LYNX_SERVER_STORE_POSTGRES_ENGINE_H_
 
@@ -28,7 +28,7 @@ namespace lynx::server {
 
 struct PostgresLimits {
   std::chrono::milliseconds doubt{10'000};  // how long Commit tries to find out what became of a transaction
-  std::chrono::milliseconds pause{1'000};   // between attempts to connect again
+  std::chrono::milliseconds pause{1'000};   // between attempts to connect again; longer if an attempt takes longer
 };
 
 class PostgresEngine : public Engine {
@@ -48,20 +48,22 @@ class PostgresEngine : public Engine {
   absl::StatusOr<int64_t> Begin() override;
   absl::Status Commit() override;
   void Rollback() override;
+  absl::Status CheckHeld() override;
   absl::StatusOr<std::unique_ptr<Rows>> Run(const std::string& sql, const std::vector<Parameter>& parameters,
                                             StatementUse use) override;
 
  private:
-  // Connects, and prepares the session: encoding, durable commits, and the lock. Waits for the lock for `patience`.
-  absl::Status Connect(std::chrono::milliseconds patience);
-  absl::Status TakeLock(std::chrono::milliseconds patience);
+  // Connects, and prepares the session: encoding, durable commits, time limits, and the lock.
+  absl::Status Connect();
+  absl::Status TakeLock();
   // Ends a session of this engine that the database has not noticed to be lost.
   void EndOldSession();
   // FailedPrecondition: names the server that holds the lock.
   absl::Status InUse();
   // Connects again if the connection was lost, and makes sure that the store is still this server's.
   absl::Status Reconnect();
-  // Calls Reconnect, except soon after it failed.
+  // Calls Reconnect, except soon after it failed: for PostgresLimits::pause, or for as long as the attempt took, so that the
+  // caller is not blocked all the time.
   absl::Status BeConnected();
   // The epoch is no longer this server's.
   absl::Status Taken();

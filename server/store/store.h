@@ -69,6 +69,10 @@ class Store {
   // after Aborted nobody finds out for the caller whether the changes were written.
   absl::Status CommitAccess(const std::vector<AccessChange>& changes, const AuditRecord& record);
 
+  // Finds out whether this server still has the database. FailedPrecondition: another server has taken it. Other errors: it
+  // cannot be reached now.
+  absl::Status CheckHeld() { return engine_->CheckHeld(); }
+
   struct StoredJob {
     JobRecord record;
     std::shared_ptr<const Plan> plan;                          // null for jobs that have ended

@@ -161,7 +161,7 @@ resources: {ranks: 1}
             yield address.read_text().strip()
         finally:
             process.terminate()
-            process.communicate(timeout=60)
+            self.said = process.communicate(timeout=60)[1]
 
     def submit(self, server, name):
         path = self.directory / f"{name}.yaml"
@@ -179,6 +179,10 @@ resources: {ranks: 1}
         self.run_command("createdb", "C", last="lynx")
         with self.server([str(BIN / "lynx-server"), "--data-dir", str(self.data)]) as server:
             self.submit(server, "first")
+        with self.server([str(BIN / "lynx-server"), "--data-dir", str(self.data), "--store", f"sqlite:{self.data}/other.db"]) as server:
+            self.assertEqual(self.names(server), [])
+        self.assertIn(f"{self.data}/other.db is new and knows no jobs; those in {self.data}/lynx.db are not used: lynx-server --move-store",
+                      self.said)
         moved = self.run_command("--move-store", last="postgresql://lynx@db/lynx")
         self.assertRegex(moved, r"(?m)^jobs +1 rows  [0-9a-f]{64}$")
         self.assertIn("start lynx-server with --store postgresql://lynx@/lynx", moved)

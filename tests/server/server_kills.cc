@@ -164,8 +164,9 @@ class Submitter {
 
 class KilledServer {
  public:
-  KilledServer(const std::string& directory, int port)
-      : address_(absl::StrCat("127.0.0.1:", port)), directory_(directory), probe_(Dial(address_, -1)) {}
+  KilledServer(const KillsOptions& options, int port)
+      : address_(absl::StrCat("127.0.0.1:", port)), directory_(options.directory), store_(options.store),
+        probe_(Dial(address_, -1)) {}
   ~KilledServer() {
     if (child_.pidfd.valid()) Kill();
   }
@@ -175,7 +176,7 @@ class KilledServer {
   absl::Status Start() {
     absl::StatusOr<Child> child =
         SpawnInSession({absl::StrCat(LYNX_BINARY_DIR, "/bin/lynx-server"), "--listen=" + address_, "--data-dir=" + directory_,
-                        "--metrics-address=", "--keep-jobs=1000000", "--log-level=error"},
+                        "--store=" + store_, "--metrics-address=", "--keep-jobs=1000000", "--log-level=error"},
                        {.out = STDERR_FILENO, .error = STDERR_FILENO});
     if (!child.ok()) return child.status();
     child_ = *std::move(child);
@@ -213,7 +214,7 @@ class KilledServer {
  private:
   const RealClock clock_;
   const std::string address_;
-  const std::string directory_;
+  const std::string directory_, store_;
   const std::unique_ptr<v1::Jobs::Stub> probe_;
   Child child_;
   Nanos started_;
@@ -240,8 +241,8 @@ absl::Status KillThem(const KillsOptions& options, KilledServer& server, KillsRe
 
 // Checks the store. It must have every acknowledged job once, with its key, and every acknowledged cancellation. No event may
 // be missing.
-void CheckStore(const std::string& directory, const Ledger& ledger, std::vector<std::string>& violations) {
-  absl::StatusOr<std::unique_ptr<Store>> store = OpenStoreFile(directory + "/lynx.db");
+void CheckStore(const KillsOptions& options, const Ledger& ledger, std::vector<std::string>& violations) {
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(options.store, options.directory);
   absl::StatusOr<std::vector<Store::StoredJob>> jobs = store.ok() ? (*store)->LoadJobs() : store.status();
   if (!jobs.ok()) return violations.push_back(std::string(jobs.status().message()));
   std::map<std::string, const JobRecord*> by_key;
@@ -278,7 +279,7 @@ absl::StatusOr<KillsResult> KillAgainAndAgain(const KillsOptions& options) {
   std::atomic<bool> stop{false};
   absl::Status status;
   {
-    KilledServer server(options.directory, FreePort());
+    KilledServer server(options, FreePort());
     std::vector<std::unique_ptr<Submitter>> submitters;
     std::vector<std::thread> threads;
     const milliseconds pace(1000 * options.clients / options.submissions_per_second);
@@ -298,7 +299,7 @@ absl::StatusOr<KillsResult> KillAgainAndAgain(const KillsOptions& options) {
   if (!status.ok()) return status;
   result.cancelled = static_cast<int64_t>(ledger.cancelled().size());
   result.violations = ledger.violations();
-  CheckStore(options.directory, ledger, result.violations);
+  CheckStore(options, ledger, result.violations);
   return result;
 }
 

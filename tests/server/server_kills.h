@@ -12,7 +12,8 @@
 namespace lynx::server {
 
 struct KillsOptions {
-  std::string directory;  // an empty directory for the database
+  std::string directory;  // an empty directory for the server's data
+  std::string store;      // the server's --store
   int kills = 5;
   uint64_t seed = 1;
   int clients = 4;

@@ -212,6 +212,17 @@ TEST_F(PostgresEngineTest, AServerWhoseStoreAnotherOneOpenedWritesNothingMore) {
   EXPECT_EQ(cluster_->Query(url_, "SELECT count(*) FROM jobs"), 2);
 }
 
+TEST_F(PostgresEngineTest, AServerNoticesWithoutWritingThatItsStoreWasTaken) {
+  const std::unique_ptr<Store> old = Open({.pause = milliseconds(0)});
+  EXPECT_TRUE(old->CheckHeld().ok());
+  cluster_->EndSessions(url_);
+  EXPECT_TRUE(old->CheckHeld().ok()) << "only the connection was lost";
+  EXPECT_EQ(OpenStore(url_, "").status().code(), absl::StatusCode::kFailedPrecondition) << "the lock is taken again";
+  cluster_->EndSessions(url_);
+  const std::unique_ptr<Store> next = Open();
+  EXPECT_EQ(old->CheckHeld().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 // A standby that lacked the newest transactions was promoted, or an older backup was restored, under a running server.
 TEST_F(PostgresEngineTest, ADatabaseThatHasLostTransactionsIsNotWritten) {
   const std::unique_ptr<Store> store = Open();
