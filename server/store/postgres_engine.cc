@@ -313,7 +313,9 @@ absl::Status PostgresEngine::Commit() {
       failure_ = again;
       retry_at_ = steady_clock::now() + limits_.pause;
       return absl::AbortedError(
-          absl::StrCat("the connection was lost during a commit, and cannot be made again: ", std::string(again.message())));
+          absl::StrCat("the connection was lost during a commit, and it is not known yet whether that was written, because it "
+                       "cannot be made again: ",
+                       std::string(again.message())));
     }
     std::this_thread::sleep_for(kDoubtPoll);
   }

@@ -1,6 +1,6 @@
-"""A PostgreSQL for tests, in a temporary folder and on a Unix socket there. If the tests run as root, it runs as the user
-postgres or nobody, because PostgreSQL refuses root. It does not sync its files, which makes tests fast: they kill PostgreSQL, but
-not the machine."""
+"""A PostgreSQL for tests, in a temporary folder and on a Unix socket there. If the tests run as root, it runs as the
+user postgres or nobody, because PostgreSQL refuses root. It does not sync its files, which makes tests fast: they kill
+PostgreSQL, but not the machine."""
 
 import os
 import pathlib
@@ -8,6 +8,9 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+
+
+MISSING = "PostgreSQL is not installed (postgresql-15): scripts/install.sh --tests installs it"
 
 
 def binaries():
@@ -37,7 +40,8 @@ class Postgres:
         self.data = self.directory / "data"
         self._run("initdb", "-D", self.data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
         with open(self.data / "postgresql.conf", "a") as file:
-            file.write(f"listen_addresses = ''\nunix_socket_directories = '{self.directory}'\nfsync = off\nshared_buffers = 16MB\n")
+            file.write(f"listen_addresses = ''\nunix_socket_directories = '{self.directory}'\n")
+            file.write("fsync = off\nshared_buffers = 16MB\n")
         self.control("start")
 
     def make_database(self):
@@ -54,13 +58,14 @@ class Postgres:
 
     def _run(self, program, *arguments, **more):
         options = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE) | self.user | more
-        return subprocess.run([str(binaries() / program), *map(str, arguments)], check=True, text=True, cwd="/", timeout=120, **options)
+        return subprocess.run([str(binaries() / program), *map(str, arguments)], check=True, text=True, cwd="/", timeout=120,
+                              **options)
 
     def url(self, database="lynx"):
         return f"postgresql://lynx@/{database}?host={self.directory}"
 
     def control(self, verb, *arguments):
-        """pg_ctl start, stop or restart; returns when it is done. PostgreSQL keeps the output open, so it must not be a pipe."""
+        """pg_ctl start, stop or restart; returns when it is done. Its output stays open, so it must not be a pipe."""
         self._run("pg_ctl", verb, "-w", "-D", self.data, "-l", self.directory / "log", *arguments,
                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

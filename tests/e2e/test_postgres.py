@@ -25,7 +25,7 @@ exec {server} "$@" --store '{url}'
 """
 
 
-@unittest.skipIf(postgres.binaries() is None, "PostgreSQL is not installed (postgresql-15): scripts/install.sh --tests installs it")
+@unittest.skipIf(postgres.binaries() is None, postgres.MISSING)
 class PostgresTest(ClusterTest):
     def up(self):
         self.postgres = postgres.Postgres()
@@ -102,13 +102,13 @@ class PostgresTest(ClusterTest):
 
     def test_a_second_server_is_refused(self):
         other = self.directory / "other"
-        second = subprocess.run([BIN / "lynx-server", "--listen", "127.0.0.1:0", "--metrics-address", "", "--data-dir", other, "--store",
-                                 self.postgres.url()], capture_output=True, text=True, timeout=60)
+        second = subprocess.run([BIN / "lynx-server", "--listen", "127.0.0.1:0", "--metrics-address", "", "--data-dir", other,
+                                 "--store", self.postgres.url()], capture_output=True, text=True, timeout=60)
         self.assertEqual(second.returncode, 1, second)
         self.assertIn(f"in use by another lynx-server (process {self.daemon('server')['pid']} on host ", second.stderr)
 
 
-@unittest.skipIf(postgres.binaries() is None, "PostgreSQL is not installed (postgresql-15): scripts/install.sh --tests installs it")
+@unittest.skipIf(postgres.binaries() is None, postgres.MISSING)
 class PageTest(unittest.TestCase):
     """Runs the commands of the page about operating: set up, move there and back, back up and restore."""
 
@@ -145,12 +145,14 @@ resources: {ranks: 1}
         return [str(folder / program), *arguments]
 
     def run_command(self, *words, last=""):
-        result = subprocess.run(self.command(*words, last=last), capture_output=True, text=True, timeout=120, cwd="/", env=self.postgres.environment())
+        result = subprocess.run(self.command(*words, last=last), capture_output=True, text=True, timeout=120, cwd="/",
+                                env=self.postgres.environment())
         self.assertEqual(result.returncode, 0, result)
         return result.stdout
 
     @contextlib.contextmanager
-    def server(self, command):
+    def server(self, command=None, store=""):
+        command = command or [str(BIN / "lynx-server"), "--data-dir", str(self.data), "--store", store]
         process = subprocess.Popen([*command, "--listen", "127.0.0.1:0", "--metrics-address", "", "--page-address", ""],
                                    stderr=subprocess.PIPE, text=True)
         try:
@@ -177,12 +179,11 @@ resources: {ranks: 1}
     def test_every_command(self):
         self.run_command("createuser")
         self.run_command("createdb", "C", last="lynx")
-        with self.server([str(BIN / "lynx-server"), "--data-dir", str(self.data)]) as server:
+        with self.server() as server:
             self.submit(server, "first")
-        with self.server([str(BIN / "lynx-server"), "--data-dir", str(self.data), "--store", f"sqlite:{self.data}/other.db"]) as server:
+        with self.server(store=f"sqlite:{self.data}/other.db") as server:
             self.assertEqual(self.names(server), [])
-        self.assertIn(f"{self.data}/other.db is new and knows no jobs; those in {self.data}/lynx.db are not used: lynx-server --move-store",
-                      self.said)
+        self.assertIn(f"{self.data}/other.db is new and knows no jobs; those in {self.data}/lynx.db are not used", self.said)
         moved = self.run_command("--move-store", last="postgresql://lynx@db/lynx")
         self.assertRegex(moved, r"(?m)^jobs +1 rows  [0-9a-f]{64}$")
         self.assertIn("start lynx-server with --store postgresql://lynx@/lynx", moved)
@@ -193,11 +194,11 @@ resources: {ranks: 1}
             self.submit(server, "third")
         self.run_command("createdb", "C", last="restored")
         self.run_command("pg_restore")
-        with self.server([str(BIN / "lynx-server"), "--data-dir", str(self.data), "--store", self.postgres.url("restored")]) as server:
+        with self.server(store=self.postgres.url("restored")) as server:
             self.assertEqual(self.names(server), ["first", "second"])
             self.submit(server, "fourth")
         self.run_command("--move-store", last="sqlite:/srv/lynx/server/back.db")
-        with self.server([str(BIN / "lynx-server"), "--data-dir", str(self.data), "--store", f"sqlite:{self.data}/back.db"]) as server:
+        with self.server(store=f"sqlite:{self.data}/back.db") as server:
             self.assertEqual(self.names(server), ["first", "second", "third"])
         self.assertEqual(self.commands, [])
 
