@@ -20,8 +20,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// How long a statement may take. A database that does not answer for that long is treated as gone.
-constexpr std::chrono::seconds kAnswerTime{30};
 // Numbers of types in PostgreSQL's catalog (pg_type.dat): bool, bytea, int8, int2, int4, text.
 constexpr Oid kBlobOid = 17, kIntegerOid = 20, kTextOid = 25;
 
@@ -129,7 +127,8 @@ std::string PostgresResult::Text(int row, int column) const {
   return PQftype(result_.get(), column) == kBlobOid ? bytes : FromPostgresText(bytes);
 }
 
-absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresConnection::Connect(const std::string& url) {
+absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresConnection::Connect(const std::string& url,
+                                                                                std::chrono::milliseconds answer_time) {
   // What comes before "dbname" holds unless the URL says otherwise. A dead machine is noticed by TCP itself.
   std::vector<std::pair<const char*, const char*>> parameters = {{"fallback_application_name", "lynx-server"},
                                                                  {"keepalives_idle", "5"},
@@ -147,7 +146,7 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresConnection::Connect(
   names.push_back(nullptr);
   values.push_back(nullptr);
   std::unique_ptr<PostgresConnection> connection(
-      new PostgresConnection(PQconnectdbParams(names.data(), values.data(), /*expand_dbname=*/1)));
+      new PostgresConnection(PQconnectdbParams(names.data(), values.data(), /*expand_dbname=*/1), answer_time));
   PGconn* const raw = connection->connection_.get();
   if (PQstatus(raw) != CONNECTION_OK) return absl::UnavailableError(Trimmed(PQerrorMessage(raw)));
   PQsetNoticeProcessor(raw, IgnoreNotice, nullptr);
@@ -194,14 +193,14 @@ absl::Status PostgresConnection::AwaitNext(steady_clock::time_point deadline) {
     const int ready = left.count() <= 0 ? 0 : ::poll(&fd, 1, static_cast<int>(left.count()));
     if (ready == 0) {
       is_lost_ = true;
-      return absl::UnavailableError(absl::StrCat("it did not answer for ", kAnswerTime.count(), " s"));
+      return absl::UnavailableError(absl::StrCat("it did not answer for ", answer_time_.count(), " ms"));
     }
     if (ready > 0 && (fd.revents & ~POLLOUT) != 0 && PQconsumeInput(raw) == 0) return Lost();
   }
 }
 
 absl::StatusOr<PostgresResult> PostgresConnection::Await() {
-  const auto deadline = steady_clock::now() + kAnswerTime;
+  const auto deadline = steady_clock::now() + answer_time_;
   absl::Status status;
   PGresult* last = nullptr;
   while (true) {

@@ -42,8 +42,10 @@ class PostgresResult {
 
 class PostgresConnection {
  public:
+  // `answer_time`: how long a statement may take. A database that does not answer for that long is treated as gone.
   // Unavailable: the database cannot be reached, or it refuses the user.
-  static absl::StatusOr<std::unique_ptr<PostgresConnection>> Connect(const std::string& url);
+  static absl::StatusOr<std::unique_ptr<PostgresConnection>> Connect(
+      const std::string& url, std::chrono::milliseconds answer_time = std::chrono::seconds(30));
 
   // Runs one statement; each `?` in it is a parameter. The errors are those of an Engine. If the connection is lost or the
   // database does not answer in time, is_lost() is true from then on.
@@ -60,7 +62,8 @@ class PostgresConnection {
   struct Closer {
     void operator()(PGconn* connection) const { PQfinish(connection); }
   };
-  explicit PostgresConnection(PGconn* connection) : connection_(connection) {}
+  PostgresConnection(PGconn* connection, std::chrono::milliseconds answer_time)
+      : connection_(connection), answer_time_(answer_time) {}
 
   // Waits for all results of what was sent, and returns the last of them or the first error.
   absl::StatusOr<PostgresResult> Await();
@@ -70,6 +73,7 @@ class PostgresConnection {
   absl::Status StatusOf(const PGresult* result);
 
   std::unique_ptr<PGconn, Closer> connection_;
+  const std::chrono::milliseconds answer_time_;
   std::map<std::string, std::string> kept_;  // names of prepared statements, by text
   bool is_lost_ = false;
 };

@@ -80,7 +80,7 @@ absl::Status PostgresEngine::Open() {
 
 absl::Status PostgresEngine::Connect() {
   connection_.reset();
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection, PostgresConnection::Connect(url_));
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection, PostgresConnection::Connect(url_, limits_.answer));
   const std::string encoding = connection->Setting("server_encoding");
   if (encoding != "UTF8") {
     return absl::FailedPreconditionError(absl::StrCat(name_, " has the encoding ", encoding,

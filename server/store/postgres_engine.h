@@ -8,7 +8,7 @@
 // The count also tells how a lost COMMIT ended. If the connection is lost while the answer to COMMIT is awaited, the engine
 // connects again and takes the lock, which it gets only when the old session has ended. Then it reads the count.
 //
-// Calls block while they connect again: Begin and Run make one attempt, which takes some seconds at most; Commit tries for
+// Calls block while they connect again: Begin and Run make one attempt, which takes some seconds; Commit tries for
 // PostgresLimits::doubt. After a failed attempt, others fail at once for a while. Not thread-safe.
 #ifndef LYNX_SERVER_STORE_POSTGRES_ENGINE_H_
 #define LYNX_SERVER_STORE_POSTGRES_ENGINE_H_
@@ -27,8 +27,9 @@
 namespace lynx::server {
 
 struct PostgresLimits {
-  std::chrono::milliseconds doubt{10'000};  // how long Commit tries to find out what became of a transaction
-  std::chrono::milliseconds pause{1'000};   // between attempts to connect again; longer if an attempt takes longer
+  std::chrono::milliseconds answer{30'000};  // how long a statement may take before the connection counts as lost
+  std::chrono::milliseconds doubt{10'000};   // how long Commit tries to find out what became of a transaction
+  std::chrono::milliseconds pause{1'000};    // between attempts to connect again; longer if an attempt takes longer
 };
 
 class PostgresEngine : public Engine {

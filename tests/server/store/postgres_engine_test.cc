@@ -126,6 +126,21 @@ TEST_F(PostgresEngineTest, AConnectionThatIsLostInATransactionLosesOnlyThis) {
   EXPECT_EQ(AuditRecords(), 2);
 }
 
+// Another session holds the row that every transaction changes.
+TEST_F(PostgresEngineTest, ADatabaseThatDoesNotAnswerIsNotWaitedForWithoutEnd) {
+  const std::unique_ptr<Store> store = Open({.answer = milliseconds(2'000), .pause = milliseconds(0)});
+  ASSERT_TRUE(store->Commit(Submission(1)).ok());
+  std::unique_ptr<PostgresConnection> other = cluster_->Connect(url_);
+  ASSERT_TRUE(other->Execute("BEGIN; UPDATE lynx_store SET epoch=epoch").ok());
+  const absl::Status late = store->Commit(Submission(2));
+  EXPECT_EQ(late.code(), absl::StatusCode::kUnavailable) << late;
+  EXPECT_THAT(Said(late), HasSubstr("it did not answer for 2000 ms"));
+  other.reset();
+  // A busy machine may need longer than that for a statement.
+  while (!store->Commit(Submission(2)).ok()) continue;
+  EXPECT_EQ(cluster_->Query(url_, "SELECT count(*) FROM jobs"), 2);
+}
+
 TEST_F(PostgresEngineTest, ALostCommitThatWroteNothingIsKnownToHaveFailed) {
   const std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->Commit(Submission(1)).ok());
