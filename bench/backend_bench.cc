@@ -297,7 +297,7 @@ void RouterBackward(benchmark::State& state) {
   T* dx = Values<T>(kN * kH);
   float *dscores = Values(kN * kRouter.experts), *dweights = Values(kRouter.rows()), *dw = Values(kRouter.experts * kH);
   for (auto _ : state) {
-    Ops<T>().RouterBackward(kRouter, {.aux = 0.01, .z = 0.001}, of.scores, of.route, dweights, of.w, dscores, dx);
+    Ops<T>().RouterBackward(kRouter, {.aux = 0.01, .z = 0.001}, of.scores, of.route, dweights, nullptr, of.w, dscores, dx);
     Ops<T>().RouterWeight(kRouter, of.x, dscores, dw);
   }
   ReportFlops(state, 4.0 * kN * kH * kRouter.experts);
@@ -317,7 +317,7 @@ BENCHMARK_TEMPLATE(TokensToRows, Bfloat16)->Unit(benchmark::kMillisecond);
 template <class T>
 void RowsToTokens(benchmark::State& state) {
   const Routed<T> of;
-  for (auto _ : state) Ops<T>().RowsToTokens(kRouter, of.route, of.rows, of.x);
+  for (auto _ : state) Ops<T>().RowsToTokens(kRouter, of.route, of.rows, false, of.x);
   ReportBytes<T>(state, 1, (kChoices + kN) * kH);
 }
 BENCHMARK_TEMPLATE(RowsToTokens, float)->Unit(benchmark::kMillisecond);

@@ -294,7 +294,7 @@ inline constexpr Metric kJobExpertSkew{"lynx_job_expert_load_skew",
                                        Daemon::kServer,
                                        "Rows that the experts of the fullest rank received in the newest step, as a multiple "
                                        "of the even share. Only for models with "
-                                       "experts, like the five below."};
+                                       "experts, like the seven below."};
 inline constexpr Metric kJobExpertSkewPlanned{"lynx_job_expert_load_skew_planned",
                                               Type::kGauge,
                                               "1",
@@ -329,6 +329,20 @@ inline constexpr Metric kJobExpertRowsDropped{
     "job_id, job_name",
     Daemon::kServer,
     "Those of the rows routed for which the expert had no room (model.moe.capacity)."};
+inline constexpr Metric kJobExpertRowsInRounds{
+    "lynx_job_expert_rows_in_rounds_total",
+    Type::kCounter,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
+    "Those of the rows routed that went through rounds, because the expert had no room (model.moe.dropless)."};
+inline constexpr Metric kJobExpertRounds{
+    "lynx_job_expert_rounds_total",
+    Type::kCounter,
+    "1",
+    "job_id, job_name",
+    Daemon::kServer,
+    "Rounds in forward passes: one in a layer and microbatch counts once for its expert group. Each step counts once."};
 inline constexpr Metric kJobMfu{"lynx_job_mfu_ratio",
                                 Type::kGauge,
                                 "1",

@@ -66,6 +66,8 @@ constexpr const Metric* kAll[] = {
     &kJobExpertFullest,
     &kJobExpertRows,
     &kJobExpertRowsDropped,
+    &kJobExpertRowsInRounds,
+    &kJobExpertRounds,
     &kJobMfu,
     &kJobMemoryPlanned,
     &kJobMemoryMeasured,

@@ -192,6 +192,7 @@ void ExpertsToProto(const LayerShape& shape, v1::ExpertShape& message) {
   message.set_ep(shape.ep);
   message.set_capacity_permille(shape.capacity_permille);
   message.set_skew_permille(shape.skew_permille);
+  message.set_dropless(shape.dropless);
 }
 
 absl::Status ExpertsFromProto(const v1::ExpertShape& message, const std::string& path, LayerShape& shape) {
@@ -210,7 +211,9 @@ absl::Status ExpertsFromProto(const v1::ExpertShape& message, const std::string&
   shape.ep = message.ep();
   shape.capacity_permille = message.capacity_permille();
   shape.skew_permille = message.skew_permille();
-  return absl::OkStatus();
+  shape.dropless = message.dropless();
+  if (!shape.dropless || shape.capacity_permille > 0) return absl::OkStatus();
+  return BadField(FieldPath(path, "dropless"), "true", "must be false without a capacity");
 }
 
 }  // namespace

@@ -113,9 +113,12 @@ std::vector<JobField> MoeFields() {
       BoolField("model.moe.normalized", "the weights of a token's experts are divided by their sum, as in Mixtral and Qwen3",
                 [](D s) -> bool& { return s.model.moe.normalized; }),
       DoubleField("model.moe.capacity",
-                  "room for the rows of an expert, as a multiple of the even share; rows beyond it are dropped; 0: no limit, "
-                  "which can be planned only",
+                  "room for the rows of an expert, as a multiple of the even share; rows beyond it are dropped, unless "
+                  "model.moe.dropless; 0: no limit, which can be planned only",
                   [](D s) -> double& { return s.model.moe.capacity; }),
+      BoolField("model.moe.dropless",
+                "with a capacity: rows beyond it are not dropped but go through rounds, which take more time, not more memory",
+                [](D s) -> bool& { return s.model.moe.dropless; }),
       DoubleField("model.moe.skew",
                   "rows of the fullest rank that the planner plans for, as a multiple of the even share, at least 1",
                   [](D s) -> double& { return s.model.moe.skew; }),

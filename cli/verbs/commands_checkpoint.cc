@@ -121,6 +121,7 @@ Json JsonOf(const CheckpointSummary& checkpoint) {
               {"ffn", m.moe.any() ? m.expert_ffn() : 0},
               {"normalized", m.moe.normalized},
               {"capacity", m.moe.capacity},
+              {"dropless", m.moe.dropless},
               {"skew", m.moe.skew},
               {"auxLoss", m.moe.aux_loss},
               {"zLoss", m.moe.z_loss}}},

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "planner/problem/layout_schedule.h"
@@ -56,6 +57,7 @@ WeaveGraph::WeaveGraph(const Program& program, const StageContext& context) {
   FindSlots(program, SplitsWeight(context.layout));
   AddStepOrder(program);
   AddPassOrder(program, context);
+  AddExpertOrder(program, context);
   AddAccessOrder(program, context);
   AddTransferOrder(program, GroupOf(context.layout.weave));
   SortEdges();
@@ -155,6 +157,23 @@ void WeaveGraph::AddPassOrder(const Program& program, const StageContext& contex
     if (!tied || !adds) continue;
     if (adds_to_tied != kNone) AddEdge(adds_to_tied, i);
     adds_to_tied = i;
+  }
+}
+
+// If rows go through rounds, the backward segment that has the rounds and the weight segment of the experts both add to the
+// gradients of the layer's experts.
+void WeaveGraph::AddExpertOrder(const Program& program, const StageContext& context) {
+  if (context.shape().round_room() == 0) return;
+  const LayerGraph& graph = context.graph();
+  const Segment rounds = graph.InfoOf(Op::kPermute).backward_segment, weights = graph.InfoOf(Op::kFc1).backward_segment;
+  std::map<int32_t, int32_t> latest;  // by layer
+  for (int32_t i = 0; i < size_; ++i) {
+    const Action& action = program[i];
+    const bool adds =
+        (action.kind == kBackward && action.segment == rounds) || (action.kind == kWeight && action.segment == weights);
+    if (!adds || LayerTypeOf(action.layer) != LayerType::kTransformer || context.IsDenseLayer(action.layer)) continue;
+    const auto [last, first] = latest.try_emplace(action.layer, i);
+    if (!first) AddEdge(std::exchange(last->second, i), i);
   }
 }
 

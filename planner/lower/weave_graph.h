@@ -9,7 +9,8 @@
 //   - accesses to one buffer, unless both only read it (planner/program/memory_model.h);
 //   - the steps of a slot (forward and backward segments, their collectives, waits, sends);
 //   - one segment of two microbatches: no microbatch overtakes another, and gradients are added up in the same order. Head and
-//     embedding on one rank with tied weights add to the same gradients, so all that add to these keep their order;
+//     embedding on one rank with tied weights add to the same gradients, so all that add to these keep their order. The same
+//     holds for the experts of a layer whose rows may go through rounds: weight and backward segments add to their gradients;
 //   - the transfers of one direction between two virtual stages, and of copies in one direction;
 //   - transfers between pipeline ranks: a start that comes before a wait stays before this wait, except within one pass of a
 //     group of microbatches. So ranks cannot wait for each other in a cycle. (Within one group they cannot either, because the
@@ -72,6 +73,7 @@ class WeaveGraph {
   void FindSlots(const Program& program, bool splits_weight);
   void AddStepOrder(const Program& program);
   void AddPassOrder(const Program& program, const StageContext& context);
+  void AddExpertOrder(const Program& program, const StageContext& context);
   void AddAccessOrder(const Program& program, const StageContext& context);
   void AddTransferOrder(const Program& program, int32_t group);
   void AddEdge(int32_t before, int32_t after) { edges_.emplace_back(before, after); }

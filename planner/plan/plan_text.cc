@@ -194,6 +194,7 @@ std::string FeaturesText(const ModelSpec& m) {
     for (const double value : {moe.capacity, moe.skew, moe.aux_loss, moe.z_loss}) absl::StrAppend(&text, " ", ExactText(value));
     if (moe.shared_ffn != 0) absl::StrAppend(&text, " shared_ffn ", moe.shared_ffn);
     if (moe.dense_layers != 0) absl::StrAppend(&text, " dense_layers ", moe.dense_layers);
+    if (moe.dropless) absl::StrAppend(&text, " dropless 1");
   }
   if (const LatentSpec& latent = m.latent; latent.any()) {
     absl::StrAppend(&text, " latent ", latent.query_rank, " ", latent.kv_rank, " ", latent.value_dim);

@@ -151,6 +151,11 @@ absl::Status ValidateMoe(const ModelSpec& model) {
     LYNX_RETURN_IF_ERROR(InRealRange("model.moe.capacity", moe.capacity, 0.001, moe.experts,
                                      "must be 0 (no limit), or from 0.001 to model.moe.experts"));
   }
+  if (moe.dropless && moe.capacity == 0) {
+    return absl::InvalidArgumentError(
+        "model.moe.dropless is true, but model.moe.capacity is 0: give model.moe.capacity, which says how large the rooms are "
+        "(1: the even share); rows beyond them go through rounds");
+  }
   LYNX_RETURN_IF_ERROR(
       InRealRange("model.moe.skew", moe.skew, 1, moe.experts, "must be from 1 (an even load) to model.moe.experts"));
   LYNX_RETURN_IF_ERROR(InRealRange("model.moe.auxLoss", moe.aux_loss, 0, 1e6, "must be from 0 to 1e6"));

@@ -120,9 +120,12 @@ struct MoeSpec {
   int32_t ffn = 0;         // feed-forward width of one expert; 0 = model.ffn (Normalize sets this to 0 if it equals model.ffn)
   bool normalized = true;  // the weights of a token's experts are divided by their sum (Mixtral, Qwen3)
   // Room for the rows of one expert from one rank, as a multiple of the even share top_k * tokens / E. Rows beyond it are
-  // dropped, as in GShard (Lepikhin et al. 2021). From E / top_k on, nothing is ever dropped. 0 = no limit, and nothing is
-  // dropped: planned only.
+  // dropped, as in GShard (Lepikhin et al. 2021), unless `dropless` is true. From E / top_k on, every row has room. 0 = no
+  // limit, and nothing is dropped: planned only.
   double capacity = 0;
+  // Rows beyond the room are not dropped: they go through rounds, each of which has a small room for every expert
+  // (planner/problem/expert_rounds.h). Only with a capacity.
+  bool dropless = false;
   // The rows of the fullest rank of an expert group, as a multiple of the even share, for which the planner plans; at least 1.
   double skew = 1;
   double aux_loss = 0;  // factor of the loss that balances the experts (Fedus et al. 2022, equation 4); at least 0

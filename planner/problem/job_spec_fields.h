@@ -52,6 +52,7 @@ void Describe(Fields& fields, MoeSpec& moe) {
   fields.Field(LYNX_FIELD(z_loss), moe.z_loss);
   fields.Field(LYNX_FIELD(shared_ffn), moe.shared_ffn);
   fields.Field(LYNX_FIELD(dense_layers), moe.dense_layers);
+  fields.Field(LYNX_FIELD(dropless), moe.dropless);
 }
 
 template <class Fields>

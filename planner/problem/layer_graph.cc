@@ -33,6 +33,7 @@ struct Features {
   bool shared;     // every token passes a block of its own beside the experts
   bool latent;     // queries, keys and values are made from latents
   bool direct;     // with latents: the queries are made from the norm of x
+  bool rounds;     // rows without room go through rounds
 };
 
 // The segments of the norms and additions. Sequence parallelism moves these ops into segments of their own, and so does the
@@ -186,6 +187,7 @@ void AddExperts(const Features& model, Ops& ops) {
                  {kScores, kRoute}, {{grad_weights, kRead}, {kGradScores, kWrite}, {kGradLn2, kUpdate}}, {kLn2}, {kGradScores}, true, {kRoute}});
   ops.push_back({Op::kPermute, kT, at.forward_norm2, at.backward_norm2, {kLn2, kRoute}, rows, false,
                  {kRoute}, {{grad_rows, kRead}, {kGradLn2, model.shared ? kUpdate : kWrite}}, {}, {}, false, {weights}});
+  if (model.rounds) ops.back().backward_reads.push_back(kLn2), ops.back().gradients.push_back({kGradFc2, kRead});
   ops.push_back({Op::kFc1, kT, kSeg, kSeg, {kExpertRows, kExpertWeights}, kFc1, false,
                  {kExpertWeights}, {{kGradFc1, kRead}, {kGradExpertRows, kWrite}}, {kExpertRows, kExpertWeights}, {kGradFc1}, true});
   ops.push_back({Op::kSilu, kT, kSeg, kSeg, {kFc1}, kSilu, false, {kFc1}, {{kGradFc1, kUpdate}}, {}, {}, false});
@@ -197,6 +199,7 @@ void AddExperts(const Features& model, Ops& ops) {
   ops.push_back({Op::kUnpermute, kT, Segment::kEnd, at.backward_out, {away ? kCombined : kExpertOut, kRoute}, kX, false,
                  {kRoute}, {{kGradFc2, kRead}, {away ? kGradCombined : kGradExpertOut, kWrite}}, {}, {}, false});
   if (model.shared) ops.back().reads.push_back(kFc2Sum);
+  if (model.rounds) ops.back().reads.push_back(kLn2);
   ops.push_back({Op::kAdd2, kT, Segment::kEnd, at.backward_out, {kX1}, kX, true,
                  {}, {{kGrad, kRead}, {kGradFc2, kWrite}}, {}, {}, false});
 }
@@ -252,6 +255,7 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
           .ep = model.moe.any() ? layout.ep : 1,
           .capacity_permille = PermilleUp(model.moe.capacity),
           .skew_permille = PermilleUp(model.moe.skew),
+          .dropless = model.moe.dropless,
           .shared_ffn = model.moe.shared_ffn,
           .query_rank = model.latent.query_rank,
           .kv_rank = model.latent.kv_rank,
@@ -266,17 +270,18 @@ LayerShape DenseShape(LayerShape shape) {
   shape.ep = none.ep;
   shape.capacity_permille = none.capacity_permille;
   shape.skew_permille = none.skew_permille;
+  shape.dropless = none.dropless;
   shape.shared_ffn = none.shared_ffn;
   return shape;
 }
 
 const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
-  // The index of a graph is the ten bits below. Bits that mean nothing for a family or kind of attention change nothing, so
+  // The index of a graph is the eleven bits below. Bits that mean nothing for a family or kind of attention change nothing, so
   // fewer graphs than indices are made. The vector is never destroyed, so references stay valid until the program ends.
   static const std::vector<const LayerGraph*>& graphs = *new std::vector<const LayerGraph*>([] {
     std::map<Kind, const LayerGraph*> made;
     std::vector<const LayerGraph*> all;
-    for (int bits = 0; bits < 1024; ++bits) {
+    for (int bits = 0; bits < 2048; ++bits) {
       Kind kind{.family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt, .fused = (bits & 4) != 0};
       const bool llama = kind.family == ModelFamily::kLlama;
       kind.stored_masks = !llama && (bits & 2) != 0;  // Llama has no dropout
@@ -287,15 +292,16 @@ const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
       kind.latent = llama && kind.fused && (bits & 256) != 0;
       kind.direct = kind.latent && (bits & 512) != 0;
       kind.qk_norm = !kind.latent && (bits & 16) != 0;
+      kind.rounds = kind.moe && (bits & 1024) != 0;
       const LayerGraph*& graph = made[kind];
       if (graph == nullptr) graph = new LayerGraph(kind);
       all.push_back(graph);
     }
     return all;
   }());
-  const size_t bits = (shape.latent() && shape.query_rank == 0 ? 512 : 0) + (shape.latent() ? 256 : 0) +
-                      (shape.shared_ffn > 0 ? 128 : 0) + (shape.ep > 1 ? 64 : 0) + (shape.moe() ? 32 : 0) +
-                      (shape.qk_norm ? 16 : 0) + (shape.family == ModelFamily::kLlama ? 8 : 0) +
+  const size_t bits = (shape.round_room() > 0 ? 1024 : 0) + (shape.latent() && shape.query_rank == 0 ? 512 : 0) +
+                      (shape.latent() ? 256 : 0) + (shape.shared_ffn > 0 ? 128 : 0) + (shape.ep > 1 ? 64 : 0) +
+                      (shape.moe() ? 32 : 0) + (shape.qk_norm ? 16 : 0) + (shape.family == ModelFamily::kLlama ? 8 : 0) +
                       (shape.attention == AttentionKernel::kFused ? 4 : 0) + (shape.stored_masks ? 2 : 0) +
                       (shape.sequence_parallel ? 1 : 0);
   return *graphs[bits];
@@ -311,7 +317,8 @@ LayerGraph::LayerGraph(const Kind& kind) {
                        .exchanged = kind.exchanged,
                        .shared = kind.shared,
                        .latent = kind.latent,
-                       .direct = kind.direct};
+                       .direct = kind.direct,
+                       .rounds = kind.rounds};
   AddEmbedding(model, ops_);
   AddAttention(model, ops_);
   kind.moe ? AddExperts(model, ops_) : AddMlp(model, ops_);

@@ -49,6 +49,10 @@
 // with ep above 1 their weight gradients run beside BCA, the only window after which no other weight gradient is ready
 // (docs/moe.md). shared_fc1 begins the sum grad_ln2, to which permute and router add.
 //
+// Experts whose rows go through rounds if they have no room (expert_rounds.h). The rounds of the forward pass belong to
+// unpermute, which then also reads ln2. Those of the backward pass belong to permute, which then also reads ln2 and grad_fc2,
+// and adds to the gradients of the experts' weights. A round needs no tensor but workspace.
+//
 // Latent attention (LatentSpec; Llama with fused attention only): latent and latent_norm come between ln1 and qkv, in the
 // segment attn. Every tensor-parallel rank computes all latents, with whole weights; qkv makes the queries, keys and values of
 // the rank's heads from them. If query_rank is 0, qkv makes the queries from ln1 (or ln1_full) itself.
@@ -218,7 +222,7 @@ enum class Tensor : uint8_t {
   // its beginning.
   kScores,      // (b, n, E)  32-bit; the router's products, before softmax
   kRoute,       // (b, n, top_k, 3)  32-bit: the number of the expert, its weight, and the row's place among the rows that the
-                // rank sends (-1: the row is dropped)
+                // rank sends; below 0: the row has no room (RouteChoice in worker/backend/backend.h)
   kRows,        // (r, h)  ln2 of each token, once for each of its experts
   kRowWeights,  // (r)     32-bit; the weight of each row; -1 where a room has no row
   kExpertRows,  // (R, h)  the rows of the rank's experts
@@ -298,6 +302,7 @@ struct LayerShape {
   int32_t ep = 1;
   int32_t capacity_permille = 0;  // MoeSpec::capacity in thousandths, rounded up
   int32_t skew_permille = 1000;   // MoeSpec::skew in thousandths, rounded up
+  bool dropless = false;          // MoeSpec::dropless; true only with a capacity
   // Models with these are planned only, so nobody measures their shapes. See MoeSpec::shared_ffn and LatentSpec.
   int32_t shared_ffn = 0;  // only with experts
   int32_t query_rank = 0;
@@ -331,13 +336,17 @@ struct LayerShape {
   // Rows of one expert that one rank has room for (with a capacity): ceil(capacity * top_k * b n / E), at most b n, because a
   // token goes to an expert at most once.
   int64_t expert_room() const;
+  // Rows of one expert for which one rank has room in a round (expert_rounds.h): a quarter of its room, at least 1, and no more
+  // than the rows that may be without room. 0: the model drops rows, or every row has room.
+  int64_t round_room() const;
   // Rows that a rank sends to experts: its tokens, once for each of their experts; with a capacity, the rooms of all experts.
   int64_t sent_rows() const;
   // Rows that the experts of a rank have room for. With a capacity this is as much as a rank sends: E / ep experts with rows
   // from ep ranks. Otherwise it is the even share of the rows of the ranks, times the skew, but each token of the group at most
   // once for each of the rank's experts.
   int64_t expert_rows() const;
-  // Rows that a rank computes, if the rows are spread as MoeSpec::skew says: at most expert_rows().
+  // Rows that a rank computes, if the rows are spread as MoeSpec::skew says: at most expert_rows(), unless rows beyond these
+  // go through rounds.
   int64_t filled_rows() const;
   // Number of ranks of the collective's group.
   int32_t MembersOf(Collective kind) const { return kind == Collective::kAllToAll ? ep : tp; }
@@ -444,7 +453,7 @@ class LayerGraph {
   struct Kind {
     ModelFamily family = ModelFamily::kGpt;
     bool fused = false, stored_masks = false, sequence_parallel = false, qk_norm = false, moe = false, exchanged = false,
-         shared = false, latent = false, direct = false;
+         shared = false, latent = false, direct = false, rounds = false;
     auto operator<=>(const Kind&) const = default;
   };
   explicit LayerGraph(const Kind& kind);

@@ -3,12 +3,14 @@
 
 #include "common/check.h"
 #include "planner/problem/eight_bit.h"
+#include "planner/problem/expert_rounds.h"
 #include "planner/problem/layer_graph.h"
 
 namespace lynx {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kRoundsOfRoom = 4;  // rounds that take as many rows as the rooms have
 
 int64_t ScoreElements(const LayerShape& s) { return s.tokens() * s.seq * (s.heads / s.tp); }
 
@@ -160,6 +162,12 @@ int64_t LayerShape::expert_room() const {
   return std::min(shard_tokens(), CeilOfPermille(shard_tokens() * top_k, capacity_permille, experts));
 }
 
+int64_t LayerShape::round_room() const {
+  if (!dropless || capacity_permille == 0) return 0;
+  const int64_t room = expert_room();
+  return std::min((room + kRoundsOfRoom - 1) / kRoundsOfRoom, shard_tokens() - room);
+}
+
 int64_t LayerShape::sent_rows() const { return capacity_permille > 0 ? experts * expert_room() : shard_tokens() * top_k; }
 
 int64_t LayerShape::expert_rows() const {
@@ -172,7 +180,7 @@ int64_t LayerShape::filled_rows() const {
   // A token goes to an expert at most once, so a rank gets each token at most once for each of its experts.
   const int64_t most = shard_tokens() * ep * std::min(top_k, own_experts());
   int64_t received = ep == 1 ? rows : std::min(most, CeilOfPermille(rows, skew_permille, 1));
-  if (capacity_permille > 0) received = std::min(received, sent_rows());
+  if (capacity_permille > 0 && !dropless) received = std::min(received, sent_rows());
   if (matmul_type == MatmulType::kModel) return received;
   const int64_t own = own_experts();
   return PaddedExpertRows((received + own - 1) / own, matmul_type) * own;
@@ -209,6 +217,10 @@ Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
   const Bytes eight_bit = EightBitWorkspace(op, pass, shape);
   if (eight_bit.value > 0) return eight_bit;
+  if (shape.round_room() > 0) {
+    if (op == Op::kUnpermute && pass == Pass::kForward) return RoundScratchOf(pass, shape).total;
+    if ((op == Op::kPermute || op == Op::kRouter) && pass == Pass::kBackward) return RoundScratchOf(pass, shape).total;
+  }
   const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
   if (!attention || pass == Pass::kWeight) return Bytes(0);
   // Unfused attention works in 32 bits on some rows of one head of one sample at a time. With dropout and without stored

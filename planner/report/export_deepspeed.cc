@@ -236,7 +236,7 @@ class DeepSpeed {
     const MoeSpec& moe = plan_.model.moe;
     if (!moe.any()) return;
     const std::string room =
-        moe.capacity > 0 ? absl::StrCat("capacity_factor ", RealText(moe.capacity)) : std::string("drop_tokens False");
+        moe.capacity > 0 && !moe.dropless ? absl::StrCat("capacity_factor ", RealText(moe.capacity)) : "drop_tokens False";
     Miss(absl::StrCat("experts on ", layout_.ep, " ranks: the script gives deepspeed.moe.layer.MoE ep_size ", layout_.ep,
                       ", num_experts ", moe.experts, ", k ", moe.top_k, " and ", room));
     if (moe.aux_loss > 0 || moe.z_loss > 0) {

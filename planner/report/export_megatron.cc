@@ -210,7 +210,9 @@ class Megatron {
       Miss("a balancing loss of each rank's tokens: Megatron-LM takes its means over the tokens of all tp * cp ranks");
     }
     if (moe.z_loss > 0) args_.Value("--moe-z-loss-coeff", RealText(moe.z_loss));
-    if (moe.capacity > 0) {
+    if (moe.dropless) {
+      Miss("rounds for rows of experts without room: Megatron-LM drops no row either, but its memory grows with the load");
+    } else if (moe.capacity > 0) {
       // Room for more rows than a rank has tokens is the same as room for all of them; Megatron-LM's top-k over tokens fails
       // beyond that.
       args_.Value("--moe-expert-capacity-factor", RealText(std::min(moe.capacity, double{1} * moe.experts / moe.top_k)));

@@ -75,6 +75,8 @@ TEST(ConvertTest, ShapesWithExpertsComeBackAndAreBounded) {
       {[](v1::ExpertShape& e) { e.set_ep(3); }, "shape.experts.experts is 8: must be a multiple of ep, which is 3"},
       {[](v1::ExpertShape& e) { e.set_capacity_permille(8001); }, "shape.experts.capacity_permille is 8001"},
       {[](v1::ExpertShape& e) { e.set_skew_permille(999); }, "shape.experts.skew_permille is 999: must be from 1000 to 8000"},
+      {[](v1::ExpertShape& e) { e.set_capacity_permille(0), e.set_dropless(true); },
+       "shape.experts.dropless is true: must be false without a capacity"},
   };
   for (const Case& c : cases) {
     v1::LayerShape message = good;

@@ -102,7 +102,8 @@ struct AdamWTensor {
 
 // Experts (planner/problem/layer_graph.h): a router chooses `top_k` of E experts for each of the n tokens of a rank. A token is
 // then a row once for each of its experts. The rank has a room of `room` rows for each expert, and fills it from its beginning,
-// in the order of tokens and, for one token, of its choices. A choice whose room is full is dropped.
+// in the order of tokens and, for one token, of its choices. A choice whose room is full has no room: its row is dropped, or
+// goes through a round (planner/problem/expert_rounds.h).
 struct RouterShape {
   int64_t n = 0, h = 0;
   int64_t experts = 0;     // E, 1..kMaxExperts
@@ -117,7 +118,9 @@ struct RouterShape {
 struct RouteChoice {
   int32_t expert = 0;
   float weight = 0;
-  int32_t place = -1;  // of the row among the rows (E, room) of the rank: expert * room + number in the room; -1: dropped
+  // Of the row among the rows (E, room) of the rank: expert * room + number in the room. Below 0: the row has no room, and is
+  // number -1 - place among the rows of its expert that have none.
+  int32_t place = -1;
 };
 static_assert(sizeof(RouteChoice) == 12);
 
@@ -244,18 +247,20 @@ class LayerBackend {
   // expert wins. The weight is the expert's part of the softmax over all experts.   x (n, h), w (E, h)
   virtual void RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) = 0;
   // dscores (n, E) = the gradient of the scores: of the weights of rows and of the losses. dx += dscores w.
-  // dweights (E, room): the gradients of the rows' weights
+  // dweights (E, room): the gradients of the rows' weights. late (n, top_k): those of the choices without room; other elements
+  // are not read; nullptr: the rows without room were dropped, and their weights have no gradient
   virtual void RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores,
-                              const RouteChoice* route, const float* dweights, const T* w, float* dscores, T* dx) = 0;
+                              const RouteChoice* route, const float* dweights, const float* late, const T* w, float* dscores,
+                              T* dx) = 0;
   // dw (E, h) += dscores^T x
   virtual void RouterWeight(const RouterShape& shape, const T* x, const float* dscores, float* dw) = 0;
 
   // rows (E, room, h): the x of its token at the place of each choice, else 0. weights (E, room): the weight of the choice,
   // else kNoRow; nullptr: they are not needed. The forward pass of permute, and the backward pass of unpermute.   x (n, h)
   virtual void TokensToRows(const RouterShape& shape, const RouteChoice* route, const T* x, T* rows, float* weights) = 0;
-  // x (n, h) = the sum of the rows of each token's choices, in the order of choices, without those that were dropped. The
-  // forward pass of unpermute, and the backward pass of permute.   rows (E, room, h)
-  virtual void RowsToTokens(const RouterShape& shape, const RouteChoice* route, const T* rows, T* x) = 0;
+  // x (n, h) = the sum of the rows of each token's choices, in the order of choices, without those that have no room. The
+  // forward pass of unpermute, and the backward pass of permute. `accumulate`: the sum begins with x.   rows (E, room, h)
+  virtual void RowsToTokens(const RouterShape& shape, const RouteChoice* route, const T* rows, bool accumulate, T* x) = 0;
 
   // y (blocks, room, out) = x (blocks, room, in) w^T, each block with the matrix of its expert.
   // w (experts, out, in), weights (blocks, room)
@@ -299,6 +304,16 @@ class Backend : public LayerBackend<float> {
   // `by_expert` and `total` point to device memory; nullptr for `by_expert`: only the total is needed. At most kMaxExperts
   // blocks.   weights (blocks, room)
   virtual void CountRows(const ExpertShape& shape, const float* weights, int64_t* by_expert, int64_t* total) = 0;
+
+  // The ops of rounds (planner/problem/expert_rounds.h) on the routes of `choices` choices.
+  // *most = the largest number of rows of one expert that have no room. `most` points to device memory.
+  virtual void MostWithoutRoom(const RouteChoice* route, int64_t choices, int32_t* most) = 0;
+  // of_round (choices) = route with the places of a round, which has `room` rows for each expert: those without room with the
+  // numbers round * room to (round + 1) * room - 1. The other choices have no room in it, and their numbers mean nothing.
+  virtual void RouteOfRound(const RouteChoice* route, int64_t choices, int64_t room, int64_t round, RouteChoice* of_round) = 0;
+  // late (choices): for each choice that has a place, = the gradient of the row's weight. Does not change the others.
+  // dweights (E, room)
+  virtual void WeightGradientsOfChoices(const RouteChoice* route, int64_t choices, const float* dweights, float* late) = 0;
 
   // *sum += the sum of the squares of all tensors, in double. The order of the additions depends only on the tensors' sizes.
   virtual void SumOfSquares(std::span<const std::span<const float>> tensors, double* sum) = 0;

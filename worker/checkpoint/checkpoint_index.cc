@@ -67,6 +67,7 @@ void AddFeatures(const ModelSpec& m, json& model) {
     model["moe"] = {{"experts", moe.experts},       {"top_k", moe.top_k},       {"ffn", m.expert_ffn()},
                     {"normalized", moe.normalized}, {"capacity", moe.capacity}, {"skew", moe.skew},
                     {"aux_loss", moe.aux_loss},     {"z_loss", moe.z_loss}};
+    if (moe.dropless) model["moe"]["dropless"] = true;
   }
   const RotarySpec& r = m.rotary;
   if (r == plain.rotary) return;
@@ -208,6 +209,7 @@ void DecodeMoe(const json& moe, Fields& fields, ModelSpec& model) {
   fields.Rate(moe, "skew", out.skew);
   fields.Rate(moe, "aux_loss", out.aux_loss);
   fields.Rate(moe, "z_loss", out.z_loss);
+  if (moe.contains("dropless")) fields.Flag(moe, "dropless", out.dropless);
 }
 
 // Reads the features. A missing field gets the value that all models had in the first version of the format (see AddFeatures).
@@ -457,6 +459,8 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
   Compare<std::string>("model.dtype", EnumName(was.dtype), EnumName(is.dtype), differences);
   if (was.moe.any() && is.moe.any()) Compare("model.ffn", was.ffn, is.ffn, differences);
   Compare("model.moe.capacity", was.moe.capacity, is.moe.capacity, differences);
+  const auto truth = [](bool value) { return std::string(value ? "true" : "false"); };
+  Compare("model.moe.dropless", truth(was.moe.dropless), truth(is.moe.dropless), differences);
   Compare("model.moe.skew", was.moe.skew, is.moe.skew, differences);
   Compare("model.moe.auxLoss", was.moe.aux_loss, is.moe.aux_loss, differences);
   Compare("model.moe.zLoss", was.moe.z_loss, is.moe.z_loss, differences);

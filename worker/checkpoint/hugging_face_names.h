@@ -40,7 +40,7 @@ std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, c
 bool IsHuggingFaceConstant(const std::string& name);
 
 // Returns the text of config.json, which describes the model as a model of `family`. The family's layers must compute the same
-// as the model's layers (ExportFamilyOf). The file has no field for model.moe.capacity, skew and zLoss. It has
+// as the model's layers (ExportFamilyOf). The file has no field for model.moe.capacity, dropless, skew and zLoss. It has
 // router_aux_loss_coef, but output_router_logits is false as by default, so transformers adds no loss of routers unless asked.
 std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& family);
 

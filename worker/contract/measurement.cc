@@ -128,7 +128,8 @@ Json ShapeJson(const LayerShape& shape) {
           {"expert_ffn", shape.expert_ffn},
           {"ep", shape.ep},
           {"capacity_permille", shape.capacity_permille},
-          {"skew_permille", shape.skew_permille}};
+          {"skew_permille", shape.skew_permille},
+          {"dropless", shape.dropless}};
 }
 
 // Reads how the layers' experts work, and on how many ranks they are.
@@ -139,6 +140,7 @@ void ReadExperts(FieldReader& reader, LayerShape& shape) {
   reader.Number("ep", shape.ep);
   reader.Number("capacity_permille", shape.capacity_permille);
   reader.Number("skew_permille", shape.skew_permille);
+  reader.Truth("dropless", shape.dropless);
   reader.Require(shape.experts >= 0 && shape.experts <= kMaxExperts, "experts",
                  absl::StrCat("from 0 to ", kMaxExperts).c_str());
   reader.Require(shape.ep >= 1, "ep", "positive");

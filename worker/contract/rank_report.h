@@ -51,9 +51,14 @@ struct NodeCheckReport {
 // `skew` is a mean over the dispatches of the step, so that a rank that is full in one layer and empty in the next counts as
 // even. It is comparable with MoeSpec::skew.
 struct ExpertLoad {
-  // The next four fields describe the whole job. They have the same values on all ranks.
+  // The fields up to `fullest_rank` describe the whole job. They have the same values on all ranks.
   int64_t rows_routed = 0;
   int64_t rows_dropped = 0;  // of the rows routed, those whose room was full (MoeSpec::capacity)
+  // With MoeSpec::dropless: of the rows routed, those that went through rounds because their room was full; the number of
+  // rounds, where one of an expert group counts once; and the largest number of rounds of one dispatch.
+  int64_t rows_in_rounds = 0;
+  int64_t rounds = 0;
+  int64_t most_rounds = 0;
   double skew = 0;           // rows of the rank that received the most, as a multiple of the even share
   int32_t fullest_rank = 0;  // that rank
   // The other fields describe this rank. They are 0 if it has no layers with experts.
@@ -65,7 +70,12 @@ struct ExpertLoad {
 
   bool any() const { return rows_routed > 0; }  // false if the model has no experts
   // The share of the rows routed that was dropped.
-  double dropped() const { return any() ? static_cast<double>(rows_dropped) / static_cast<double>(rows_routed) : 0; }
+  double dropped() const { return ShareOfRouted(rows_dropped); }
+  // The share of the rows routed that went through rounds.
+  double in_rounds() const { return ShareOfRouted(rows_in_rounds); }
+  double ShareOfRouted(int64_t of_rows) const {
+    return any() ? static_cast<double>(of_rows) / static_cast<double>(rows_routed) : 0;
+  }
   bool operator==(const ExpertLoad&) const = default;
 };
 

@@ -100,6 +100,9 @@ template <class Fields>
 void Describe(Fields& fields, ExpertLoad& load) {
   fields.Number(LYNX_FIELD(rows_routed), load.rows_routed, report_limits::kRows);
   fields.Number(LYNX_FIELD(rows_dropped), load.rows_dropped, report_limits::kRows);
+  fields.Number(LYNX_FIELD(rows_in_rounds), load.rows_in_rounds, report_limits::kRows);
+  fields.Number(LYNX_FIELD(rounds), load.rounds, report_limits::kRows);
+  fields.Number(LYNX_FIELD(most_rounds), load.most_rounds, report_limits::kRows);
   fields.Finite(LYNX_FIELD(skew), load.skew);
   fields.Number(LYNX_FIELD(fullest_rank), load.fullest_rank, report_limits::kRankNumbers);
   fields.Number(LYNX_FIELD(rows), load.rows, report_limits::kRows);
@@ -209,8 +212,11 @@ inline std::optional<FieldMistake> MistakeBetweenFields(const StepReport& step) 
                         absl::StrCat("must be above that before it, ", before)};
   }
   const ExpertLoad& load = step.experts;
-  if (load.rows_dropped > load.rows_routed) {
-    return FieldMistake{"experts.rows_dropped", absl::StrCat(load.rows_dropped),
+  const std::pair<const char*, int64_t> parts[] = {{"rows_dropped", load.rows_dropped},
+                                                   {"rows_in_rounds", load.rows_in_rounds}};
+  for (const auto& [name, rows] : parts) {
+    if (rows <= load.rows_routed) continue;
+    return FieldMistake{absl::StrCat("experts.", name), absl::StrCat(rows),
                         absl::StrCat("must be at most the rows routed, ", load.rows_routed)};
   }
   const std::pair<const char*, double> multiples[] = {{"skew", load.skew},

@@ -43,8 +43,9 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
                           t[kGrad]);
     case Op::kRouter:  // after permute, which writes the gradient of ln2 to which this op adds
       return ops_.RouterBackward(router_, router_losses_, t.Wide(kScores), t.route(), t.Wide(sent_.grad_weights),
-                                 weight(Parameter::kRouterWeight), t.Wide(kGradScores), t[kGradLn2]);
-    case Op::kPermute: return ops_.RowsToTokens(router_, t.route(), t[sent_.grad_rows], t[kGradLn2]);
+                                 rounds_ ? t.Wide(kWorkspace) : nullptr, weight(Parameter::kRouterWeight), t.Wide(kGradScores),
+                                 t[kGradLn2]);
+    case Op::kPermute: return ops_.RowsToTokens(router_, t.route(), t[sent_.grad_rows], /*accumulate=*/false, t[kGradLn2]);
     case Op::kFc1:
       if (moe_) {
         return ops_.ExpertBackward(experts_, t.Wide(kExpertWeights), t[kGradFc1], weight(Parameter::kExpertsFc1Weight), h_,

@@ -108,7 +108,8 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
       updates_(state.Updates()), watch_(arena_and_guard, backend), arena_(watch_.arena()), sums_(std::move(sums)),
       ops_(LayerOps::Make(config_.context, coordinates_.tp, config_.train.seed, 1 / TokensOf(config_.train, config_.context),
                           sums_.loss(), backend, state)),
-      expert_rows_(config_.context, config_.program, sums_.device_counters(), backend), dataset_(dataset),
+      expert_rows_(config_.context, config_.program, sums_.device_counters(), backend),
+      rounds_(ExpertRounds::Make(config_.context, config_.rank, backend, communicator, state)), dataset_(dataset),
       batch_(std::move(batch)), world_sum_(config_.context.layout.ranks(), config_.rank), replicated_(replicated),
       starts_(StartsOfWaits(config_.program)), hiding_(HidingStarts(config_.program, starts_)),
       tickets_(config_.program.size()), second_tickets_(config_.program.size()), host_pool_(std::move(host_pool)),
@@ -276,6 +277,7 @@ absl::Status Engine::BeginStep(int64_t step) {
   sums_.Clear();
   lr_ = LearningRate(config_.train, step);
   ops_->BeginStep(step);
+  if (rounds_ != nullptr) rounds_->BeginStep();
   backend_.Fill(state_.gradients().data(), static_cast<int64_t>(state_.gradients().size()), 0);
   const Nanos before = clock_.Monotonic();
   const absl::Status loaded = batch_.Load(dataset_, step);
@@ -329,19 +331,10 @@ absl::Status Engine::RunAction(int32_t index) {
   const ResolvedAction& resolved = resolved_[index];
   switch (action.kind) {
     case ActionKind::kForward:
-      for (Op op : resolved.ops) {
-        ops_->Forward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
-        expert_rows_.Count(index, op, resolved.tensors);
-      }
-      return absl::OkStatus();
     case ActionKind::kRecompute:
-      for (Op op : resolved.ops) ops_->Forward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
-      return absl::OkStatus();
     case ActionKind::kBackward:
-      for (Op op : resolved.ops) ops_->Backward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
-      return absl::OkStatus();
     case ActionKind::kWeight:
-      for (Op op : resolved.ops) ops_->Weight(op, action.layer, resolved.tensors);
+      for (Op op : resolved.ops) LYNX_RETURN_IF_ERROR(RunOp(index, op));
       return absl::OkStatus();
     case ActionKind::kOptimizer:
       if (skip_reason_.empty()) UpdateWeights();
@@ -359,6 +352,23 @@ absl::Status Engine::RunAction(int32_t index) {
       return absl::OkStatus();
     default: return InfoOf(action.kind).phase == Phase::kStart ? StartTransfer(index) : Wait(index);
   }
+}
+
+// Runs one op of a compute action, and the rounds that belong to it.
+absl::Status Engine::RunOp(int32_t index, Op op) {
+  const Action& action = config_.program[index];
+  const TensorTable& tensors = resolved_[index].tensors;
+  switch (action.kind) {
+    case ActionKind::kWeight: ops_->Weight(op, action.layer, tensors); return absl::OkStatus();
+    case ActionKind::kBackward:
+      ops_->Backward(op, action.layer, batch_.Of(action.microbatch), tensors);
+      return rounds_ != nullptr && op == Op::kPermute ? rounds_->Backward(action, tensors) : absl::OkStatus();
+    default: break;
+  }
+  ops_->Forward(op, action.layer, batch_.Of(action.microbatch), tensors);
+  if (action.kind == ActionKind::kForward) expert_rows_.Count(index, op, tensors);
+  if (rounds_ == nullptr || op != Op::kUnpermute) return absl::OkStatus();
+  return rounds_->Forward(action, tensors, expert_rows_.CountersOfRounds(index));
 }
 
 // True if each rank with the same weights needs only the summed gradients of its own share. `action`: the start of a reduction.
@@ -491,6 +501,11 @@ absl::StatusOr<TransferTicket> Engine::StartWorldSum() {
   own.rows_routed = static_cast<double>(expert_load_.rows_routed);
   own.rows_dropped = static_cast<double>(expert_load_.rows_dropped);
   own.expert_skew = expert_load_.skew;
+  own.rows_in_rounds = static_cast<double>(expert_load_.rows_in_rounds);
+  if (rounds_ != nullptr) {
+    own.rounds = rounds_->counts_for_group() ? static_cast<double>(rounds_->rounds()) : 0;
+    own.most_rounds = static_cast<double>(rounds_->most_rounds());
+  }
   own.yields = std::exchange(asks_to_yield_, false) ? 1 : 0;
   const CopyVotes copies = own_copy_votes_ ? own_copy_votes_() : CopyVotes{};
   own.copies_busy = copies.idle ? 0 : 1;
@@ -507,6 +522,9 @@ absl::Status Engine::TakeSums() {
   expert_load_.rows_routed = static_cast<int64_t>(sums.rows_routed);
   expert_load_.rows_dropped = static_cast<int64_t>(sums.rows_dropped);
   expert_load_.skew = sums.expert_skew;
+  expert_load_.rows_in_rounds = static_cast<int64_t>(sums.rows_in_rounds);
+  expert_load_.rounds = static_cast<int64_t>(sums.rounds);
+  expert_load_.most_rounds = static_cast<int64_t>(sums.most_rounds);
   expert_load_.fullest_rank = world_sum_.FullestRank();
   copy_votes_ = {.idle = sums.copies_busy == 0, .whole = sums.copies_failed == 0, .wanted = sums.copies_unwanted == 0};
   skip_reason_.clear();
@@ -528,13 +546,6 @@ absl::Status Engine::TakeSums() {
   return absl::OkStatus();
 }
 
-std::string Engine::NotFiniteText() const {
-  const int32_t rank = world_sum_.FirstNotFinite();
-  const std::string where = rank < 0 ? "" : absl::StrCat(", by what rank ", rank, " adds to it");
-  if (!std::isfinite(loss_)) return absl::StrCat("the loss is ", loss_, where);
-  return absl::StrCat("the gradient norm is ", gradient_norm_, where, " (the loss is ", loss_, ")");
-}
-
 void Engine::UpdateWeights() {
   const OptimizerSpec& optimizer = config_.train.optimizer;
   const double clipping = optimizer.clip_norm > 0 ? std::min(1.0, optimizer.clip_norm / (gradient_norm_ + kNormEpsilon)) : 1.0;
@@ -546,49 +557,6 @@ void Engine::UpdateWeights() {
                   .step = step_ + 1,
                   .gradient_scale = clipping},
                  updates_);
-}
-
-std::vector<ActionSpan> Engine::Spans() const {
-  const Program& program = config_.program;
-  std::vector<ActionSpan> spans(program.size());
-  for (size_t i = 0; i < program.size(); ++i) {
-    const ActionTrace& trace = trace_[i];
-    ActionSpan& span = spans[i];
-    span.begin = trace.begin - begin_;
-    span.end = trace.end - begin_;
-    span.hidden = HiddenTime(hiding_, trace_, i);
-    if (InfoOf(program[i].kind).phase != Phase::kStart) continue;
-    span.transfer_begin = std::max(span.begin, trace.transfer_begin - begin_);
-    span.transfer_end = std::max(span.transfer_begin, trace.transfer_end - begin_);
-  }
-  return spans;
-}
-
-StepReport Engine::MakeReport(const Before& before) {
-  const StepPhases phases = PhasesOf(config_.program, hiding_, trace_);
-  return {.step = step_,
-          .loss = loss_,
-          .gradient_norm = gradient_norm_,
-          .lr = lr_,
-          .tokens = int64_t{config_.train.global_batch} * config_.context.model.seq,
-          .duration = clock_.Monotonic() - begin_,
-          .forward = phases.forward,
-          .backward = phases.backward,
-          .weight = phases.weight,
-          .recompute_hidden = phases.recompute_hidden,
-          .recompute_exposed = phases.recompute_exposed,
-          .tensor_wait = phases.tensor_wait,
-          .stall = phases.stall,
-          .data_parallel_wait = phases.data_parallel_wait,
-          .norm_wait = phases.norm_wait,
-          .optimizer = phases.optimizer,
-          .data_wait = data_wait_,
-          .checkpoint = Nanos(0),
-          .arena_peak = watch_.peak(),
-          .bytes_sent = communicator_.BytesSent() - before.bytes_sent,
-          .communication_cpu = communicator_.ThreadCpuTime() - before.communication_cpu,
-          .core_wait = ThreadCoreWait() - before.core_wait,
-          .experts = expert_load_};
 }
 
 }  // namespace lynx::worker

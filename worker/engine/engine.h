@@ -9,7 +9,8 @@
 // On a device with memory of its own, the host runs ahead: it issues a step's ops and transfers, and marks define their order
 // (common/moment.h). It waits for the device in only three places: at the beginning of the step, where the step's sums (loss
 // and gradient norm) are needed, and at the end of the step. There it reads the times of the actions from the marks. It
-// inspects dead buffers only in the first step.
+// inspects dead buffers only in the first step. A model whose rows of experts go through rounds is an exception: there the host
+// also waits in each layer (expert_rounds.h).
 //
 // Not thread-safe: owned by the rank's compute thread. Borrows the backend, communicator, states and data set, which outlive
 // it.
@@ -36,6 +37,7 @@
 #include "worker/data/dataset.h"
 #include "worker/engine/arena_watch.h"
 #include "worker/engine/device_sums.h"
+#include "worker/engine/expert_rounds.h"
 #include "worker/engine/expert_rows.h"
 #include "worker/engine/host_copies.h"
 #include "worker/engine/layer_ops.h"
@@ -156,6 +158,7 @@ class Engine {
   absl::Status BeginStep(int64_t step);
   absl::Status LookAtArena();
   absl::Status RunAction(int32_t index);
+  absl::Status RunOp(int32_t index, Op op);
   absl::Status RunForward();
   bool SharesReduction(const Action& action) const;
   absl::Status StartTransfer(int32_t index);
@@ -190,6 +193,7 @@ class Engine {
   DeviceSums sums_;
   const std::unique_ptr<LayerOps> ops_;
   ExpertRows expert_rows_;
+  const std::unique_ptr<ExpertRounds> rounds_;  // null if no row can be without room
   const Dataset& dataset_;
   StepBatch batch_;
   WorldSum world_sum_;

@@ -15,6 +15,7 @@
 #include "planner/program/action.h"
 #include "worker/backend/backend.h"
 #include "worker/contract/rank_report.h"
+#include "worker/engine/expert_rounds.h"
 #include "worker/engine/layer_ops.h"
 
 namespace lynx::worker {
@@ -31,17 +32,22 @@ class ExpertRows {
   // `action`: its index in the program.
   void Count(int32_t action, Op op, const TensorTable& tensors);
 
-  // Returns what the counters say of a whole step. The fields that concern all ranks have this rank's values: its rows routed
-  // and dropped, and as `skew` the rows of its own experts. All fields are 0 without experts. `counters`: in host memory.
+  // Where the rounds of an action that runs unpermute count their rows. Null for recomputation.
+  RoundCounters CountersOfRounds(int32_t action) const;
+
+  // Returns what the counters say of a whole step. The fields that concern all ranks have this rank's values: its rows routed,
+  // dropped and in rounds, and as `skew` the rows of its own experts. The numbers of rounds are 0, because the device does not
+  // count them. All fields are 0 without experts. `counters`: in host memory.
   ExpertLoad LoadOf(std::span<const int64_t> counters);
 
  private:
   const RouterShape sent_;         // rows that the rank sends
   const ExpertShape held_;         // rows that its experts receive
   const bool exchanged_;           // other ranks hold experts too, so a rank's experts receive other rows than it sends
+  const bool rounds_;              // rows without room go through rounds
   std::vector<int32_t> dispatch_;  // by action: the number of its dispatch among those of a step; -1: it has none
   int64_t dispatches_ = 0;
-  // Counters: the rows sent, then the rows received in each dispatch, then those of each expert.
+  // Counters: the rows sent to rooms, then the rows received in each dispatch, then those of each expert.
   int64_t* const counters_;
   Backend& backend_;
   std::vector<int64_t> sorted_;  // by expert; scratch memory of LoadOf

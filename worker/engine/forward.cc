@@ -58,7 +58,7 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
       }
       return ops_.LinearForward(t[biases_ ? kGelu : kSwiglu], weight(Parameter::kFc2Weight), nullptr, n_, f_shard_, h_,
                                 sharded_ ? t[kFc2Sum] : t.next_x());
-    case Op::kUnpermute: return ops_.RowsToTokens(router_, t.route(), t[sent_.results], t.next_x());
+    case Op::kUnpermute: return ops_.RowsToTokens(router_, t.route(), t[sent_.results], /*accumulate=*/false, t.next_x());
     case Op::kAdd2:
       return ops_.BiasDropoutAddForward(t[kX1], BiasOf(layer, Parameter::kFc2Bias), s_, share_n_, h_, KeyOf(op, layer, input),
                                         t.next_x());

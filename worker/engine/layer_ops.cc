@@ -35,6 +35,7 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
                      .scale = loss_scale * static_cast<double>(share_n_)},
       experts_(moe_ ? ExpertShape{.blocks = shape_.experts, .room = router_.room, .experts = shape_.own_experts()}
                     : ExpertShape{}),
+      rounds_(moe_ && shape_.round_room() > 0),
       sent_(shape_.ep > 1 ? RowTensors{Tensor::kRows, Tensor::kRowWeights, Tensor::kCombined, Tensor::kGradRows,
                                        Tensor::kGradRowWeights, Tensor::kGradCombined}
                           : RowTensors{Tensor::kExpertRows, Tensor::kExpertWeights, Tensor::kExpertOut, Tensor::kGradExpertRows,

@@ -98,6 +98,9 @@ class LayerOps {
   const RouterShape router_;
   const RouterLosses router_losses_;
   const ExpertShape experts_;
+  // True if rows without room go through rounds. Those of the backward pass leave the gradients of their rows' weights at the
+  // beginning of the workspace, where the router reads them (ExpertRounds).
+  const bool rounds_;
   // The rows that permute writes and unpermute reads: those of the rank's own experts if no other rank has experts.
   struct RowTensors {
     Tensor rows, weights, results, grad_rows, grad_weights, grad_results;

@@ -37,6 +37,9 @@ StepSums WorldSum::Sums() const {
     total.rows_routed += one.rows_routed;
     total.rows_dropped += one.rows_dropped;
     total.expert_skew = std::max(total.expert_skew, one.expert_skew);
+    total.rows_in_rounds += one.rows_in_rounds;
+    total.rounds += one.rounds;
+    total.most_rounds = std::max(total.most_rounds, one.most_rounds);
   }
   return total;
 }

@@ -26,6 +26,9 @@ struct StepSums {
   // Rows of experts (ExpertLoad). expert_skew is no sum: on one rank the rows of its experts, as a multiple of the even share;
   // over all ranks the largest.
   double rows_routed = 0, rows_dropped = 0, expert_skew = 0;
+  // Rows that went through rounds. `rounds`: on one rank those of its expert group, if it is the group's first rank, otherwise
+  // 0. most_rounds is no sum, but the largest number of any dispatch.
+  double rows_in_rounds = 0, rounds = 0, most_rounds = 0;
 };
 
 // The votes of one rank, when a step ends, about in-memory checkpoints of its states. The type also holds the combined votes of

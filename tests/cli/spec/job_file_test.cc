@@ -103,9 +103,10 @@ TEST(JobFile, ReadsWhenAJobRunsAndWhatFailuresMean) {
 }
 
 TEST(JobFile, ReadsExperts) {
-  const std::string text = Replaced("  seq: 32",
-                                    "  seq: 32\n  family: llama\n  dropout: 0\n  moe: {experts: 8, topK: 2, ffn: 48, "
-                                    "normalized: false, capacity: 1.25, skew: 1.5, auxLoss: 0.01, zLoss: 1e-3}");
+  const std::string text =
+      Replaced("  seq: 32",
+               "  seq: 32\n  family: llama\n  dropout: 0\n  moe: {experts: 8, topK: 2, ffn: 48, "
+               "normalized: false, capacity: 1.25, dropless: true, skew: 1.5, auxLoss: 0.01, zLoss: 1e-3}");
   const auto spec = ParseJobFile(text, "job.yaml", "/data", {"parallel.ep=2"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   const MoeSpec expected{.experts = 8,
@@ -113,6 +114,7 @@ TEST(JobFile, ReadsExperts) {
                          .ffn = 48,
                          .normalized = false,
                          .capacity = 1.25,
+                         .dropless = true,
                          .skew = 1.5,
                          .aux_loss = 0.01,
                          .z_loss = 0.001};

@@ -120,6 +120,7 @@ inline void AddExperts(std::mt19937_64& rng, ModelSpec& model) {
   model.dropout = 0;
   model.qk_norm = Draw(rng, 0, 1) == 0;
   model.moe = {.experts = 8, .top_k = Draw(rng, 1, 3), .ffn = 48, .capacity = 0.5 * Draw(rng, 0, 4)};
+  model.moe.dropless = model.moe.capacity > 0 && model.moe.top_k == 2;
   if (Draw(rng, 0, 1) == 0) model.moe.dense_layers = Draw(rng, 0, model.layers - 1);
   if (Draw(rng, 0, 1) == 0) model.moe.shared_ffn = 40;
 }

@@ -1,8 +1,11 @@
 // Tests of what models with experts change in shapes, sizes and groups of ranks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
+#include "planner/problem/expert_rounds.h"
 #include "planner/problem/layer_graph.h"
 #include "planner/problem/layout.h"
 #include "planner/problem/stage_context.h"
@@ -20,6 +23,11 @@ ModelSpec Model() {
 }
 
 LayerShape Shape(const ModelSpec& model, const ParallelLayout& layout) { return ShapeOf(model, layout, 2); }
+
+LayerShape DroppingShape(LayerShape shape) {
+  shape.dropless = false;
+  return shape;
+}
 
 TEST(Experts, RowsWithoutACapacityAreTheEvenShareTimesTheSkew) {
   ModelSpec model = Model();
@@ -56,6 +64,62 @@ TEST(Experts, ACapacityGivesEachExpertOfEachRankARoom) {
   EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).filled_rows(), 32);  // the others are dropped
   model.moe.capacity = 4;
   EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).expert_room(), 32);  // a token goes to an expert once
+}
+
+// Rounds have a quarter of the room, but never space for more rows than can be without room.
+TEST(Experts, RowsWithoutRoomGoThroughRounds) {
+  ModelSpec model = Model();
+  model.moe.capacity = 1.25;
+  EXPECT_EQ(Shape(model, {}).round_room(), 0) << "rows are dropped";
+  model.moe.dropless = true;
+  const LayerShape shape = Shape(model, {.dp = 2, .ep = 2});
+  EXPECT_EQ(shape.expert_room(), 20);
+  EXPECT_EQ(shape.expert_rows(), 80) << "the rooms stay as they are";
+  EXPECT_EQ(shape.round_room(), 5);
+  model.moe.capacity = 1.9;
+  EXPECT_EQ(Shape(model, {}).expert_room(), 31);
+  EXPECT_EQ(Shape(model, {}).round_room(), 1);
+  model.moe.capacity = 2;
+  EXPECT_EQ(Shape(model, {}).round_room(), 0) << "every row has room";
+  model.moe.capacity = 0.001;
+  EXPECT_EQ(Shape(model, {}).round_room(), 1);
+  // Products of all rows are counted, also of those that go through rounds.
+  model.moe.capacity = 0.5;
+  EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).filled_rows(), 64);
+
+  EXPECT_EQ(DenseShape(Shape(model, {})).round_room(), 0);
+  const LayerGraph &with = LayerGraph::Of(shape), &without = LayerGraph::Of(DroppingShape(shape));
+  EXPECT_NE(&with, &without);
+  const auto reads = [](const std::vector<Tensor>& tensors, Tensor tensor) {
+    return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
+  };
+  EXPECT_TRUE(reads(with.InfoOf(Op::kUnpermute).reads, Tensor::kLn2));
+  EXPECT_TRUE(reads(with.InfoOf(Op::kPermute).backward_reads, Tensor::kLn2));
+  EXPECT_FALSE(reads(without.InfoOf(Op::kUnpermute).reads, Tensor::kLn2));
+  EXPECT_EQ(with.recomputable(), without.recomputable());
+}
+
+// The tensors of a round lie beside each other, and take so many bytes whatever the load is.
+TEST(Experts, TheScratchOfARoundIsPlanned) {
+  ModelSpec model = Model();
+  model.moe.capacity = 1.25;
+  model.moe.dropless = true;
+  const auto padded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
+  for (const int32_t ep : {1, 2}) {
+    const LayerShape shape = Shape(model, {.dp = 2, .ep = ep});
+    const int64_t rows = 4 * 5, copies = ep > 1 ? 2 : 1;  // rows of 8 elements; experts of width 12; 2 bytes
+    const int64_t route = padded(32 * 2 * 12), of_rows = copies * (padded(rows * 8 * 2) + padded(rows * 4));
+    const int64_t inner = padded(rows * 24 * 2) + 2 * padded(rows * 12 * 2);
+    const RoundScratch forward = RoundScratchOf(Pass::kForward, shape), backward = RoundScratchOf(Pass::kBackward, shape);
+    EXPECT_EQ(forward.total.value, route + padded(ep * 4) + of_rows + inner);
+    EXPECT_EQ(backward.total.value, padded(32 * 2 * 4) + route + of_rows + inner + padded(rows * 8 * 2) +
+                                        padded(rows * 24 * 2) + copies * padded(rows * 4));
+    EXPECT_EQ(backward.late, Bytes(0)) << "the router reads it there";
+    EXPECT_EQ(forward.sent == forward.received, ep == 1);
+    EXPECT_EQ(WorkspaceBytes(Op::kUnpermute, Pass::kForward, shape), forward.total);
+    EXPECT_EQ(WorkspaceBytes(Op::kPermute, Pass::kBackward, shape), backward.total);
+    EXPECT_EQ(WorkspaceBytes(Op::kUnpermute, Pass::kForward, DroppingShape(shape)), Bytes(0));
+  }
 }
 
 // A capacity that is thousandths up to the rounding of doubles does not become a thousandth larger.

@@ -97,6 +97,9 @@ TEST(ExportFeatures, MegatronHasExperts) {
                     Contains("--moe-router-load-balancing-type aux_loss"), Contains("--moe-z-loss-coeff 0.001"),
                     Contains("--moe-ffn-hidden-size 256"), Contains("--moe-expert-capacity-factor 4")));
   EXPECT_THAT(Missing(losses, NewestTarget(ExportFormat::kMegatron)), HasSubstr("a balancing loss of each rank's tokens"));
+  losses.Model([](ModelSpec& m) { m.moe.dropless = true; });
+  EXPECT_THAT(Arguments(losses), Not(Contains(HasSubstr("capacity"))));
+  EXPECT_THAT(Missing(losses, NewestTarget(ExportFormat::kMegatron)), HasSubstr("rounds for rows of experts without room"));
   losses.Model([](ModelSpec& m) { m.moe = {.experts = 8, .top_k = 1}; });
   EXPECT_THAT(Arguments(losses), AllOf(Contains("--moe-router-pre-softmax"), Not(Contains(HasSubstr("capacity")))));
   EXPECT_THAT(Missing(losses, NewestTarget(ExportFormat::kMegatron)), HasSubstr("a weight of 1 for a token's only expert"));
@@ -152,6 +155,8 @@ TEST(ExportFeatures, OthersSayWhatTheirModelsWithExpertsTake) {
   const Case losses = Mixture().Model([](ModelSpec& m) { m.moe = {.experts = 8, .top_k = 2, .aux_loss = 0.01}; });
   EXPECT_THAT(Missing(losses, NewestTarget(ExportFormat::kDeepSpeed)),
               AllOf(HasSubstr("k 2 and drop_tokens False"), HasSubstr("losses of the router (factors 0.01 and 0)")));
+  const Case dropless = Mixture().Model([](ModelSpec& m) { m.moe.dropless = true; });
+  EXPECT_THAT(Missing(dropless, NewestTarget(ExportFormat::kDeepSpeed)), HasSubstr("k 2 and drop_tokens False"));
   for (const ExportVersion& version : ExportVersions(ExportFormat::kTorchtitan)) {
     EXPECT_THAT(
         Missing(Mixture(), TargetOf(ExportFormat::kTorchtitan, version.name)),

@@ -63,6 +63,7 @@ inline PlanRequest RandomExpertsRequest(std::mt19937_64& rng) {
   model.dropout = 0;
   model.attention = AttentionKernel::kFused;
   model.moe = {.experts = 8, .top_k = Draw(rng, 1, 3), .ffn = 64 << Draw(rng, 0, 3), .capacity = 1.25};
+  model.moe.dropless = model.moe.top_k == 2;
   if (rng() % 4) model.moe.dense_layers = Draw(rng, 1, 3);
   request.target = PlanTarget::kAnyFramework;
   if (rng() % 2) request.spec.parallel.weave = WeaveMode::kPairs;

@@ -78,7 +78,9 @@ std::vector<OpCase<T>> Cases() {
       {"TokensToRows", kOfRows,
        [](Ops ops, New tensor, T* rows) { ops.TokensToRows(kRouter, Route(tensor.memory), tensor(kCount, 1), rows, nullptr); }},
       {"RowsToTokens", kCount,
-       [](Ops ops, New tensor, T* x) { ops.RowsToTokens(kRouter, Route(tensor.memory), tensor(kOfRows, 1), x); }},
+       [](Ops ops, New tensor, T* x) { ops.RowsToTokens(kRouter, Route(tensor.memory), tensor(kOfRows, 1), false, x); }},
+      {"RowsToTokensThatHaveValues", kCount,
+       [](Ops ops, New tensor, T* x) { ops.RowsToTokens(kRouter, Route(tensor.memory), tensor(kOfRows, 1), true, x); }},
       {"ExpertSwigluForward", kOfRows,
        [](Ops ops, New tensor, T* y) {
          ops.ExpertSwigluForward(kExperts, RowWeights(tensor.memory), tensor(2 * kOfRows, 1), tensor(kOfRows, 2), kH, y);

@@ -236,7 +236,7 @@ const OpCase kCases[] = {
        float* out = memory.Random(kScores + kN * kH, 3);
        backend.RouterBackward(kRouter, {.aux = 1, .z = 0.5, .scale = 0.3}, memory.Random(kScores, 4),
                               RandomRoute(backend, memory), memory.Random(kRouter.rows(), 5),
-                              memory.Random(kRouter.experts * kH, 6), out, out + kScores);
+                              memory.Random(kN * kRouter.top_k, 7), memory.Random(kRouter.experts * kH, 6), out, out + kScores);
        return Take(out, kScores + kN * kH);
      }},
     {"RouterWeight",
@@ -255,7 +255,13 @@ const OpCase kCases[] = {
     {"RowsToTokens",
      [](Backend& backend, TestMemory& memory) {
        float* x = memory.Output(kN * kH);
-       backend.RowsToTokens(kRouter, RandomRoute(backend, memory), memory.Random(kRouter.rows() * kH, 3), x);
+       backend.RowsToTokens(kRouter, RandomRoute(backend, memory), memory.Random(kRouter.rows() * kH, 3), false, x);
+       return Take(x, kN * kH);
+     }},
+    {"RowsToTokensThatHaveValues",
+     [](Backend& backend, TestMemory& memory) {
+       float* x = memory.Random(kN * kH, 4);
+       backend.RowsToTokens(kRouter, RandomRoute(backend, memory), memory.Random(kRouter.rows() * kH, 3), true, x);
        return Take(x, kN * kH);
      }},
     {"ExpertForward",

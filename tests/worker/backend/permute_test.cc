@@ -1,6 +1,7 @@
 // Tests how tokens become rows of experts, and rows tokens again.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "tests/worker/backend/reference.h"
@@ -55,12 +56,13 @@ class Permute : public testing::TestWithParam<RouterShape> {
   }
 
   template <class T>
-  void ExpectTokens() {
+  void ExpectTokens(bool accumulate) {
     const T* rows = memory.RandomAt<T>(0, shape.rows() * shape.h, 1);
-    T* x = memory.OutputOf<T>(shape.n * shape.h);
-    OpsOf<T>(*backend).RowsToTokens(shape, route, rows, x);
+    T* x = accumulate ? memory.RandomAt<T>(0, shape.n * shape.h, 2) : memory.OutputOf<T>(shape.n * shape.h);
+    const std::vector<T> before(x, x + shape.n * shape.h);
+    OpsOf<T>(*backend).RowsToTokens(shape, route, rows, accumulate, x);
     for (int64_t i = 0; i < shape.n * shape.h; ++i) {
-      float sum = 0;
+      float sum = accumulate ? static_cast<float>(before[i]) : 0;
       for (int64_t c = 0; c < shape.top_k; ++c) {
         const int32_t place = choices[i / shape.h * shape.top_k + c].place;
         if (place >= 0) sum += rows[place * shape.h + i % shape.h];
@@ -69,12 +71,57 @@ class Permute : public testing::TestWithParam<RouterShape> {
     }
     memory.ExpectGuardsIntact();
   }
+
+  // The rounds take the rows of each expert that have no room, in their order, and no row twice.
+  void ExpectRounds() {
+    const auto count = static_cast<int64_t>(choices.size());
+    std::vector<std::vector<size_t>> without_room(shape.experts);
+    int32_t most = 0;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i].place >= 0) continue;
+      without_room[choices[i].expert].push_back(i);
+      most = std::max(most, static_cast<int32_t>(without_room[choices[i].expert].size()));
+    }
+    auto* const found = reinterpret_cast<int32_t*>(memory.Output(1));
+    backend->MostWithoutRoom(route, count, found);
+    ASSERT_TRUE(backend->Finish().ok());
+    ASSERT_EQ(*found, most);
+
+    const int64_t room = 2;
+    auto* const of_round = reinterpret_cast<RouteChoice*>(memory.Output(3 * count));
+    const float* const gradients = memory.Random(shape.experts * room, 3);
+    float* const late = memory.Output(count);
+    std::fill_n(late, count, 77.0f);
+    for (int64_t round = 0; round * room < most + 1; ++round) {  // the last one may take no row
+      backend->RouteOfRound(route, count, room, round, of_round);
+      backend->WeightGradientsOfChoices(of_round, count, gradients, late);
+      ASSERT_TRUE(backend->Finish().ok());
+      for (size_t i = 0; i < choices.size(); ++i) {
+        const std::vector<size_t>& rows = without_room[choices[i].expert];
+        const int64_t number = std::find(rows.begin(), rows.end(), i) - rows.begin() - round * room;
+        const bool takes = choices[i].place < 0 && number >= 0 && number < room;
+        EXPECT_EQ(of_round[i].expert, choices[i].expert);
+        EXPECT_EQ(of_round[i].weight, choices[i].weight);
+        if (!takes) {
+          ASSERT_LT(of_round[i].place, 0) << "choice " << i << ", round " << round;
+          continue;
+        }
+        ASSERT_EQ(of_round[i].place, choices[i].expert * room + number) << "choice " << i << ", round " << round;
+        ASSERT_EQ(late[i], gradients[choices[i].expert * room + number]);
+      }
+    }
+    for (size_t i = 0; i < choices.size(); ++i) EXPECT_EQ(late[i] == 77.0f, choices[i].place >= 0) << i;
+    memory.ExpectGuardsIntact();
+  }
 };
 
 TEST_P(Permute, CopiesTokensToTheirPlaces) { ExpectRows<float>(); }
 TEST_P(Permute, CopiesTokensOfBfloat16ToTheirPlaces) { ExpectRows<Bfloat16>(); }
-TEST_P(Permute, AddsUpTheRowsOfATokenInTheOrderOfChoices) { ExpectTokens<float>(); }
-TEST_P(Permute, AddsUpTheRowsOfBfloat16AndRoundsOnce) { ExpectTokens<Bfloat16>(); }
+TEST_P(Permute, AddsUpTheRowsOfATokenInTheOrderOfChoices) { ExpectTokens<float>(false); }
+TEST_P(Permute, AddsUpTheRowsOfBfloat16AndRoundsOnce) { ExpectTokens<Bfloat16>(false); }
+TEST_P(Permute, AddsTheRowsToWhatTheTokenHas) { ExpectTokens<float>(true); }
+TEST_P(Permute, AddsTheRowsOfBfloat16ToWhatTheTokenHas) { ExpectTokens<Bfloat16>(true); }
+TEST_P(Permute, EveryRowWithoutRoomIsInOneRound) { ExpectRounds(); }
 
 // One token; rooms that stay empty; dropped rows, so that some tokens have no row at all; as many choices as experts; rows of
 // packs; rows longer than the pieces in which they are summed.

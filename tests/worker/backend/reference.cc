@@ -278,9 +278,9 @@ ExpertRoute RouteOf(const RouterShape& shape, const Vector& scores) {
     std::stable_sort(experts.begin(), experts.end(), [&](int32_t a, int32_t b) { return score(a) > score(b); });
     for (int64_t c = 0; c < shape.top_k; ++c) {
       const int32_t expert = experts[c];
-      const bool fits = filled[expert] < shape.room;
-      route.choices.push_back(
-          {.expert = expert, .place = fits ? static_cast<int32_t>(expert * shape.room + filled[expert]++) : -1});
+      const int64_t number = filled[expert]++, without_room = number - shape.room;
+      const int64_t place = without_room < 0 ? expert * shape.room + number : -1 - without_room;
+      route.choices.push_back({.expert = expert, .place = static_cast<int32_t>(place)});
     }
   }
   route.weights = RouteWeights(shape, scores, route.choices);

@@ -66,8 +66,9 @@ class Router : public testing::TestWithParam<RouterCase> {
     memory.ExpectGuardsIntact();
   }
 
+  // `late`: the gradients of the weights of rows without room; null: these rows were dropped.
   template <class T>
-  void ExpectGradients(double tolerance) {
+  void ExpectGradients(double tolerance, const float* late = nullptr) {
     const T *x = memory.RandomAt<T>(0, n * h, 1, 2), *w = memory.RandomAt<T>(0, experts * h, 2);
     const float* dweights = memory.Random(shape.rows(), 3);
     T* dx = memory.RandomAt<T>(0, n * h, 4);
@@ -75,7 +76,7 @@ class Router : public testing::TestWithParam<RouterCase> {
     float* dw = memory.Constant(experts * h, 0.5f);
     LayerBackend<T>& ops = OpsOf<T>(*backend);
     ops.RouterForward(shape, x, w, scores, route);
-    ops.RouterBackward(shape, losses, scores, route, dweights, w, dscores, dx);
+    ops.RouterBackward(shape, losses, scores, route, dweights, late, w, dscores, dx);
     ops.RouterWeight(shape, x, dscores, dw);
 
     const std::vector<RouteChoice> choices = Choices(shape, route);
@@ -83,7 +84,8 @@ class Router : public testing::TestWithParam<RouterCase> {
       const Vector weights = reference::RouteWeights(shape, s, choices);
       double sum = reference::RouterLoss(shape, losses, s, choices);
       for (size_t i = 0; i < choices.size(); ++i) {
-        if (choices[i].place >= 0) sum += dweights[choices[i].place] * weights[i];
+        const double late_gradient = late == nullptr ? 0 : late[i];
+        sum += (choices[i].place >= 0 ? double{dweights[choices[i].place]} : late_gradient) * weights[i];
       }
       return sum;
     };
@@ -108,6 +110,9 @@ TEST_P(Router, ForwardEqualsTheFormula) { ExpectForward<float>(4e-6); }
 TEST_P(Router, ForwardOfBfloat16EqualsTheFormula) { ExpectForward<Bfloat16>(4e-6); }
 TEST_P(Router, BackwardEqualsFiniteDifferences) { ExpectGradients<float>(4e-6); }
 TEST_P(Router, BackwardOfBfloat16IsRoundedOnce) { ExpectGradients<Bfloat16>(4e-6); }
+TEST_P(Router, BackwardTakesGradientsOfRowsWithoutRoom) {
+  ExpectGradients<float>(4e-6, memory.Random(shape.n * shape.top_k, 5));
+}
 
 // The last three have more choices than a block of a device counts at once, more experts than it has threads, and rows that are
 // longer than the pieces in which rows are summed.
@@ -167,7 +172,8 @@ TEST(RouterTies, TheLowerNumberWins) {
   for (int64_t i = 0; i < shape.n * shape.top_k; ++i) {
     ASSERT_EQ(route[i].expert, i % shape.top_k);
     ASSERT_EQ(route[i].weight, 0.25f);
-    ASSERT_EQ(route[i].place, i / shape.top_k < shape.room ? i % shape.top_k * shape.room + i / shape.top_k : -1);
+    const int64_t number = i / shape.top_k, without_room = number - shape.room;
+    ASSERT_EQ(route[i].place, without_room < 0 ? i % shape.top_k * shape.room + number : -1 - without_room);
   }
   memory.ExpectGuardsIntact();
 }
@@ -202,7 +208,7 @@ TEST(RouterSizes, ManyChoicesAmongManyExpertsAreCounted) {
     route[i] = {.expert = static_cast<int32_t>(expert), .weight = 1.0f / static_cast<float>(shape.top_k), .place = -1};
     ++counts[expert];
   }
-  backend->RouterBackward(shape, losses, scores, route, dweights, w, dscores, dx);
+  backend->RouterBackward(shape, losses, scores, route, dweights, nullptr, w, dscores, dx);
   ASSERT_TRUE(backend->Finish().ok());
   // All scores are 0, so the softmax is 1 / E, and the gradient is 1 / E of what an expert's slope is above the mean slope.
   const auto n = static_cast<double>(shape.n), choices = n * static_cast<double>(shape.top_k);
@@ -240,7 +246,7 @@ TEST(RouterNumbers, OfScoresThatAreNotFiniteStayInRange) {
       EXPECT_TRUE(places.insert(choice.place).second) << choice.place;
     }
   }
-  backend->RouterBackward(shape, {.aux = 1, .z = 1}, scores, route, memory.Random(shape.rows(), 3), w, dscores,
+  backend->RouterBackward(shape, {.aux = 1, .z = 1}, scores, route, memory.Random(shape.rows(), 3), nullptr, w, dscores,
                           memory.Constant(shape.n * shape.h, 0));
   EXPECT_TRUE(std::isnan(dscores[0]));  // the fault shows in the gradient
   EXPECT_TRUE(std::isfinite(dscores[5 * shape.experts]));
@@ -259,7 +265,7 @@ TEST(RouterNumbers, OfLargeScoresAreFinite) {
   EXPECT_EQ(route[0].expert, 0);
   EXPECT_EQ(route[1].expert, 2);
   EXPECT_NEAR(route[0].weight, 1 / (1 + std::exp(-1.0)), 1e-6);
-  backend->RouterBackward(shape, {.aux = 1, .z = 1e-3}, scores, route, memory.Constant(3, 1), w, dscores,
+  backend->RouterBackward(shape, {.aux = 1, .z = 1e-3}, scores, route, memory.Constant(3, 1), nullptr, w, dscores,
                           memory.Constant(1, 0));
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isfinite(dscores[i])) << i;
 }

@@ -123,6 +123,7 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
       {[](MoeSpec& m) { m.ffn = 24; }, "model.moe.ffn is 24 in the checkpoint, 32 here", true},
       {[](MoeSpec& m) { m.normalized = false; }, "model.moe.normalized is", true},
       {[](MoeSpec& m) { m.capacity = 2; }, "model.moe.capacity is 2 in the checkpoint, 1.25 here", false},
+      {[](MoeSpec& m) { m.dropless = true; }, "model.moe.dropless is true in the checkpoint, false here", false},
       {[](MoeSpec& m) { m.skew = 1.5; }, "model.moe.skew is 1.5", false},
       {[](MoeSpec& m) { m.aux_loss = 0.01; }, "model.moe.auxLoss is 0.01", false},
       {[](MoeSpec& m) { m.z_loss = 0.001; }, "model.moe.zLoss is 0.001", false},

@@ -54,7 +54,7 @@ LayerShape ShapeWithExperts() {
   shape.dropout = false;
   shape.sequence_parallel = true;
   shape.experts = 8, shape.top_k = 2, shape.expert_ffn = 24, shape.ep = 4;
-  shape.capacity_permille = 1250, shape.skew_permille = 1100;
+  shape.capacity_permille = 1250, shape.skew_permille = 1100, shape.dropless = true;
   return shape;
 }
 

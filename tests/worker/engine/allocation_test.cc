@@ -90,6 +90,10 @@ TEST_P(Allocation, NoStepAllocates) { ExpectNoStepAllocates(SpecOf(GetParam()), 
 
 TEST(ExpertAllocation, NoStepAllocates) {
   ExpectNoStepAllocates(TinyMoe(), {.dp = 4, .ep = 4});
+  ModelSpec with_rounds = TinyMoe();
+  with_rounds.moe.capacity = 0.5;
+  with_rounds.moe.dropless = true;
+  ExpectNoStepAllocates(with_rounds, {.dp = 4, .ep = 4});
   ExpectNoStepAllocates(TinyMoe(DataType::kBfloat16),
                         {.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer});
 }

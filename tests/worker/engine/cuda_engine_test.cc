@@ -88,6 +88,31 @@ INSTANTIATE_TEST_SUITE_P(
                     TinySetting{TinyModel::kMixtral, {.tp = 2, .ep = 2, .sequence_parallel = true}}),
     [](const auto& info) { return TestName(info.param); });
 
+// Rows without room go through rounds on a device too. The host reads how many rounds are needed.
+TEST(CudaEngine, RoundsOfExpertsAgreeWithCpuRanks) {
+  for (const TinySetting& setting :
+       {TinySetting{TinyModel::kMixtral, {.dp = 2, .ep = 2}}, TinySetting{TinyModel::kQwen3Moe, {}, DataType::kBfloat16}}) {
+    const bool rounds_bits = setting.dtype == DataType::kBfloat16;
+    TinyJob job = JobOf(setting);
+    job.model.layers = 2;
+    job.model.moe.dropless = true;
+    job.model.moe.capacity = 0.5;
+    job.Lower(setting.layout, RecomputeMode::kNone);
+    const TinyRun cuda = Train(job, kSteps);
+    EXPECT_GT(cuda.reports[0][0].experts.rounds, 0);
+    job.Lower(setting.layout, RecomputeMode::kFull);
+    ExpectSameBits(Train(job, kSteps), cuda, TestName(setting));
+    job.make_backend = nullptr;
+    const TinyRun cpu = Train(job, kSteps);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const StepReport &got = cuda.reports[0][step], &want = cpu.reports[0][step];
+      EXPECT_NEAR(got.loss, want.loss, (rounds_bits ? 1e-3 : 1e-6) * want.loss) << TestName(setting);
+      EXPECT_NEAR(got.gradient_norm, want.gradient_norm, (rounds_bits ? 1e-2 : 1e-5) * want.gradient_norm);
+      if (!rounds_bits && step == 0) EXPECT_EQ(got.experts, want.experts);
+    }
+  }
+}
+
 // A checkpoint of one kind of device can be loaded on the other kind.
 TEST(CudaEngine, CheckpointsMoveBetweenDevices) {
   TinyJob job = JobOf({});

@@ -138,20 +138,32 @@ INSTANTIATE_TEST_SUITE_P(, NcclExperts, testing::Bool(),
                          [](const auto& info) { return std::string(info.param ? "ByNccl" : "ThroughHosts"); });
 
 // If a mark between ops and all-to-alls were missing, one of the orders would give other bits.
-TEST(NcclExpertGroup, TrainsWithTheBitsOfTransfersThroughTheHosts) {
-  for (const auto& [layout, dtype] :
-       {std::pair(ParallelLayout{.dp = 2, .ep = 2}, DataType::kFloat32),
-        std::pair(ParallelLayout{.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer},
-                  DataType::kBfloat16)}) {
-    const TinyRun expected = Train(JobOf(layout, /*by_nccl=*/false, TinyMoe(dtype)), 2);
-    for (const Order order : {Order::kEager, Order::kLate, Order::kFirstLate, Order::kFirstEager}) {
-      SetOrder(order);
-      const TinyRun run = Train(JobOf(layout, /*by_nccl=*/true, TinyMoe(dtype)), 2);
-      EXPECT_EQ(run.losses(), expected.losses()) << LayoutText(layout) << ", " << OrderName(order);
-      EXPECT_TRUE(run.weights == expected.weights) << LayoutText(layout) << ", " << OrderName(order);
-    }
-    SetOrder(Order::kEager);
+void ExpectTheBitsOfTransfersThroughTheHosts(const ParallelLayout& layout, const ModelSpec& model) {
+  const TinyRun expected = Train(JobOf(layout, /*by_nccl=*/false, model), 2);
+  EXPECT_EQ(expected.reports[0][1].experts.rounds > 0, model.moe.dropless);
+  for (const Order order : {Order::kEager, Order::kLate, Order::kFirstLate, Order::kFirstEager}) {
+    SetOrder(order);
+    const TinyRun run = Train(JobOf(layout, /*by_nccl=*/true, model), 2);
+    EXPECT_EQ(run.losses(), expected.losses()) << LayoutText(layout) << ", " << OrderName(order);
+    EXPECT_TRUE(run.weights == expected.weights) << LayoutText(layout) << ", " << OrderName(order);
+    EXPECT_EQ(run.reports[0][1].experts, expected.reports[0][1].experts) << LayoutText(layout) << ", " << OrderName(order);
   }
+  SetOrder(Order::kEager);
+}
+
+TEST(NcclExpertGroup, TrainsWithTheBitsOfTransfersThroughTheHosts) {
+  ExpectTheBitsOfTransfersThroughTheHosts({.dp = 2, .ep = 2}, TinyMoe());
+  ExpectTheBitsOfTransfersThroughTheHosts({.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer},
+                                          TinyMoe(DataType::kBfloat16));
+}
+
+// The rooms are too small. The ranks ask each other how many rounds they need, and exchange the rows of each round.
+TEST(NcclExpertGroup, RunsRoundsWithTheBitsOfTransfersThroughTheHosts) {
+  ModelSpec model = TinyMoe();
+  model.layers = 1;
+  model.moe.capacity = 0.5;
+  model.moe.dropless = true;
+  ExpectTheBitsOfTransfersThroughTheHosts({.dp = 2, .ep = 2}, model);
 }
 
 TEST(NcclExpertGroup, OfOneRankCopiesTheSlot) {

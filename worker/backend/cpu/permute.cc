@@ -39,12 +39,17 @@ void CpuOps<T>::TokensToRows(const RouterShape& shape, const RouteChoice* route,
 }
 
 template <class T>
-void CpuOps<T>::RowsToTokens(const RouterShape& shape, const RouteChoice* route, const T* rows, T* x) {
+void CpuOps<T>::RowsToTokens(const RouterShape& shape, const RouteChoice* route, const T* rows, bool accumulate, T* x) {
   std::array<float, kColumns> sums;
   for (int64_t token = 0; token < shape.n; ++token, route += shape.top_k, x += shape.h) {
+    if (accumulate && std::none_of(route, route + shape.top_k, [](const RouteChoice& c) { return c.place >= 0; })) continue;
     for (int64_t first = 0; first < shape.h; first += kColumns) {
       const int64_t columns = std::min(kColumns, shape.h - first);
-      std::fill_n(sums.begin(), columns, 0.0f);
+      if (accumulate) {
+        std::copy_n(x + first, columns, sums.begin());
+      } else {
+        std::fill_n(sums.begin(), columns, 0.0f);
+      }
       for (int64_t c = 0; c < shape.top_k; ++c) {
         if (route[c].place >= 0) AddRow(rows + route[c].place * shape.h + first, columns, sums.data());
       }
@@ -55,7 +60,7 @@ void CpuOps<T>::RowsToTokens(const RouterShape& shape, const RouteChoice* route,
 
 #define LYNX_INSTANTIATE(T)                                                                            \
   template void CpuOps<T>::TokensToRows(const RouterShape&, const RouteChoice*, const T*, T*, float*); \
-  template void CpuOps<T>::RowsToTokens(const RouterShape&, const RouteChoice*, const T*, T*);
+  template void CpuOps<T>::RowsToTokens(const RouterShape&, const RouteChoice*, const T*, bool, T*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

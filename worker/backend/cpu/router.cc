@@ -1,6 +1,6 @@
 // The router of experts: the scores, the choice of experts, and the gradients of the scores. For a token with the scores s and
 // P = softmax(s), the weight of its choice c is w_c = P_c, or P_c divided by the sum over its choices. g is the gradient of the
-// weights; it is 0 for a dropped choice. a_e and z are the gradients of the two losses:
+// weights; it is 0 for a dropped row. a_e and z are the gradients of the two losses:
 //   a_e = scale aux E f_e / n,   z = 2 scale z_loss logsumexp(s) / n
 //   ds_e = P_e (a_e - sum_j a_j P_j + z), and for the choices also
 //     w_c (g_c - sum_j g_j w_j)   if the weights are normalized,
@@ -90,8 +90,11 @@ LYNX_SIMD void Spread(const float* scores, int64_t experts, const SoftmaxOf& sof
 
 // Computes the gradient of the scores of one token.
 void ScoreGradient(const RouterShape& shape, const ByExpert& slopes, float z, const float* scores, const RouteChoice* choices,
-                   const float* dweights, float* dscores) {
-  const auto gradient_of = [&](const RouteChoice& choice) { return choice.place < 0 ? 0.0f : dweights[choice.place]; };
+                   const float* dweights, const float* late, float* dscores) {
+  const auto gradient_of = [&](const RouteChoice& choice) {
+    if (choice.place >= 0) return dweights[choice.place];
+    return late == nullptr ? 0.0f : late[&choice - choices];
+  };
   float sum = 0;
   for (int64_t c = 0; c < shape.top_k; ++c) sum += gradient_of(choices[c]) * choices[c].weight;
   Spread(scores, shape.experts, Softmax(scores, shape.experts), slopes.data(), z, shape.normalized ? 0.0f : sum, dscores);
@@ -161,20 +164,25 @@ void CpuOps<T>::RouterForward(const RouterShape& shape, const T* x, const T* w, 
     for (int64_t c = 0; c < shape.top_k; ++c) {
       int32_t& rows = filled[static_cast<size_t>(choices[c].expert)];
       const bool fits = rows < shape.room;
-      choices[c].place = fits ? static_cast<int32_t>(choices[c].expert * shape.room) + rows++ : -1;
+      const auto place = fits ? choices[c].expert * shape.room + rows : shape.room - 1 - rows;
+      choices[c].place = static_cast<int32_t>(place);
+      ++rows;
     }
   }
 }
 
 template <class T>
 void CpuOps<T>::RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores,
-                               const RouteChoice* route, const float* dweights, const T* w, float* dscores, T* dx) {
+                               const RouteChoice* route, const float* dweights, const float* late, const T* w, float* dscores,
+                               T* dx) {
   CheckShape(shape);
   const ByExpert slopes = SlopesOfAux(shape, losses, route);
   const auto z = static_cast<float>(2 * losses.scale * losses.z / static_cast<double>(shape.n));
   for (int64_t token = 0; token < shape.n; ++token) {
     const int64_t at = token * shape.experts;
-    ScoreGradient(shape, slopes, z, scores + at, route + token * shape.top_k, dweights, dscores + at);
+    const int64_t choices = token * shape.top_k;
+    ScoreGradient(shape, slopes, z, scores + at, route + choices, dweights, late == nullptr ? nullptr : late + choices,
+                  dscores + at);
   }
   AddInputGradient(shape, dscores, w, dx);
 }
@@ -187,7 +195,7 @@ void CpuOps<T>::RouterWeight(const RouterShape& shape, const T* x, const float* 
 #define LYNX_INSTANTIATE(T)                                                                                          \
   template void CpuOps<T>::RouterForward(const RouterShape&, const T*, const T*, float*, RouteChoice*);              \
   template void CpuOps<T>::RouterBackward(const RouterShape&, const RouterLosses&, const float*, const RouteChoice*, \
-                                          const float*, const T*, float*, T*);                                       \
+                                          const float*, const float*, const T*, float*, T*);                         \
   template void CpuOps<T>::RouterWeight(const RouterShape&, const T*, const float*, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)

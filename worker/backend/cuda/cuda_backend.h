@@ -41,6 +41,9 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
                  float* stats) override;
   void LossForward(const float* stats, int64_t t, int64_t n, double* sum) override;
   void CountRows(const ExpertShape& shape, const float* weights, int64_t* by_expert, int64_t* total) override;
+  void MostWithoutRoom(const RouteChoice* route, int64_t choices, int32_t* most) override;
+  void RouteOfRound(const RouteChoice* route, int64_t choices, int64_t room, int64_t round, RouteChoice* of_round) override;
+  void WeightGradientsOfChoices(const RouteChoice* route, int64_t choices, const float* dweights, float* late) override;
   void SumOfSquares(std::span<const std::span<const float>> tensors, double* sum) override;
   void AdamW(const AdamWArgs& args, std::span<const AdamWTensor> tensors) override;
   void Round(const float* from, int64_t count, Bfloat16* to) override;

@@ -66,10 +66,10 @@ class CudaOps : public InterfaceOf<T> {
   void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) override;
   void RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) override;
   void RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores, const RouteChoice* route,
-                      const float* dweights, const T* w, float* dscores, T* dx) override;
+                      const float* dweights, const float* late, const T* w, float* dscores, T* dx) override;
   void RouterWeight(const RouterShape& shape, const T* x, const float* dscores, float* dw) override;
   void TokensToRows(const RouterShape& shape, const RouteChoice* route, const T* x, T* rows, float* weights) override;
-  void RowsToTokens(const RouterShape& shape, const RouteChoice* route, const T* rows, T* x) override;
+  void RowsToTokens(const RouterShape& shape, const RouteChoice* route, const T* rows, bool accumulate, T* x) override;
   void ExpertForward(const ExpertShape& shape, const float* weights, const T* x, const T* w, int64_t in, int64_t out,
                      T* y) override;
   void ExpertBackward(const ExpertShape& shape, const float* weights, const T* dy, const T* w, int64_t in, int64_t out,

@@ -71,6 +71,7 @@ StageContext ContextOf(const LayerShape& shape, int32_t layers) {
                          .top_k = shape.top_k,
                          .ffn = shape.expert_ffn,
                          .capacity = shape.capacity_permille / 1000.0,
+                         .dropless = shape.dropless,
                          .skew = shape.skew_permille / 1000.0,
                          .aux_loss = 0.01};  // the router then also counts the choices of all experts
   }

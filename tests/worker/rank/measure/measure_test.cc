@@ -97,6 +97,8 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
   request.shapes.push_back(shape);
   shape.ep = 2;
   request.shapes.push_back(shape);
+  shape.capacity_permille = 750, shape.dropless = true;  // rounds follow the ops, and are not measured
+  request.shapes.push_back(shape);
   const Output output = RunLynxRank(folder, {"--measure", folder.Write("request", MeasureRequestText(request))});
   ASSERT_EQ(output.exit_code, 0) << output.err;
   const absl::StatusOr<MeasureResult> result = ParseMeasureResult(output.out);

@@ -42,11 +42,17 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kBlock) AddRows(const RouteChoice* route, int64_t top_k, const T* rows, int64_t h, T* x) {
+__global__ void __launch_bounds__(kBlock)
+    AddRows(const RouteChoice* route, int64_t top_k, const T* rows, int64_t h, bool accumulate, T* x) {
   route += blockIdx.x * top_k;
   x += blockIdx.x * h;
   for (int64_t i = threadIdx.x * kWidth; i < h; i += kBlock * kWidth) {
     float sums[kWidth] = {};
+    if (accumulate) {
+      const auto before = Pack<T, kWidth>::Load(x + i);
+#pragma unroll
+      for (int element = 0; element < kWidth; ++element) sums[element] = before.at[element];
+    }
     for (int64_t c = 0; c < top_k; ++c) {
       if (route[c].place < 0) continue;
       const auto values = Pack<T, kWidth>::Load(rows + route[c].place * h + i);
@@ -78,15 +84,15 @@ void CudaOps<T>::TokensToRows(const RouterShape& shape, const RouteChoice* route
 }
 
 template <class T>
-void CudaOps<T>::RowsToTokens(const RouterShape& shape, const RouteChoice* route, const T* rows, T* x) {
+void CudaOps<T>::RowsToTokens(const RouterShape& shape, const RouteChoice* route, const T* rows, bool accumulate, T* x) {
   const auto kernel = FitsPacks(shape.h, rows, x) ? &AddRows<T, kPackOf<T>> : &AddRows<T, 1>;
   this->stream_.Launch("rows to tokens", kernel, dim3(BlocksOf(shape.n, 1)), dim3(kBlock), route, shape.top_k, rows, shape.h,
-                       x);
+                       accumulate, x);
 }
 
 #define LYNX_INSTANTIATE(T)                                                                             \
   template void CudaOps<T>::TokensToRows(const RouterShape&, const RouteChoice*, const T*, T*, float*); \
-  template void CudaOps<T>::RowsToTokens(const RouterShape&, const RouteChoice*, const T*, T*);
+  template void CudaOps<T>::RowsToTokens(const RouterShape&, const RouteChoice*, const T*, bool, T*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

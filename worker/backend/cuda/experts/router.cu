@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kBlock)
       const ChosenOfChunk chosen = ChosenOfChunk::Load(parts, chunk, route, shared);
       for (int i = 0; i < chosen.count; ++i) {
         if (chosen.experts[i] != e) continue;
-        route[chosen.first + i].place = row < room ? static_cast<int32_t>(e * room + row) : -1;
+        route[chosen.first + i].place = static_cast<int32_t>(row < room ? e * room + row : room - 1 - row);
         ++row;
       }
       __syncthreads();
@@ -136,14 +136,18 @@ struct AuxSlopes {
 };
 
 // `slopes`: null if there is no auxiliary loss. `z`: 2 scale z_loss / n.
-__global__ void __launch_bounds__(kBlock) ScoreGradient(RouterShape shape, const float* slopes, float z, const float* scores,
-                                                        const RouteChoice* route, const float* dweights, float* dscores) {
+__global__ void __launch_bounds__(kBlock)
+    ScoreGradient(RouterShape shape, const float* slopes, float z, const float* scores, const RouteChoice* route,
+                  const float* dweights, const float* late, float* dscores) {
   const int64_t token = TokenOfWarp();
   if (token >= shape.n) return;
   scores += token * shape.experts;
   dscores += token * shape.experts;
   route += token * shape.top_k;
-  const auto gradient_of = [&](const RouteChoice& choice) { return choice.place < 0 ? 0.0f : dweights[choice.place]; };
+  const auto gradient_of = [&](const RouteChoice& choice) {
+    if (choice.place >= 0) return dweights[choice.place];
+    return late == nullptr ? 0.0f : late[token * shape.top_k + (&choice - route)];
+  };
   const auto slope_of = [&](int64_t e) { return slopes == nullptr ? 0.0f : slopes[e]; };
   float of_choices = 0;
   for (int64_t c = 0; c < shape.top_k; ++c) of_choices += gradient_of(route[c]) * route[c].weight;
@@ -187,7 +191,8 @@ void CudaOps<T>::RouterForward(const RouterShape& shape, const T* x, const T* w,
 
 template <class T>
 void CudaOps<T>::RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores,
-                                const RouteChoice* route, const float* dweights, const T* w, float* dscores, T* dx) {
+                                const RouteChoice* route, const float* dweights, const float* late, const T* w, float* dscores,
+                                T* dx) {
   CheckShape(shape);
   constexpr char kName[] = "router backward";
   const int64_t choices = shape.n * shape.top_k;
@@ -203,7 +208,7 @@ void CudaOps<T>::RouterBackward(const RouterShape& shape, const RouterLosses& lo
   }
   const auto z = static_cast<float>(2 * losses.scale * losses.z / n);
   this->stream_.Launch(kName, &ScoreGradient, dim3(BlocksOf(shape.n * kWarp, kBlock)), dim3(kBlock), shape, slopes, z, scores,
-                       route, dweights, dscores);
+                       route, dweights, late, dscores);
   AddScoresTimes(this->stream_, kName, shape.n, shape.h, shape.experts, dscores, w, dx);
 }
 
@@ -215,7 +220,7 @@ void CudaOps<T>::RouterWeight(const RouterShape& shape, const T* x, const float*
 #define LYNX_INSTANTIATE(T)                                                                                           \
   template void CudaOps<T>::RouterForward(const RouterShape&, const T*, const T*, float*, RouteChoice*);              \
   template void CudaOps<T>::RouterBackward(const RouterShape&, const RouterLosses&, const float*, const RouteChoice*, \
-                                           const float*, const T*, float*, T*);                                       \
+                                           const float*, const float*, const T*, float*, T*);                         \
   template void CudaOps<T>::RouterWeight(const RouterShape&, const T*, const float*, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
