@@ -143,6 +143,11 @@ TRAINING = [
         ("graph", "Share of the rows of experts that are dropped", "percentunit",
          [(f"sum({rate('lynx_job_expert_rows_dropped_total', JOB)}) / sum({rate('lynx_job_expert_rows_routed_total', JOB)})", "")],
          {"none": "The model has no experts"}),
+        ("graph", "Share of the rows of experts that go through rounds", "percentunit",
+         [(f"sum({rate('lynx_job_expert_rows_in_rounds_total', JOB)}) / sum({rate('lynx_job_expert_rows_routed_total', JOB)})", "")],
+         {"none": "The model has no experts"}),
+        ("graph", "Rounds of experts per second", "short", [(f"sum({rate('lynx_job_expert_rounds_total', JOB)})", "")],
+         {"none": "The model has no experts"}),
     ]),
 ]
 JOB_BOARD = dict(uid="lynx-job", title="Lynx / Job", about="One training job: loss, speed, memory, checkpoints.",

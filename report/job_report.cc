@@ -155,8 +155,7 @@ class Page {
     if (HasExpertLoad(job_)) {
       absl::StrAppend(&html, Figure("Rows of the fullest rank", SkewText(progress.expert_skew()),
                                     absl::StrCat(plan_ == nullptr ? "" : "planned " + SkewText(plan_->model.moe.skew) + "; ",
-                                                 absl::StrFormat("%.1f%% of the rows of experts dropped in the newest step",
-                                                                 100 * progress.expert_dropped_ratio()))));
+                                                 WithoutRoomText(progress, "of the rows of experts"), " in the newest step")));
     }
     return html + Figure("Restarts", absl::StrCat(job_.restarts()), Lost());
   }

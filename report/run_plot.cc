@@ -218,10 +218,11 @@ std::string LossPlot(const v1::JobCurves& curves) {
 }
 
 std::string ExpertLoadPlot(const v1::JobCurves& curves) {
-  double high = 0, dropped = 0;
+  double high = 0, dropped = 0, in_rounds = 0;
   for (const v1::StepPoint& point : curves.steps()) {
     high = std::max(high, point.expert_skew());
     dropped = std::max(dropped, point.expert_dropped_ratio());
+    in_rounds = std::max(in_rounds, point.expert_in_rounds_ratio());
   }
   if (high == 0) return "";
   constexpr double kTop = 24, kBottom = 250;
@@ -241,8 +242,9 @@ std::string ExpertLoadPlot(const v1::JobCurves& curves) {
   return SvgPlot(
       "Load of experts over the steps",
       absl::StrFormat("At the last step the fullest rank received %.2f times the even share of rows; at most %.1f%% of "
-                      "the rows of a step were dropped.",
-                      last.expert_skew(), 100 * dropped),
+                      "the rows of a step %s.",
+                      last.expert_skew(), 100 * std::max(dropped, in_rounds),
+                      in_rounds > 0 ? "went through rounds" : "were dropped"),
       kBottom + 26, svg);
 }
 

@@ -48,9 +48,18 @@ bool HasExpertLoad(const v1::Job& job) { return job.progress().expert_skew() > 0
 std::string SkewText(double skew) { return absl::StrFormat("%.2fx", skew); }
 
 std::string ExpertLoadText(const v1::Job& job) {
-  const double dropped = job.progress().expert_dropped_ratio();
-  return absl::StrCat(SkewText(job.progress().expert_skew()),
-                      dropped > 0 ? absl::StrFormat(", %.1f%% dropped", 100 * dropped) : "");
+  const v1::Progress& progress = job.progress();
+  const bool all_have_room = progress.expert_dropped_ratio() == 0 && progress.expert_rounds() == 0;
+  return absl::StrCat(SkewText(progress.expert_skew()), all_have_room ? "" : absl::StrCat(", ", WithoutRoomText(progress, "")));
+}
+
+std::string WithoutRoomText(const v1::Progress& progress, const char* rows) {
+  const char* const space = *rows == '\0' ? "" : " ";
+  if (progress.expert_rounds() == 0) {
+    return absl::StrFormat("%.1f%%%s%s dropped", 100 * progress.expert_dropped_ratio(), space, rows);
+  }
+  return absl::StrFormat("%.1f%%%s%s in %d rounds", 100 * progress.expert_in_rounds_ratio(), space, rows,
+                         progress.expert_rounds());
 }
 
 }  // namespace lynx

@@ -30,9 +30,12 @@ CoreWaitOfStep CoreWaitOf(const v1::Job& job);
 
 // The load of experts in the newest step (Progress::expert_skew). True if the job has trained a step with experts.
 bool HasExpertLoad(const v1::Job& job);
-// Returns how many rows the fullest rank received, as a multiple of the even share, and which share of all rows was dropped.
-// For example "1.37x, 2.1% dropped", or only "1.37x" if no row was dropped.
+// Returns how many rows the fullest rank received, as a multiple of the even share, and which share of all rows was dropped or
+// went through rounds. For example "1.37x, 2.1% dropped", "1.37x, 2.1% in 40 rounds", or only "1.37x".
 std::string ExpertLoadText(const v1::Job& job);
+// Returns which share of the rows of experts was dropped or went through rounds in the newest step. `rows` says which rows:
+// "2.1% of all rows dropped" or "2.1% of all rows in 40 rounds" for "of all rows".
+std::string WithoutRoomText(const v1::Progress& progress, const char* rows);
 // Returns a skew in the form that ExpertLoadText uses, for example "1.37x".
 std::string SkewText(double skew);
 

@@ -98,11 +98,10 @@ std::string Outcome(const v1::Job& job) {
                   predicted_hidden + predicted_exposed ? Percent(HiddenShare(predicted_hidden, predicted_exposed)) : "none",
                   hidden + exposed ? Percent(HiddenShare(hidden, exposed)) : (step ? "none" : "-"), ""});
   if (job.plan().model().moe().experts() > 0) {
-    rows.push_back({"rows of the fullest rank", SkewText(job.plan().model().moe().skew()),
-                    HasExpertLoad(job) ? SkewText(job.progress().expert_skew()) : "-",
-                    HasExpertLoad(job) ? absl::StrFormat("of the even share; %.1f%% of all rows dropped",
-                                                         100 * job.progress().expert_dropped_ratio())
-                                       : ""});
+    rows.push_back(
+        {"rows of the fullest rank", SkewText(job.plan().model().moe().skew()),
+         HasExpertLoad(job) ? SkewText(job.progress().expert_skew()) : "-",
+         HasExpertLoad(job) ? absl::StrCat("of the even share; ", WithoutRoomText(job.progress(), "of all rows")) : ""});
   }
   const CoreWaitOfStep wait = CoreWaitOf(job);
   if (wait.matters()) {

@@ -263,6 +263,8 @@ void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job, int32_
     if (step.experts.any()) {  // the same in the reports of all ranks
       values.Of(metric::kJobExpertRows) += static_cast<double>(step.experts.rows_routed);
       values.Of(metric::kJobExpertRowsDropped) += static_cast<double>(step.experts.rows_dropped);
+      values.Of(metric::kJobExpertRowsInRounds) += static_cast<double>(step.experts.rows_in_rounds);
+      values.Of(metric::kJobExpertRounds) += static_cast<double>(step.experts.rounds);
     }
   }
   if (recorded.rank == 0) series.FirstRank(step, job);
@@ -357,7 +359,10 @@ void JobMetrics::Updated(const JobRecord& job, int32_t devices) {
     values.Of(*counter);
   }
   if (job.spec->model.moe.any()) {
-    for (const auto* counter : {&metric::kJobExpertRows, &metric::kJobExpertRowsDropped}) values.Of(*counter);
+    for (const auto* counter : {&metric::kJobExpertRows, &metric::kJobExpertRowsDropped, &metric::kJobExpertRowsInRounds,
+                                &metric::kJobExpertRounds}) {
+      values.Of(*counter);
+    }
   }
   for (const char* decision : {"kept", "adopted", "forced"}) values.Of(metric::kJobReplans, {{"decision", decision}});
   for (size_t stage = 0; stage < job.measured.size(); ++stage) {

@@ -95,6 +95,8 @@ void StepStatistics::AddStep(int32_t rank, const StepReport& step, Nanos wall, P
     progress.lr = step.lr;
     progress.expert_skew = step.experts.skew;
     progress.expert_dropped = step.experts.dropped();
+    progress.expert_in_rounds = step.experts.in_rounds();
+    progress.expert_rounds = step.experts.rounds;
   }
   FillRates(progress);
 }

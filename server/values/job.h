@@ -68,8 +68,10 @@ struct Progress {
   double validation_loss = 0;   // validation loss of the newest evaluation
   int64_t validation_step = 0;  // steps done at that evaluation; 0: no evaluation yet
   // The load of experts in the newest step; 0 if the model has no experts.
-  double expert_skew = 0;     // ExpertLoad::skew
-  double expert_dropped = 0;  // the share of the rows routed that was dropped
+  double expert_skew = 0;       // ExpertLoad::skew
+  double expert_dropped = 0;    // the share of the rows routed that was dropped
+  double expert_in_rounds = 0;  // the share that went through rounds (MoeSpec::dropless)
+  int64_t expert_rounds = 0;    // ExpertLoad::rounds
   bool operator==(const Progress&) const = default;
 };
 

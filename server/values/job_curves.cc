@@ -22,6 +22,7 @@ StepPoint Joined(const StepPoint& a, const StepPoint& b) {
   joined.loss = mean(a.loss, b.loss);
   joined.expert_skew = mean(a.expert_skew, b.expert_skew);
   joined.expert_dropped = mean(a.expert_dropped, b.expert_dropped);
+  joined.expert_in_rounds = mean(a.expert_in_rounds, b.expert_in_rounds);
   joined.step = Nanos(static_cast<int64_t>((time_before + time_after) / (before + after)));
   joined.tokens_per_second =
       time_before + time_after > 0
@@ -58,7 +59,8 @@ void JobCurves::AddStep(Generation generation, const StepReport& step, Nanos wal
                   .loss = step.loss,
                   .step = step.duration,
                   .expert_skew = step.experts.skew,
-                  .expert_dropped = step.experts.dropped()};
+                  .expert_dropped = step.experts.dropped(),
+                  .expert_in_rounds = step.experts.in_rounds()};
   if (step.duration > Nanos(0)) point.tokens_per_second = static_cast<double>(step.tokens) / Seconds(step.duration);
   if (!steps_.empty() && steps_.back().steps < stride_ && Follows(steps_.back(), point)) {
     steps_.back() = Joined(steps_.back(), point);

@@ -136,6 +136,8 @@ void SetFigures(const JobRecord& job, v1::Job& message) {
   progress.set_validation_step(job.progress.validation_step);
   progress.set_expert_skew(job.progress.expert_skew);
   progress.set_expert_dropped_ratio(job.progress.expert_dropped);
+  progress.set_expert_in_rounds_ratio(job.progress.expert_in_rounds);
+  progress.set_expert_rounds(job.progress.expert_rounds);
   for (size_t stage = 0; stage < job.measured.size(); ++stage) {
     const StageMeasurement& from = job.measured[stage];
     v1::StageMeasurement& to = *message.add_measured();
@@ -182,7 +184,9 @@ void GetFigures(const v1::Job& message, JobRecord& job) {
                   .validation_loss = progress.validation_loss(),
                   .validation_step = progress.validation_step(),
                   .expert_skew = progress.expert_skew(),
-                  .expert_dropped = progress.expert_dropped_ratio()};
+                  .expert_dropped = progress.expert_dropped_ratio(),
+                  .expert_in_rounds = progress.expert_in_rounds_ratio(),
+                  .expert_rounds = progress.expert_rounds()};
   job.measured.clear();
   for (const v1::StageMeasurement& from : message.measured()) {
     job.measured.push_back({.steps = from.steps(),
@@ -308,6 +312,7 @@ v1::JobCurves Encode(const JobCurves& curves) {
     to.set_step_ns(point.step.value);
     to.set_expert_skew(point.expert_skew);
     to.set_expert_dropped_ratio(point.expert_dropped);
+    to.set_expert_in_rounds_ratio(point.expert_in_rounds);
   }
   for (const EvaluationPoint& point : curves.evaluations()) {
     v1::EvaluationPoint& to = *m.add_evaluations();
@@ -328,7 +333,8 @@ JobCurves Decode(const v1::JobCurves& message) {
                      .tokens_per_second = point.tokens_per_second(),
                      .step = Nanos(point.step_ns()),
                      .expert_skew = point.expert_skew(),
-                     .expert_dropped = point.expert_dropped_ratio()});
+                     .expert_dropped = point.expert_dropped_ratio(),
+                     .expert_in_rounds = point.expert_in_rounds_ratio()});
   }
   std::vector<EvaluationPoint> evaluations;
   for (const v1::EvaluationPoint& point : message.evaluations()) evaluations.push_back({point.steps_done(), point.loss()});

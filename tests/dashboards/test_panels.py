@@ -59,6 +59,14 @@ class PanelsTest(unittest.TestCase):
         self.check(query, series, {"": 0.025})
         self.check(query, {}, {})
 
+    def test_rows_in_rounds_are_a_share_of_all_routed_and_rounds_are_counted_by_second(self):
+        series = {f"lynx_job_expert_rows_routed_total{{{A}}}": "0+1000x60", f"lynx_job_expert_rows_in_rounds_total{{{A}}}": "0+50x60",
+                  f"lynx_job_expert_rounds_total{{{A}}}": "0+30x60"}
+        query, = queries("lynx-job", "graph", "Share of the rows of experts that go through rounds")
+        self.check(query, series, {"": 0.05})
+        rounds, = queries("lynx-job", "graph", "Rounds of experts per second")
+        self.check(rounds, series, {"": 0.5})
+
     def test_what_is_measured_of_stages_stands_beside_what_is_predicted(self):
         """The panel shows the time of one rank in one step. The series add up all ranks, and half of job a's steps are repeated steps."""
         series = {f'lynx_job_predicted_phase_seconds{{{job},stage="{stage}",phase="{phase}"}}': "1x60"

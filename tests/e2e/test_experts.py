@@ -42,6 +42,7 @@ checkpoint: {{{checkpoint}}}
 maxRestarts: 10
 """
 SEQ = 16
+ROWS = 2 * 20 * 16 * 128 * 4  # of the example: two experts, steps, samples, tokens, layers
 
 
 class ExpertsTest(ClusterTest):
@@ -69,33 +70,56 @@ class ExpertsTest(ClusterTest):
 
 
 class ExampleTest(ExpertsTest):
+    def series(self, name):
+        """The values of the job's metrics of experts, by name."""
+        lines = re.findall(rf'^lynx_job_expert_(\w+)\{{[^}}]*job_name="{name}"[^}}]*\}} (\S+)$', self.metrics("server"), re.M)
+        return {metric: float(value) for metric, value in lines}
+
     def assert_load_is_measured(self, page):
         # Two ranks with four of the eight experts each: the fuller one has between the even share and all rows.
         skew = page["progress"]["expertSkew"]
         self.assertTrue(1 <= skew <= 2, page["progress"])
-        series = dict(re.findall(r'^(lynx_job_expert_\w+)\{[^}]*job_name="qwen3-moe-bytes"[^}]*\} (\S+)$', self.metrics("server"), re.M))
-        rows = 2 * 20 * 16 * 128 * 4  # two experts, steps, samples, tokens, layers
-        self.assertEqual(float(series["lynx_job_expert_rows_routed_total"]), rows)
-        self.assertEqual(float(series["lynx_job_expert_rows_dropped_total"]), 0)
-        self.assertEqual(float(series["lynx_job_expert_load_skew"]), skew)
-        self.assertEqual(float(series["lynx_job_expert_load_skew_planned"]), 1)
-        self.assertGreaterEqual(float(series["lynx_job_expert_load_fullest"]), 0.5)
+        series = self.series("qwen3-moe-bytes")
+        self.assertEqual(series["rows_routed_total"], ROWS)
+        self.assertEqual(series["rows_dropped_total"], 0)
+        self.assertEqual(series["rounds_total"], 0)
+        self.assertEqual(series["load_skew"], skew)
+        self.assertEqual(series["load_skew_planned"], 1)
+        self.assertGreaterEqual(series["load_fullest"], 0.5)
         self.assertIn("rows of the fullest rank", self.ctl("get", page["id"]).out)
 
     def test_it_trains_and_an_independent_reader_computes_its_validation_loss(self):
+        # With this capacity no row is dropped; the reader drops none.
+        self.assert_load_is_measured(self.train_and_read("qwen3-moe-bytes", "capacity: 4"))
+
+    def test_rows_without_room_go_through_rounds_and_the_reader_computes_the_same(self):
+        page = self.train_and_read("with-rounds", "capacity: 0.5\n    dropless: true")
+        series = self.series("with-rounds")
+        self.assertEqual(series["rows_routed_total"], ROWS)
+        self.assertEqual(series["rows_dropped_total"], 0)
+        self.assertGreater(series["rounds_total"], 0)
+        # The rooms have space for half of the rows.
+        self.assertGreaterEqual(series["rows_in_rounds_total"], ROWS / 2)
+        rounds = int(page["progress"]["expertRounds"])
+        self.assertGreater(rounds, 0)
+        share = 100 * page["progress"]["expertInRoundsRatio"]
+        self.assertIn(f"of the even share; {share:.1f}% of all rows in {rounds} rounds", self.ctl("get", page["id"]).out)
+
+    def train_and_read(self, name, capacity):
+        """Trains the example with this capacity, and computes its validation loss from the exported weights. Returns its page."""
         text = (ROOT / "examples/qwen3-moe-bytes.yaml").read_text()
-        path, runs, held_out = self.directory / "experts.yaml", self.directory / "runs", self.directory / "held-out.txt"
-        # Each of the four samples occurs as often as the others in a global batch of 16. With this capacity no row is dropped; the
-        # reader drops none.
+        path, runs, held_out = self.directory / f"{name}.yaml", self.directory / f"runs-{name}", self.directory / "held-out.txt"
+        # Each of the four samples occurs as often as the others in a global batch of 16.
         held_out.write_text(self.corpus.read_text()[-(4 * 128 + 1):])
-        for old, new in (("/usr/share/common-licenses/GPL-3", f"{self.corpus}\n  validationPath: {held_out}"), ("capacity: 2", "capacity: 4"),
-                         ("everySteps: 50", f"directory: {runs}"), ("steps: 100", "steps: 20\n  evalEvery: 20\n  evalBatches: 1")):
+        for old, new in (("/usr/share/common-licenses/GPL-3", f"{self.corpus}\n  validationPath: {held_out}"), ("capacity: 2", capacity),
+                         ("everySteps: 50", f"directory: {runs}"), ("name: qwen3-moe-bytes", f"name: {name}"),
+                         ("steps: 100", "steps: 20\n  evalEvery: 20\n  evalBatches: 1")):
             self.assertEqual(text.count(old), 1, old)
             text = text.replace(old, new)
         path.write_text(text)
         result = self.ctl("submit", "-f", path, "--wait", timeout=300)
         self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
-        page = self.get("qwen3-moe-bytes")
+        page = self.get(name)
         self.assertEqual(page["state"], "JOB_STATE_SUCCEEDED")
         self.assertLess(page["progress"]["loss"], page["progress"]["firstLoss"])
         self.assertEqual(page["plan"]["layout"]["ep"], 2)
@@ -104,9 +128,8 @@ class ExampleTest(ExpertsTest):
             self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
             states = sum(int(stage[what + "Bytes"]) for what in ("weight", "gradient", "optimizer"))
             self.assertEqual(states, int(measured["stateBytes"]), "and so are the states")
-        self.assert_load_is_measured(page)
 
-        folder = self.directory / "qwen3-moe"
+        folder = self.directory / f"exported-{name}"
         result = self.ctl("checkpoint", "export", runs, "--out", folder)
         self.assertEqual(result.code, 0, str(result))
         config = json.loads((folder / "config.json").read_text())
@@ -119,6 +142,7 @@ class ExampleTest(ExpertsTest):
         self.assertEqual(len(samples), 4)
         expected = sum(loss(model, *sample) for sample in samples) / 4
         self.assert_near(float(row["validation_loss"]), expected, SAME_WEIGHTS, "of the exported weights")
+        return page
 
 
 MIXTRAL = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "intermediate_size": 24, "num_local_experts": 4}

@@ -335,6 +335,15 @@ TEST(JobReport, ShowsTheLoadOfExperts) {
                             HasSubstr("At the last step the fullest rank received 1.25 times the even share of rows; at most "
                                       "2.0% of the rows of a step were dropped.")));
   EXPECT_EQ(CountOf(ExpertLoadPlot(run.curves), "class=\"line\""), 2u) << "each attempt is a line";
+  run.job.mutable_progress()->set_expert_dropped_ratio(0);
+  run.job.mutable_progress()->set_expert_in_rounds_ratio(0.042);
+  run.job.mutable_progress()->set_expert_rounds(17);
+  for (v1::StepPoint& point : *run.curves.mutable_steps()) {
+    point.set_expert_dropped_ratio(0);
+    point.set_expert_in_rounds_ratio(0.03);
+  }
+  EXPECT_THAT(page(), AllOf(HasSubstr("4.2% of the rows of experts in 17 rounds in the newest step"),
+                            HasSubstr("at most 3.0% of the rows of a step went through rounds.")));
   EXPECT_EQ(ExpertLoadPlot({}), "");
 }
 

@@ -154,6 +154,10 @@ TEST(JobPage, ShowsTheLoadOfExpertsBesideThePlanned) {
   job.mutable_progress()->set_expert_dropped_ratio(0.03);
   EXPECT_THAT(JobPage(job, Style{}, Nanos(0)),
               HasSubstr("rows of the fullest rank  1.25x      1.50x     of the even share; 3.0% of all rows dropped\n"));
+  job.mutable_progress()->set_expert_dropped_ratio(0);
+  job.mutable_progress()->set_expert_in_rounds_ratio(0.03);
+  job.mutable_progress()->set_expert_rounds(12);
+  EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), HasSubstr("of the even share; 3.0% of all rows in 12 rounds\n"));
 }
 
 }  // namespace

@@ -85,6 +85,10 @@ TEST(TopScreen, ShowsTheLoadOfExpertsIfAJobHasSome) {
                         "j2   second  QUEUED   0%    -          -          -        -        -       waits for 4 devices\n"));
   view.jobs[1].mutable_progress()->set_expert_dropped_ratio(0.0213);
   EXPECT_THAT(TopScreen(view, {.unicode = false}), HasSubstr("  1.37x, 2.1% dropped  20.0 ms"));
+  view.jobs[1].mutable_progress()->set_expert_dropped_ratio(0);
+  view.jobs[1].mutable_progress()->set_expert_in_rounds_ratio(0.0213);
+  view.jobs[1].mutable_progress()->set_expert_rounds(40);
+  EXPECT_THAT(TopScreen(view, {.unicode = false}), HasSubstr("  1.37x, 2.1% in 40 rounds  20.0 ms"));
 }
 
 TEST(TopScreen, SaysWhereItDoesNotKnowAll) {

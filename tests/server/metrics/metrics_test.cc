@@ -127,6 +127,8 @@ TEST(ServerMetricsTest, ShowsTheLoadOfExperts) {
   const auto report = [&](int64_t step, int32_t rank, double skew, double fullest_expert) {
     const ExpertLoad load{.rows_routed = 1000,
                           .rows_dropped = 30,
+                          .rows_in_rounds = 20,
+                          .rounds = 7,
                           .skew = skew,
                           .rows = 400,
                           .fullest_dispatch = fullest_expert / 2,
@@ -145,6 +147,8 @@ TEST(ServerMetricsTest, ShowsTheLoadOfExperts) {
   EXPECT_EQ(Value(page, OfJob("expert_load_peak")), 1.75);
   EXPECT_EQ(Value(page, OfJob("expert_rows_routed_total")), 2000) << "each step counts once";
   EXPECT_EQ(Value(page, OfJob("expert_rows_dropped_total")), 60);
+  EXPECT_EQ(Value(page, OfJob("expert_rows_in_rounds_total")), 40);
+  EXPECT_EQ(Value(page, OfJob("expert_rounds_total")), 14);
 }
 
 TEST(ServerMetricsTest, ShowsNoLoadOfExpertsWithoutExperts) {
@@ -172,6 +176,7 @@ TEST(ServerMetricsTest, ShowsThePlannedLoadOfExperts) {
   const std::string page = Page(metrics);
   EXPECT_EQ(Value(page, OfJob("expert_load_skew_planned")), 1.25);
   EXPECT_EQ(Value(page, OfJob("expert_rows_dropped_total")), 0) << "a rate needs a beginning";
+  EXPECT_EQ(Value(page, OfJob("expert_rounds_total")), 0) << "likewise";
 }
 
 TEST(ServerMetricsTest, SetsWhatIsMeasuredBesideWhatWasPlanned) {

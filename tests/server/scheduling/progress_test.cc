@@ -17,7 +17,11 @@ StepReport Step(int64_t step, int64_t duration_ms, int64_t forward_ms = 10) {
           .duration = Nanos(duration_ms * 1'000'000),
           .forward = Nanos(forward_ms * 1'000'000),
           .arena_peak = Bytes(100 + step),
-          .experts = {.rows_routed = 100, .rows_dropped = step, .skew = 2.0 + static_cast<double>(step)}};
+          .experts = {.rows_routed = 100,
+                      .rows_dropped = step,
+                      .rows_in_rounds = 2 * step,
+                      .rounds = 3 * step,
+                      .skew = 2.0 + static_cast<double>(step)}};
 }
 
 TEST(StepStatisticsTest, ProgressFollowsTheNewestStep) {
@@ -32,6 +36,8 @@ TEST(StepStatisticsTest, ProgressFollowsTheNewestStep) {
   EXPECT_DOUBLE_EQ(progress.loss, 4.0 / 30);
   EXPECT_DOUBLE_EQ(progress.expert_skew, 31);
   EXPECT_DOUBLE_EQ(progress.expert_dropped, 0.29);
+  EXPECT_DOUBLE_EQ(progress.expert_in_rounds, 0.58);
+  EXPECT_EQ(progress.expert_rounds, 87);
   EXPECT_EQ(progress.step, Nanos(200'000'000)) << "of the slowest rank";
   EXPECT_DOUBLE_EQ(progress.tokens_per_second, 5000);
   EXPECT_EQ(progress.first_step_time, Nanos(1));

@@ -77,7 +77,9 @@ TEST_P(StoreTest, EverythingComesBack) {
                     .validation_loss = 4.5,
                     .validation_step = 6,
                     .expert_skew = 1.5,
-                    .expert_dropped = 0.25};
+                    .expert_dropped = 0.25,
+                    .expert_in_rounds = 0.125,
+                    .expert_rounds = 11};
     job.measured = {
         {.steps = 4, .step = Nanos(1), .forward = Nanos(2), .stall = Nanos(3), .arena_peak = Bytes(4), .states = Bytes(5)}};
     job.plan_digest = plan->digest;
@@ -134,6 +136,8 @@ TEST_P(StoreTest, EverythingComesBack) {
   EXPECT_EQ(back.progress.validation_step, 6);
   EXPECT_EQ(back.progress.expert_skew, 1.5);
   EXPECT_EQ(back.progress.expert_dropped, 0.25);
+  EXPECT_EQ(back.progress.expert_in_rounds, 0.125);
+  EXPECT_EQ(back.progress.expert_rounds, 11);
   EXPECT_EQ(back.measured, job.measured);
   ASSERT_NE(jobs[0].plan, nullptr);
   EXPECT_EQ(PlanText(*jobs[0].plan), PlanText(*plan));

@@ -60,7 +60,7 @@ TEST(JobCurvesTest, LoadsOfExpertsAreMeansOverSteps) {
   JobCurves curves({{.generation = Generation(1), .first_step = 0, .steps = 2}}, {});
   const auto add = [&](int64_t step, double skew, int64_t dropped) {
     StepReport report = Step(step, 1);
-    report.experts = {.rows_routed = 10, .rows_dropped = dropped, .skew = skew};
+    report.experts = {.rows_routed = 10, .rows_dropped = dropped, .rows_in_rounds = 2 * dropped, .skew = skew};
     curves.AddStep(Generation(1), report, Nanos(step));
   };
   add(2, 1, 0);
@@ -68,6 +68,7 @@ TEST(JobCurvesTest, LoadsOfExpertsAreMeansOverSteps) {
   ASSERT_EQ(curves.steps().size(), 2u);
   EXPECT_DOUBLE_EQ(curves.steps()[1].expert_skew, 1.5);
   EXPECT_DOUBLE_EQ(curves.steps()[1].expert_dropped, 0.25);
+  EXPECT_DOUBLE_EQ(curves.steps()[1].expert_in_rounds, 0.5);
 }
 
 TEST(JobCurvesTest, ManyRestartsPushOutTheOldest) {
