@@ -74,6 +74,9 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
         ->check(CLI::Range(1, 1'000'000))
         ->capture_default_str();
     command->add_option("--state", list_options.states, "Only those in this state, such as running or failed");
+    auto* user = command->add_option("-u,--user", list_options.user,
+                                     "Only those of this user; default: for a submitter the own, for all others everybody's");
+    command->add_flag("--all-users", list_options.all_users, "Everybody's, also for a submitter")->excludes(user);
   }
   list->callback([&] { code = List(global, list_options); });
   history->callback([&] { code = History(global, list_options); });
@@ -103,8 +106,9 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   static CancelOptions cancel_options;
   auto* which = cancel->add_option_group("which");
   which->add_option("job", cancel_options.job, "Job id, a unique prefix of one, or a job's name");
-  which->add_flag("--all", cancel_options.all, "Every job that has not ended");
+  auto* all = which->add_flag("--all", cancel_options.all, "Every job that has not ended; for a submitter the own");
   which->require_option(1);
+  cancel->add_option("-u,--user", cancel_options.user, "With --all: only jobs of this user")->needs(all);
   cancel->add_option("--reason", cancel_options.reason, "Kept with the job");
   auto* checkpoint = cancel->add_flag("--checkpoint", cancel_options.checkpoint,
                                       "If it trains, write a checkpoint of the step that it is in first");
@@ -179,7 +183,7 @@ void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) 
   queue->require_subcommand(1);
   auto* list = queue->add_subcommand("list", "List queues with what they have");
   list->callback([&] { code = Queues(global); });
-  auto* set = queue->add_subcommand("set", "Make a queue, or change what it may have");
+  auto* set = queue->add_subcommand("set", "Make a queue, or set all that it may have anew: what is not given has its default");
   static QueueOptions options;
   set->add_option("queue", options.name, "Name, as scheduling.queue of job files")->required();
   set->add_option("--weight", options.weight, "Share beside other queues in which jobs wait")
@@ -189,6 +193,9 @@ void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) 
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   set->add_flag("--no-borrowing", options.no_borrowing, "Never more than the quota, even where nobody waits");
+  set->add_option("--manager", options.managers,
+                  "User who may cancel, hold and release all jobs of the queue; may be given several times")
+      ->allow_extra_args(false);
   set->callback([&] { code = SetQueue(global, options); });
 
   auto* node = app.add_subcommand("node", "Take nodes out of use, and back");

@@ -180,7 +180,7 @@ absl::Status Server::StartCore(ServerOptions& options, const ListenAddress& addr
       tls_ == nullptr, book_, options.limits, clock,
       Guard::Hooks{.refused = [core = core_.get()](AuditRecord record) { core->Refused(std::move(record)); },
                    .queue = [core = core_.get()] { return core->loop().QueueLength(); }});
-  jobs_ = std::make_unique<JobsService>(*core_);
+  jobs_ = std::make_unique<JobsService>(*core_, book_);
   cluster_ = std::make_unique<ClusterService>(*core_, *guard_);
   admin_ = std::make_unique<AdminService>(*core_, book_,
                                           AdminOptions{.authority = tls_ == nullptr ? nullptr : &tls_->authority(),

@@ -192,6 +192,7 @@ absl::StatusOr<v1::ListJobsResponse> Client::List(v1::ListJobsRequest request) {
     if (!page.ok()) return page.status();
     all.mutable_jobs()->MergeFrom(page->jobs());
     all.set_more(page->more());
+    all.set_owner(page->owner());
     if (!page->more() || page->jobs().empty() || all.jobs_size() >= wanted) return all;
     request.set_before(all.jobs().rbegin()->id());
   }

@@ -35,6 +35,12 @@ std::string Where(const v1::Job& job) {
 
 std::string OrNone(const std::string& text, const CellText& cells) { return text.empty() ? cells.None() : text; }
 
+// True if one of the jobs was submitted by a user, and not to a server without users.
+bool HaveUsers(const std::vector<v1::Job>& jobs) {
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [](const v1::Job& job) { return !job.owner().empty() && job.owner() != "local"; });
+}
+
 // Reasons and conditions of nodes, one per line.
 std::string NodeNotes(const std::vector<v1::Node>& nodes, const CellText& cells) {
   std::string notes;
@@ -105,6 +111,7 @@ std::string NodeState(const v1::Node& node) {
 Listing JobListing(const std::vector<v1::Job>& jobs, const CellText& cells) {
   Listing listing{.columns = {{"ID", "id"},
                               {"NAME", "name"},
+                              {"USER", "user", HaveUsers(jobs) ? ColumnIn::kTables : ColumnIn::kNoTable},
                               {"STATE", "state"},
                               {"STEPS", "steps_done"},
                               {"", "steps", ColumnIn::kNoTable},
@@ -126,8 +133,8 @@ Listing JobListing(const std::vector<v1::Job>& jobs, const CellText& cells) {
     const bool runs = p.tokens_per_second() > 0 && !IsFinal(job.state());
     listing.names.push_back(job.id());
     listing.rows.push_back(
-        {job.id(), job.spec().name(), StateName(job.state()), Steps(job, cells), absl::StrCat(job.spec().train().steps()),
-         Loss(job, cells), runs ? cells.Count(p.tokens_per_second()) : cells.None(),
+        {job.id(), job.spec().name(), OrNone(job.owner(), cells), StateName(job.state()), Steps(job, cells),
+         absl::StrCat(job.spec().train().steps()), Loss(job, cells), runs ? cells.Count(p.tokens_per_second()) : cells.None(),
          p.step_ns() > 0 ? cells.Duration(p.step_ns()) : cells.None(),
          runs && p.eta_ns() > 0 ? cells.Duration(p.eta_ns()) : cells.None(), OrNone(job.spec().scheduling().queue(), cells),
          absl::StrCat(job.spec().scheduling().priority()), absl::StrCat(job.placement_size()), OrNone(Where(job), cells),
@@ -140,6 +147,7 @@ Listing JobListing(const std::vector<v1::Job>& jobs, const CellText& cells) {
 Listing HistoryListing(const std::vector<v1::Job>& jobs, const CellText& cells) {
   Listing listing{.columns = {{"ID", "id"},
                               {"NAME", "name"},
+                              {"USER", "user", HaveUsers(jobs) ? ColumnIn::kTables : ColumnIn::kNoTable},
                               {"STATE", "state"},
                               {"STEPS", "steps_done"},
                               {"LOSS", "loss"},
@@ -157,8 +165,8 @@ Listing HistoryListing(const std::vector<v1::Job>& jobs, const CellText& cells) 
     const bool began = job.started_unix_ns() != 0;
     const int64_t waited = (began ? job.started_unix_ns() : job.ended_unix_ns()) - job.submitted_unix_ns();
     listing.names.push_back(job.id());
-    listing.rows.push_back({job.id(), job.spec().name(), StateName(job.state()), Steps(job, cells), Loss(job, cells),
-                            cells.Time(job.submitted_unix_ns()), cells.Duration(waited),
+    listing.rows.push_back({job.id(), job.spec().name(), OrNone(job.owner(), cells), StateName(job.state()), Steps(job, cells),
+                            Loss(job, cells), cells.Time(job.submitted_unix_ns()), cells.Duration(waited),
                             began ? cells.Duration(job.ended_unix_ns() - job.started_unix_ns()) : cells.None(),
                             absl::StrCat(job.generation()), absl::StrCat(job.restarts()), absl::StrCat(job.preemptions()),
                             OrNone(job.checkpoint_path(), cells), cells.Age(job.ended_unix_ns()),
@@ -198,19 +206,24 @@ Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells) {
 }
 
 Listing QueueListing(const std::vector<v1::Queue>& queues, const CellText& cells) {
+  // The column MANAGERS is left out if no queue has any.
+  const bool managers =
+      std::any_of(queues.begin(), queues.end(), [](const v1::Queue& queue) { return !queue.managers().empty(); });
   Listing listing{.columns = {{"QUEUE", "queue"},
                               {"WEIGHT", "weight"},
                               {"QUOTA", "quota_devices"},
                               {"BORROWS", "borrows"},
                               {"DEVICES", "devices"},
                               {"RUNNING", "running"},
-                              {"WAITING", "waiting"}}};
+                              {"WAITING", "waiting"},
+                              {"MANAGERS", "managers", managers ? ColumnIn::kTables : ColumnIn::kNoTable}}};
   for (const v1::Queue& queue : queues) {
     listing.names.push_back(queue.name());
     listing.rows.push_back({queue.name(), absl::StrCat(queue.weight()),
                             queue.quota_devices() == 0 ? cells.None() : absl::StrCat(queue.quota_devices()),
                             queue.no_borrowing() ? "no" : "yes", absl::StrCat(queue.devices_used()),
-                            absl::StrCat(queue.running()), absl::StrCat(queue.waiting())});
+                            absl::StrCat(queue.running()), absl::StrCat(queue.waiting()),
+                            OrNone(absl::StrJoin(queue.managers(), ","), cells)});
   }
   return listing;
 }

@@ -159,6 +159,7 @@ std::string JobPage(const v1::Job& job, Style style, Nanos now) {
     absl::StrAppend(&out, "expected to begin in ", Duration(job.expected_start_unix_ns() - now.value), "\n");
   }
   absl::StrAppend(&out, "submitted ", Age(job.submitted_unix_ns(), now), " ago");
+  if (!job.owner().empty() && job.owner() != "local") absl::StrAppend(&out, " by ", job.owner());
   if (job.started_unix_ns()) {
     const int64_t end = job.ended_unix_ns() ? job.ended_unix_ns() : now.value;
     absl::StrAppend(&out, ", trained for ", Duration(end - job.started_unix_ns()));

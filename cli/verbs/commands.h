@@ -34,6 +34,8 @@ struct SubmitOptions {
 struct ListOptions {
   int32_t limit = 100;
   std::vector<std::string> states;  // such as "running"; empty: all states
+  std::string user;                 // whose jobs; empty: a submitter's own, and everybody's for all others
+  bool all_users = false;           // everybody's jobs, also for a submitter
 };
 
 struct EventsOptions {
@@ -45,6 +47,7 @@ struct EventsOptions {
 struct CancelOptions {
   std::string job;
   bool all = false;  // cancel every job that has not ended; it is no error if there is none
+  std::string user;  // with `all`: only jobs of this user; empty: a submitter's own, and everybody's for all others
   std::string reason;
   bool checkpoint = false;
   std::string grace;  // "2min"; "" = the default
@@ -103,6 +106,7 @@ struct QueueOptions {
   int32_t weight = 1;
   int32_t quota = 0;
   bool no_borrowing = false;
+  std::vector<std::string> managers;
 };
 
 struct CordonOptions {

@@ -72,23 +72,50 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& name, const std::vect
   return absl::InvalidArgumentError(absl::StrCat("--state ", name, ": expected ", absl::StrJoin(names, ", ")));
 }
 
+// The user whose jobs a list has if no user is named: a submitter's own, because a submitter may change no others. Empty:
+// everybody's.
+absl::StatusOr<std::string> OwnJobsOnly(Client& client) {
+  if (client.server().token.empty()) return "";  // the server has no users
+  LYNX_ASSIGN_OR_RETURN(const v1::WhoAmIResponse me, client.Admin(&v1::Admin::Stub::WhoAmI, v1::WhoAmIRequest()));
+  return me.role() == v1::ROLE_SUBMITTER ? me.name() : "";
+}
+
+// Lists jobs. FailedPrecondition: the request names an owner, and the server is of a release that does not know owners; it then
+// lists everybody's jobs.
+absl::StatusOr<v1::ListJobsResponse> ListOfOwner(Client& client, const v1::ListJobsRequest& request) {
+  LYNX_ASSIGN_OR_RETURN(v1::ListJobsResponse response, client.List(request));
+  if (response.owner() == request.owner()) return response;
+  return absl::FailedPreconditionError(
+      "this lynx-server is of an earlier release and does not know whose jobs are whose: upgrade it");
+}
+
 // Lists jobs in one of the requested states, or in one of the states `among` if no state is requested.
 absl::StatusOr<v1::ListJobsResponse> FindJobs(const GlobalOptions& global, const ListOptions& options,
                                               const std::vector<v1::JobState>& among) {
   v1::ListJobsRequest request;
+  Client client = Connect(global);
   request.set_limit(options.limit);
   for (const std::string& name : options.states) {
     LYNX_ASSIGN_OR_RETURN(const v1::JobState state, ParseState(name, among));
     request.add_states(state);
   }
   if (options.states.empty()) request.mutable_states()->Add(among.begin(), among.end());
-  return Connect(global).List(request);
+  request.set_owner(options.user);
+  if (!options.user.empty()) return ListOfOwner(client, request);
+  if (!options.all_users) {
+    LYNX_ASSIGN_OR_RETURN(*request.mutable_owner(), OwnJobsOnly(client));
+  }
+  return client.List(request);
 }
 
 // A note below a table that does not show all jobs.
-std::string LeftOut(const v1::ListJobsResponse& response) {
-  if (!response.more()) return "";
-  return absl::StrCat("\nthe newest ", response.jobs_size(), "; there are more: --limit N\n");
+std::string LeftOut(const v1::ListJobsResponse& response, const ListOptions& options) {
+  std::string note;
+  if (!response.owner().empty() && options.user.empty()) {
+    note = absl::StrCat("\nonly jobs of ", response.owner(), "; --all-users lists everybody's\n");
+  }
+  if (response.more()) absl::StrAppend(&note, "\nthe newest ", response.jobs_size(), "; there are more: --limit N\n");
+  return note;
 }
 
 // Prints changes as they come. On a terminal it updates one line; elsewhere it prints a line now and then.
@@ -223,8 +250,14 @@ std::string CancelLine(const v1::Job& job, bool checkpoint) {
   return absl::StrCat("job ", job.id(), checkpoint ? " writes a checkpoint and ends\n" : " is being cancelled\n");
 }
 
-int CancelAll(const GlobalOptions& global, Client& client, v1::CancelJobRequest request) {
+int CancelAll(const GlobalOptions& global, Client& client, const std::string& user, v1::CancelJobRequest request) {
   v1::ListJobsRequest unfinished;
+  unfinished.set_owner(user);
+  if (user.empty()) {
+    const absl::StatusOr<std::string> own = OwnJobsOnly(client);
+    if (!own.ok()) return Fail(own.status());
+    unfinished.set_owner(*own);
+  }
   unfinished.set_limit(kAllJobs);
   const std::vector<v1::JobState> states = AllStates(false);
   unfinished.mutable_states()->Add(states.begin(), states.end());
@@ -233,7 +266,7 @@ int CancelAll(const GlobalOptions& global, Client& client, v1::CancelJobRequest 
   size_t before = 0;
   do {
     before = asked.size();
-    auto jobs = client.List(unfinished);
+    auto jobs = ListOfOwner(client, unfinished);
     if (!jobs.ok()) return Fail(jobs.status());
     for (const v1::Job& listed : jobs->jobs()) {
       if (!asked.insert(listed.id()).second) continue;
@@ -388,7 +421,7 @@ int List(const GlobalOptions& global, const ListOptions& options) {
   const auto response = FindJobs(global, options, all);
   if (!response.ok()) return Fail(response.status());
   Listing listing = JobListing({response->jobs().begin(), response->jobs().end()}, Cells(global));
-  listing.notes += LeftOut(*response);
+  listing.notes += LeftOut(*response, options);
   return Show(global.output, *response, listing);
 }
 
@@ -396,7 +429,7 @@ int History(const GlobalOptions& global, const ListOptions& options) {
   const auto response = FindJobs(global, options, AllStates(true));
   if (!response.ok()) return Fail(response.status());
   Listing listing = HistoryListing({response->jobs().begin(), response->jobs().end()}, Cells(global));
-  listing.notes += LeftOut(*response);
+  listing.notes += LeftOut(*response, options);
   return Show(global.output, *response, listing);
 }
 
@@ -439,7 +472,7 @@ int Cancel(const GlobalOptions& global, const CancelOptions& options) {
     request.set_grace_ns(grace->value);
   }
   Client client = Connect(global);
-  if (options.all) return CancelAll(global, client, request);
+  if (options.all) return CancelAll(global, client, options.user, request);
   const auto job = client.Cancel(request);
   if (!job.ok()) return Fail(job.status());
   return PrintLine(global, *job, CancelLine(*job, options.checkpoint));

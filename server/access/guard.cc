@@ -29,16 +29,6 @@ absl::Status Revoked() {
 
 }  // namespace
 
-std::string CallerText(const Caller& caller) {
-  switch (caller.kind) {
-    case Caller::Kind::kNobody: return "";
-    case Caller::Kind::kLocal: return "local";
-    case Caller::Kind::kUser: return caller.name;
-    case Caller::Kind::kNode: return absl::StrCat("node/", caller.name);
-  }
-  return "";
-}
-
 AuditRecord Call::Audit(const std::string& target) const {
   return {.who = CallerText(caller), .from = caller.from, .what = method, .target = target};
 }

@@ -19,22 +19,12 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "server/access/call_limits.h"
+#include "server/access/caller.h"
 #include "server/access/rpc_permissions.h"
 #include "server/values/access.h"
 #include "server/values/audit.h"
 
 namespace lynx::server {
-
-struct Caller {
-  enum class Kind : uint8_t { kNobody, kLocal, kUser, kNode };
-  Kind kind = Kind::kNobody;
-  std::string name;           // name of the caller, for kUser and kNode
-  Role role = Role::kViewer;  // role of the caller, for kUser and kLocal
-  std::string from;           // address of the caller
-  std::string serial;         // serial number of the certificate, for kNode
-};
-// Names the caller in messages: "alice", "node/n0", "local", or "" for an unknown caller.
-std::string CallerText(const Caller& caller);
 
 // One call that the guard admitted.
 struct Call {

@@ -1,4 +1,5 @@
-// The table that says who may call which method. The server does not serve a method that is missing in this table. Pure.
+// The table that says who may call which method. The server does not serve a method that is missing in this table. For calls
+// about a job, job_permissions.h says more. Pure.
 #ifndef LYNX_SERVER_ACCESS_RPC_PERMISSIONS_H_
 #define LYNX_SERVER_ACCESS_RPC_PERMISSIONS_H_
 

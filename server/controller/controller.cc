@@ -122,6 +122,11 @@ void Controller::RestoreSettings(Settings settings) {
   for (const NodeId& name : settings.nodes) nodes_.Of(name).known = true;
 }
 
+std::vector<std::string> Controller::ManagersOf(const std::string& queue) const {
+  const auto config = devices_.queues().find(queue);
+  return config == devices_.queues().end() ? std::vector<std::string>() : config->second.managers;
+}
+
 void Controller::OnAgentReported(const AgentReported& event) {
   LiveNode* node = nodes_.Admit(NodeTable::Party::kAgent, event.stream, event.state.node, event.host, event.state.boot);
   if (node == nullptr) return;

@@ -103,20 +103,19 @@ class Controller {
   // Returns the job's plan. The plan of a job that has ended comes without programs. Returns null if there is no plan, or if
   // the job ended under an earlier server. In the second case the store has the plan.
   std::shared_ptr<const Plan> PlanOf(const JobId& id) const;
-  // `text` is an id, the name of a job (the newest one counts), or a unique prefix of an id. NotFound: no such job.
-  // InvalidArgument: an ambiguous prefix.
-  absl::StatusOr<JobId> Resolve(const std::string& text) const { return jobs_.Resolve(text); }
-  // Lists at most `limit` jobs, the newest first. `states`: only jobs in one of these states; empty: jobs in all states.
-  // `before`: only jobs that were submitted before this job; nullptr: no such condition.
-  std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states,
-                                     const JobRecord* before = nullptr) const {
-    return jobs_.List(limit, states, before);
+  // See JobTable::Resolve and JobTable::List.
+  absl::StatusOr<JobId> Resolve(const std::string& text, const std::string& asker) const { return jobs_.Resolve(text, asker); }
+  std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states, const JobRecord* before = nullptr,
+                                     const std::string& owner = "") const {
+    return jobs_.List(limit, states, before, owner);
   }
   std::vector<NodeView> Nodes() const { return views_.Nodes(); }
   NodeView ViewOf(const NodeId& name) const { return views_.ViewOf(name); }
   // Summaries of the nodes in Nodes(), by name.
   std::vector<NodeSummary> Summaries() const { return views_.Summaries(); }
   std::vector<QueueView> Queues() const { return views_.Queues(); }
+  // Names of the users who may change all jobs of the queue.
+  std::vector<std::string> ManagersOf(const std::string& queue) const;
   const RankLogs& logs() const { return logs_; }
   ClusterStats TakeClusterStats() const { return views_.TakeClusterStats(); }
   // Number of devices that an unfinished job has or is planned for.

@@ -219,6 +219,9 @@ grpc::ServerUnaryReactor* AdminService::AddUser(const Call& call, const v1::AddU
                                                 v1::AddUserResponse* response) {
   return Change(call, request->name(), [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     LYNX_RETURN_IF_ERROR(CheckName("name", request->name()));
+    if (request->name() == kLocalUser) {
+      return BadField("name", request->name(), "must not be the name of everybody on a server without TLS");
+    }
     LYNX_RETURN_IF_ERROR(CheckLife("life_ns", request->life_ns(), kMaxTokenLife));
     LYNX_ASSIGN_OR_RETURN(const Role role, Decode(request->role()));
     if (const std::optional<User> known = book_.FindUser(request->name()); known.has_value()) {

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "planner/problem/layout.h"
 #include "proto/bounds.h"
+#include "server/access/job_permissions.h"
 #include "server/loop/strand.h"
 #include "server/wire/messages.h"
 #include "server/wire/retry_later.h"
@@ -144,14 +145,19 @@ grpc::ServerUnaryReactor* JobsService::SubmitJob(const Call& call, const v1::Sub
     reactor->Finish(ToGrpc(reply.status));
   });
   const std::string digest = SpecDigest(*spec);
-  const bool posted = core_.loop().Post(
-      JobSubmitted{id, core_.NewJobId(), request->idempotency_key(), *std::move(spec), digest}, call.Audit(""));
+  const bool posted = core_.loop().Post(JobSubmitted{.request = id,
+                                                     .id = core_.NewJobId(),
+                                                     .idempotency_key = request->idempotency_key(),
+                                                     .spec = *std::move(spec),
+                                                     .spec_digest = digest,
+                                                     .owner = CallerText(call.caller)},
+                                        call.Audit(""));
   if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
   return reactor;
 }
 
-absl::Status JobsService::FillJob(const v1::GetJobRequest& request, v1::GetJobResponse& response) {
-  LYNX_ASSIGN_OR_RETURN(const JobId id, core_.controller().Resolve(request.job_id()));
+absl::Status JobsService::FillJob(const v1::GetJobRequest& request, const std::string& asker, v1::GetJobResponse& response) {
+  LYNX_ASSIGN_OR_RETURN(const JobId id, core_.controller().Resolve(request.job_id(), asker));
   const JobRecord& job = *core_.controller().Find(id);
   const PlanPrograms programs = request.include_programs() ? PlanPrograms::kIncluded : PlanPrograms::kLeftOut;
   LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, core_.PlanOf(job, programs));
@@ -170,13 +176,16 @@ absl::Status JobsService::FillJob(const v1::GetJobRequest& request, v1::GetJobRe
 
 grpc::ServerUnaryReactor* JobsService::GetJob(const Call& call, const v1::GetJobRequest* request,
                                               v1::GetJobResponse* response) {
-  return OnLoop(core_, call, [this, request, response] { return FillJob(*request, *response); });
+  return OnLoop(core_, call,
+                [this, request, response, asker = CallerText(call.caller)] { return FillJob(*request, asker, *response); });
 }
 
 grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call, const v1::ListJobsRequest* request,
                                                 v1::ListJobsResponse* response) {
   return OnLoop(core_, call, [this, request, response]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMaxList));
+    if (!request->owner().empty()) LYNX_RETURN_IF_ERROR(CheckName("owner", request->owner()));
+    response->set_owner(request->owner());
     std::vector<JobState> states;
     for (int i = 0; i < request->states_size(); ++i) {
       LYNX_ASSIGN_OR_RETURN(const JobState state, Decode(request->states(i), FieldPath("", "states", i)));
@@ -189,7 +198,7 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call, const v1::List
         return absl::NotFoundError(absl::StrCat("before: no job has the id \"", request->before().substr(0, 80), "\""));
     }
     const size_t limit = static_cast<size_t>(request->limit() == 0 ? kDefaultList : request->limit());
-    std::vector<const JobRecord*> jobs = core_.controller().List(limit + 1, states, before);
+    std::vector<const JobRecord*> jobs = core_.controller().List(limit + 1, states, before, request->owner());
     response->set_more(jobs.size() > limit);
     jobs.resize(std::min(jobs.size(), limit));
     for (const JobRecord* job : jobs) {
@@ -201,6 +210,21 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call, const v1::List
     }
     return absl::OkStatus();
   });
+}
+
+absl::StatusOr<JobId> JobsService::FindToChange(const std::string& name, const Call& call) {
+  LYNX_ASSIGN_OR_RETURN(const JobId id, core_.controller().Resolve(name, CallerText(call.caller)));
+  const JobRecord& job = *core_.controller().Find(id);
+  const absl::Status allowed =
+      CheckJobCall(call.method, call.caller, job, core_.controller().ManagersOf(job.spec->scheduling.queue),
+                   book_.FindUser(job.owner).has_value());
+  if (allowed.ok()) return id;
+  AuditRecord record = call.Audit(id.value);
+  record.time = core_.clock().Wall();
+  record.refused = true;
+  SetOutcome(record, allowed);
+  core_.Refused(std::move(record));
+  return allowed;
 }
 
 // Posts the event that `make` returns for the job with this name. Answers with the job when the event has been handled.
@@ -221,12 +245,12 @@ grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::st
     reactor->Finish(ToGrpc(reply.status));
   });
   // Only the owner thread can look up the job by its name. The change is then posted as an ordinary event.
-  const bool posted = core_.loop().Run([this, id, name, make = std::move(make), record = call.Audit(name)] {
-    const absl::StatusOr<JobId> job = core_.controller().Resolve(name);
+  const bool posted = core_.loop().Run([this, id, name, make = std::move(make), call] {
+    const absl::StatusOr<JobId> job = FindToChange(name, call);
     if (!job.ok()) {
       core_.Complete(Reply{.request = id, .status = job.status()});
     } else {
-      core_.loop().PostAlways(make(id, *job), record);
+      core_.loop().PostAlways(make(id, *job), call.Audit(name));
     }
   });
   if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
@@ -277,10 +301,25 @@ grpc::ServerUnaryReactor* JobsService::ListQueues(const Call& call, const v1::Li
   });
 }
 
+absl::Status JobsService::CheckManagers(const Call& call, const QueueConfig& queue) const {
+  if (call.caller.kind == Caller::Kind::kLocal) return absl::OkStatus();  // the users of a server without TLS mean nothing
+  for (size_t i = 0; i < queue.managers.size(); ++i) {
+    const std::string& name = queue.managers[i];
+    const std::optional<User> user = book_.FindUser(name);
+    const std::string path = FieldPath("queue", "managers", static_cast<int64_t>(i));
+    if (!user.has_value()) return BadField(path, name, "must be the name of a user ('lynxctl admin user add' makes one)");
+    if (user->role < Role::kSubmitter) return BadField(path, name, "must be a submitter or more; viewers may change no job");
+  }
+  return absl::OkStatus();
+}
+
 grpc::ServerUnaryReactor* JobsService::SetQueue(const Call& call, const v1::SetQueueRequest* request,
                                                 v1::SetQueueResponse* response) {
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   absl::StatusOr<QueueConfig> queue = Decode(request->queue());
+  if (queue.ok()) {
+    if (const absl::Status known = CheckManagers(call, *queue); !known.ok()) queue = known;
+  }
   if (!queue.ok()) {
     reactor->Finish(ToGrpc(queue.status()));
     return reactor;
@@ -296,9 +335,10 @@ grpc::ServerUnaryReactor* JobsService::SetQueue(const Call& call, const v1::SetQ
   return reactor;
 }
 
-void JobsService::BeginWatch(const std::string& job, const std::string& who, const std::shared_ptr<WatchStream>& stream,
+void JobsService::BeginWatch(const std::string& job, const Caller& caller, const std::shared_ptr<WatchStream>& stream,
                              JobId& watched) {
-  const absl::StatusOr<JobId> id = core_.controller().Resolve(job);
+  const std::string who = caller.kind == Caller::Kind::kLocal ? "" : CallerText(caller);
+  const absl::StatusOr<JobId> id = core_.controller().Resolve(job, CallerText(caller));
   if (!id.ok()) return stream->Close(id.status());
   const JobRecord& record = *core_.controller().Find(*id);
   v1::WatchJobResponse first;
@@ -326,19 +366,20 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(const Call
     core->loop().RunAlways([core, watched, held = stream.lock()] { core->watchers().Remove(*watched, held.get()); });
   });
   const std::string job = request->job_id();
-  const std::string who = admitted.caller.kind == Caller::Kind::kLocal ? "" : CallerText(admitted.caller);
-  if (!core_.loop().Run([this, job, who, call, watched] { BeginWatch(job, who, call, *watched); })) call->Close(Overloaded());
+  if (!core_.loop().Run([this, job, caller = admitted.caller, call, watched] { BeginWatch(job, caller, call, *watched); })) {
+    call->Close(Overloaded());
+  }
   return raw;
 }
 
 grpc::ServerUnaryReactor* JobsService::GetLogs(const Call& call, const v1::GetLogsRequest* request,
                                                v1::GetLogsResponse* response) {
-  return OnLoop(core_, call, [this, request, response]() -> absl::Status {
+  return OnLoop(core_, call, [this, request, response, asker = CallerText(call.caller)]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(CheckRange("rank", request->rank(), -1, kMaxWireRanks - 1));
     LYNX_RETURN_IF_ERROR(CheckRange("lines", request->lines(), 0, kMaxLines));
     LYNX_RETURN_IF_ERROR(CheckRange("generation", request->generation(), 0, kMaxGenerations));
     LYNX_RETURN_IF_ERROR(CheckRange("after", request->after(), 0, std::numeric_limits<int64_t>::max()));
-    LYNX_ASSIGN_OR_RETURN(const JobId job, core_.controller().Resolve(request->job_id()));
+    LYNX_ASSIGN_OR_RETURN(const JobId job, core_.controller().Resolve(request->job_id(), asker));
     const RankLogs& logs = core_.controller().logs();
     const LogQuery query{.rank = request->rank(),
                          .generation = Generation(request->generation()),
@@ -354,8 +395,9 @@ grpc::ServerUnaryReactor* JobsService::GetLogs(const Call& call, const v1::GetLo
   });
 }
 
-absl::Status JobsService::FillTrace(const v1::TraceJobRequest& request, v1::TraceJobResponse& response) {
-  LYNX_ASSIGN_OR_RETURN(const JobId id, core_.controller().Resolve(request.job_id()));
+absl::Status JobsService::FillTrace(const v1::TraceJobRequest& request, const std::string& asker,
+                                    v1::TraceJobResponse& response) {
+  LYNX_ASSIGN_OR_RETURN(const JobId id, core_.controller().Resolve(request.job_id(), asker));
   const JobRecord& job = *core_.controller().Find(id);
   LYNX_ASSIGN_OR_RETURN(const std::optional<StepTrace> trace, core_.store().LoadTrace(id));
   if (!trace.has_value() || trace->plan_digest != job.plan_digest) {
@@ -373,7 +415,8 @@ absl::Status JobsService::FillTrace(const v1::TraceJobRequest& request, v1::Trac
 
 grpc::ServerUnaryReactor* JobsService::TraceJob(const Call& call, const v1::TraceJobRequest* request,
                                                 v1::TraceJobResponse* response) {
-  return OnLoop(core_, call, [this, request, response] { return FillTrace(*request, *response); });
+  return OnLoop(core_, call,
+                [this, request, response, asker = CallerText(call.caller)] { return FillTrace(*request, asker, *response); });
 }
 
 }  // namespace lynx::server

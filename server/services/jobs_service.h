@@ -1,5 +1,6 @@
 // JobsService: the RPCs of proto/lynx/v1/jobs.proto. It decodes requests, posts them to the core's event loop, and encodes the
-// answers; it decides nothing. Thread-safe; must not outlive the core.
+// answers. It decides only whether the caller may change the job (server/access/job_permissions.h). Thread-safe; must not
+// outlive the core.
 #ifndef LYNX_SERVER_SERVICES_JOBS_SERVICE_H_
 #define LYNX_SERVER_SERVICES_JOBS_SERVICE_H_
 
@@ -11,7 +12,8 @@ namespace lynx::server {
 
 class JobsService {
  public:
-  explicit JobsService(ServerCore& core) : core_(core) {}
+  // `book`: the users; it must outlive the service.
+  JobsService(ServerCore& core, const AccessBook& book) : core_(core), book_(book) {}
 
   grpc::ServerUnaryReactor* SubmitJob(const Call& call, const v1::SubmitJobRequest* request, v1::SubmitJobResponse* response);
   grpc::ServerUnaryReactor* GetJob(const Call& call, const v1::GetJobRequest* request, v1::GetJobResponse* response);
@@ -27,17 +29,22 @@ class JobsService {
   grpc::ServerUnaryReactor* GetLogs(const Call& call, const v1::GetLogsRequest* request, v1::GetLogsResponse* response);
   grpc::ServerUnaryReactor* TraceJob(const Call& call, const v1::TraceJobRequest* request, v1::TraceJobResponse* response);
 
-  // The answers to GetJob and TraceJob. Owner thread only.
-  absl::Status FillJob(const v1::GetJobRequest& request, v1::GetJobResponse& response);
-  absl::Status FillTrace(const v1::TraceJobRequest& request, v1::TraceJobResponse& response);
+  // The answers to GetJob and TraceJob. `asker`: see JobTable::Resolve. Owner thread only.
+  absl::Status FillJob(const v1::GetJobRequest& request, const std::string& asker, v1::GetJobResponse& response);
+  absl::Status FillTrace(const v1::TraceJobRequest& request, const std::string& asker, v1::TraceJobResponse& response);
 
  private:
   template <class Response>
   grpc::ServerUnaryReactor* ChangeJob(const Call& call, const std::string& name, const std::string& reason, Response* response,
                                       std::function<EventBody(int64_t, const JobId&)> make);
-  void BeginWatch(const std::string& job, const std::string& who, const std::shared_ptr<WatchStream>& stream, JobId& watched);
+  // Finds the job that the caller may change. PermissionDenied: the caller may not; the refusal is recorded. Other errors are
+  // those of JobTable::Resolve. Owner thread only.
+  absl::StatusOr<JobId> FindToChange(const std::string& name, const Call& call);
+  absl::Status CheckManagers(const Call& call, const QueueConfig& queue) const;
+  void BeginWatch(const std::string& job, const Caller& caller, const std::shared_ptr<WatchStream>& stream, JobId& watched);
 
   ServerCore& core_;
+  const AccessBook& book_;
 };
 
 }  // namespace lynx::server

@@ -288,7 +288,7 @@ absl::StatusOr<std::string> LivePage::Job(const std::string& id) {
   LYNX_ASSIGN_OR_RETURN(const v1::GetJobResponse got,
                         OnOwner<v1::GetJobResponse>([jobs = &jobs_, request]() -> absl::StatusOr<v1::GetJobResponse> {
                           v1::GetJobResponse response;
-                          LYNX_RETURN_IF_ERROR(jobs->FillJob(request, response));
+                          LYNX_RETURN_IF_ERROR(jobs->FillJob(request, "", response));
                           return response;
                         }));
   const v1::Job& job = got.job();
@@ -336,7 +336,7 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
                           v1::TraceJobRequest request;
                           request.set_job_id(id.value);
                           Answer filled{.response = v1::TraceJobResponse()};
-                          const absl::Status status = jobs->FillTrace(request, *filled.response);
+                          const absl::Status status = jobs->FillTrace(request, "", *filled.response);
                           if (status.code() == absl::StatusCode::kFailedPrecondition)
                             return Answer{};  // the newest trace was made with an earlier plan
                           LYNX_RETURN_IF_ERROR(status);

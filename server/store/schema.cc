@@ -57,6 +57,11 @@ CREATE TABLE checkpoints(
     "CREATE INDEX audit_refused ON audit(sequence) WHERE refused=1",
     "CREATE TABLE nodes(name TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE curves(job_id TEXT PRIMARY KEY, curves BLOB NOT NULL) WITHOUT ROWID",
+    // The audit records tell who submitted the jobs that there are. `managers`: names, separated by commas.
+    "ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE queues ADD COLUMN managers TEXT NOT NULL DEFAULT '';"
+    "UPDATE jobs SET owner=audit.who FROM audit, (SELECT min(sequence) AS sequence FROM audit WHERE what='Jobs.SubmitJob' AND "
+    "outcome='OK' AND detail='' GROUP BY target) AS submitted WHERE audit.sequence=submitted.sequence AND audit.target=jobs.id",
 };
 static_assert(std::size(kSteps) == kSchemaVersion);
 

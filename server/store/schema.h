@@ -13,8 +13,9 @@
 namespace lynx::server {
 
 // Version 2 added traces and the clusters of plans. Version 3: cordons and queues. Version 4: UUIDs of GPUs. Version 5: users
-// with their tokens, certificates of nodes, and audit records. Version 6: nodes. Version 7: curves.
-inline constexpr int64_t kSchemaVersion = 7;
+// with their tokens, certificates of nodes, and audit records. Version 6: nodes. Version 7: curves. Version 8: owners of
+// jobs, managers of queues.
+inline constexpr int64_t kSchemaVersion = 8;
 
 // Within a transaction: brings a database from version `schema` (0: it is empty) to kSchemaVersion.
 absl::Status DefineTables(Engine& engine, int64_t schema);

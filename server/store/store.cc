@@ -5,6 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/check.h"
 #include "common/digest.h"
 #include "common/status.h"
@@ -18,7 +20,7 @@ namespace {
 constexpr char kJobColumns[] =
     "id, submission, idempotency_key, spec, spec_digest, state, reason, submitted_ns, started_ns, ended_ns, events, "
     "generation, restarts, restart_charge, best_steps, base_steps, resume_step, stop, stop_reason, cancel_requested, "
-    "checkpoint_path, checkpoint_step, plan_digest, figures";
+    "checkpoint_path, checkpoint_step, plan_digest, figures, owner";
 
 // Progress and measurements are stored as a message, because doubles may be NaN, which an SQLite column cannot hold.
 std::string FiguresOf(const JobRecord& record) {
@@ -156,8 +158,13 @@ absl::Status Store::WriteNode(const PutNode& put) {
 }
 
 absl::Status Store::WriteQueue(const PutQueue& put) {
-  Statement statement = Kept(PutStatement("queues", {"name"}, {"weight", "quota", "may_borrow"}));
-  return statement.Bind(put.queue.name).Bind(put.queue.weight).Bind(put.queue.quota).Bind(put.queue.may_borrow ? 1 : 0).Run();
+  Statement statement = Kept(PutStatement("queues", {"name"}, {"weight", "quota", "may_borrow", "managers"}));
+  return statement.Bind(put.queue.name)
+      .Bind(put.queue.weight)
+      .Bind(put.queue.quota)
+      .Bind(put.queue.may_borrow ? 1 : 0)
+      .Bind(absl::StrJoin(put.queue.managers, ","))
+      .Run();
 }
 
 absl::Status Store::WriteTrace(const InsertTrace& insert) {
@@ -178,7 +185,7 @@ absl::Status Store::WriteNew(const InsertJob& insert) {
   const JobRecord& job = insert.job;
   Statement statement = Kept(absl::StrCat("INSERT INTO jobs(", kJobColumns,
                                           ") VALUES(?, ?, ?, ?, ?, 'queued', '', ?, 0, 0, 0, 0, 0, 0, 0, 0, -1, "
-                                          "0, '', 0, '', -1, '', ?)"));
+                                          "0, '', 0, '', -1, '', ?, ?)"));
   LYNX_RETURN_IF_ERROR(statement.Bind(job.id.value)
                            .Bind(job.submission)
                            .Bind(job.idempotency_key)
@@ -186,6 +193,7 @@ absl::Status Store::WriteNew(const InsertJob& insert) {
                            .Bind(job.spec_digest)
                            .Bind(job.submitted.value)
                            .BindBlob("")
+                           .Bind(job.owner)
                            .Run());
   return WriteRecord(job);
 }
@@ -301,6 +309,7 @@ absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
   v1::Job figures;
   if (!figures.ParseFromString(row.Text(23))) return damaged("its figures are not a message");
   GetFigures(figures, job);
+  job.owner = row.Text(24);
   return job;
 }
 
@@ -360,14 +369,15 @@ absl::StatusOr<Controller::Settings> Store::LoadSettings() {
                                                  .deadline = Nanos(cordons.Int(3)),
                                                  .since = Nanos(cordons.Int(4))};
   }
-  Statement queues = Select("SELECT name, weight, quota, may_borrow FROM queues");
+  Statement queues = Select("SELECT name, weight, quota, may_borrow, managers FROM queues");
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(queues));
     if (!more) break;
     settings.queues.push_back({.name = queues.Text(0),
                                .weight = static_cast<int32_t>(queues.Int(1)),
                                .quota = static_cast<int32_t>(queues.Int(2)),
-                               .may_borrow = queues.Int(3) != 0});
+                               .may_borrow = queues.Int(3) != 0,
+                               .managers = absl::StrSplit(queues.Text(4), ',', absl::SkipEmpty())});
   }
   Statement nodes = Select("SELECT name FROM nodes");
   while (true) {

@@ -22,6 +22,8 @@ namespace lynx::server {
 // Roles in ascending order: each may do everything that the roles before it may do.
 enum class Role : uint8_t { kViewer, kSubmitter, kOperator, kAdmin };
 inline constexpr int kRoleCount = 4;
+// The name of every caller of an open server, which is an admin. No user may have this name.
+inline constexpr char kLocalUser[] = "local";
 const char* RoleName(Role role);  // "viewer"
 std::optional<Role> ParseRole(const std::string& name);
 

@@ -33,6 +33,9 @@ struct JobSubmitted {
   std::string idempotency_key;
   JobSpec spec;  // normalized and valid
   std::string spec_digest;
+  // JobRecord::owner. An idempotency key that another owner has used is refused; on an open server, whose callers are all
+  // kLocalUser, each key is everybody's.
+  std::string owner;
 };
 // The store could not write the job, so the job does not exist. Sent only for a job whose InsertJob was not committed.
 struct SubmissionLost {

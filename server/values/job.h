@@ -122,6 +122,7 @@ struct MemoryLimit {
 struct JobRecord {
   JobId id;
   int64_t submission = 0;  // 1, 2, ... over all jobs; it orders the queue
+  std::string owner;       // name of the user who submitted the job; kLocalUser: on an open server; empty: not known
   std::string idempotency_key;
   std::shared_ptr<const JobSpec> spec;
   std::string spec_digest;

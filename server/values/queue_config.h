@@ -2,18 +2,22 @@
 #ifndef LYNX_SERVER_VALUES_QUEUE_CONFIG_H_
 #define LYNX_SERVER_VALUES_QUEUE_CONFIG_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lynx::server {
 
 inline constexpr char kDefaultQueue[] = "default";
+inline constexpr size_t kMaxQueueManagers = 100;
 
 struct QueueConfig {
   std::string name;
   int32_t weight = 1;      // from 1 to 1000
   int32_t quota = 0;       // devices that the queue's jobs may hold while jobs of other queues wait; 0: no limit
   bool may_borrow = true;  // the queue may hold more than its quota while no job within its quota waits
+  std::vector<std::string> managers = {};  // names of users who may change all jobs of the queue; at most kMaxQueueManagers
   bool operator==(const QueueConfig&) const = default;
 };
 

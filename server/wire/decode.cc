@@ -180,10 +180,18 @@ absl::StatusOr<QueueConfig> Decode(const v1::Queue& message) {
   if (message.no_borrowing() && message.quota_devices() == 0) {
     return BadField("queue.noBorrowing", "true", "is for a queue with a quota");
   }
+  LYNX_RETURN_IF_ERROR(CheckSize("queue.managers", message.managers().size(), 0, kMaxQueueManagers, "entries"));
+  std::set<std::string> managers;
+  for (int i = 0; i < message.managers_size(); ++i) {
+    const std::string path = FieldPath("queue", "managers", i);
+    LYNX_RETURN_IF_ERROR(CheckName(path, message.managers(i)));
+    if (!managers.insert(message.managers(i)).second) return BadField(path, message.managers(i), "must be named once");
+  }
   return QueueConfig{.name = message.name(),
                      .weight = message.weight(),
                      .quota = message.quota_devices(),
-                     .may_borrow = !message.no_borrowing()};
+                     .may_borrow = !message.no_borrowing(),
+                     .managers = {message.managers().begin(), message.managers().end()}};
 }
 
 absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message) {

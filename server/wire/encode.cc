@@ -210,6 +210,7 @@ void GetFigures(const v1::Job& message, JobRecord& job) {
 v1::Job Encode(const JobRecord& job, const Plan* plan, PlanPrograms programs) {
   v1::Job m;
   m.set_id(job.id.value);
+  m.set_owner(job.owner);
   *m.mutable_spec() = ToProto(*job.spec);
   m.set_state(Encode(job.state));
   m.set_reason(job.reason);
@@ -287,6 +288,7 @@ v1::Queue Encode(const QueueView& queue) {
   m.set_waiting(queue.waiting);
   m.set_running(queue.running);
   m.set_devices_used(queue.devices);
+  m.mutable_managers()->Add(queue.config.managers.begin(), queue.config.managers.end());
   return m;
 }
 

@@ -132,6 +132,7 @@ class MembersTest(SecureClusterTest):
         self.assertEqual(trained.code, 0, trained)
         self.assertIn("SUCCEEDED", self.ok("list", context=viewer))
         self.assertEqual(self.ctl("admin", "audit", context=submitter).code, 5)
+        self.jobs_have_owners(submitter, viewer)
 
         # Completion offers names to people who may see them.
         self.assertLessEqual({"victor", "susan"}, set(self.ok("__complete", "users").split()))
@@ -151,6 +152,43 @@ class MembersTest(SecureClusterTest):
                          ("", "Admin.Join", "OK"), ("", "Admin.Join", "UNAUTHENTICATED"), ("admin", "Admin.RevokeNode", "OK")):
             self.assertIn(expected, seen)
         self.assert_no_secrets(tokens, [viewer, submitter, self.admin])
+
+    def jobs_have_owners(self, susan, viewer):
+        """Whose jobs people see and may change. susan has a job that has ended."""
+        tom = self.user("tom", "submitter")
+        job = self.ok("submit", "-f", self.job_file(), "--set", "scheduling.hold=true", "--set", "scheduling.queue=research",
+                      "-o", "name", context=tom).strip()
+        # A submitter sees the own jobs unless told otherwise, all others see everybody's.
+        names = lambda *arguments, **context: set(self.ok("list", "-o", "name", *arguments, **context).split())
+        everybody = names()
+        self.assertEqual(len(everybody), 2)
+        self.assertEqual(names(context=viewer), everybody)
+        self.assertEqual(names(context=tom), {job})
+        self.assertEqual(names("--all-users", context=tom), everybody)
+        self.assertEqual(names("-u", "susan", context=tom), everybody - {job})
+        self.assertEqual(names("--user", "nobody"), set())
+        self.assertIn("only jobs of tom; --all-users lists everybody's", self.ok("list", context=tom))
+        listed = json.loads(self.ok("list", "-o", "json", context=tom))
+        self.assertEqual((listed["owner"], [j["owner"] for j in listed["jobs"]]), ("tom", ["tom"]))
+        self.assertRegex(self.ok("list"), r"USER +STATE")
+        self.assertIn("by tom", self.ok("get", job, context=viewer))
+        self.assertEqual(self.ctl("list", "--all-users", "--user", "tom").code, 2)
+
+        # Nobody changes another's job, unless an operator has made them a manager of its queue.
+        refused = self.ctl("cancel", job, context=susan)
+        self.assertEqual(refused.code, 5, refused)
+        self.assertIn("is a job of tom; tom and operators may change it, and susan is a submitter", refused.err)
+        self.ok("cancel", "--all", context=susan)  # all of susan's, so not this one
+        self.ok("queue", "set", "research", "--manager", "susan")
+        self.assertRegex(self.ok("queue", "list"), r"(?s)MANAGERS.*susan")
+        self.ok("release", job, context=susan)
+        self.ok("hold", job, context=susan)
+        mistaken = self.ctl("queue", "set", "research", "--manager", "suzan")
+        self.assertEqual(mistaken.code, 2, mistaken)
+        self.assertIn("queue.managers[0] is suzan", mistaken.err)
+        self.assertEqual(self.ctl("cancel", job, "--user", "tom").code, 2)
+        self.ok("cancel", "--all", "-u", "tom")
+        self.assertIn("CANCELLED", self.ok("list", context=tom))
 
     def assert_no_secrets(self, tokens, contexts):
         secrets = [token.read_text().strip().split(".")[1] for token in tokens]

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "server/values/access.h"
 
 namespace lynx::server {
 
@@ -20,6 +21,13 @@ Requests::Requests(const Parts& parts)
 void Requests::OnSubmitted(const JobSubmitted& event) {
   if (const LiveJob* known = jobs_.WithKey(event.idempotency_key); known != nullptr && !options_.Makes(Mistake::kForgetKeys)) {
     const JobRecord& earlier = known->record;
+    if (earlier.owner != event.owner && event.owner != kLocalUser) {
+      step_.Emit(Reply{event.request,
+                       absl::AlreadyExistsError(absl::StrCat("idempotency key \"", event.idempotency_key,
+                                                             "\" was used by another user; use a new key")),
+                       JobId()});
+      return;
+    }
     absl::Status status;
     if (earlier.spec_digest != event.spec_digest) {
       status = absl::AlreadyExistsError(absl::StrCat("idempotency key \"", event.idempotency_key, "\" was used for job ",
@@ -37,12 +45,13 @@ void Requests::OnSubmitted(const JobSubmitted& event) {
     return;
   }
   std::vector<JobId> waits_for;
-  if (const absl::Status dependencies = ResolveDependencies(event.spec, waits_for); !dependencies.ok()) {
+  if (const absl::Status dependencies = ResolveDependencies(event, waits_for); !dependencies.ok()) {
     step_.Emit(Reply{event.request, dependencies, JobId(), false});
     return;
   }
   JobRecord record{.id = event.id,
                    .submission = jobs_.NextSubmission(),
+                   .owner = event.owner,
                    .idempotency_key = event.idempotency_key,
                    .spec = std::make_shared<const JobSpec>(event.spec),
                    .spec_digest = event.spec_digest,
@@ -61,10 +70,10 @@ void Requests::OnSubmitted(const JobSubmitted& event) {
 }
 
 // Fills `waits_for` with the dependencies that have not succeeded yet.
-absl::Status Requests::ResolveDependencies(const JobSpec& spec, std::vector<JobId>& waits_for) const {
-  for (const std::string& name : spec.scheduling.after) {
+absl::Status Requests::ResolveDependencies(const JobSubmitted& event, std::vector<JobId>& waits_for) const {
+  for (const std::string& name : event.spec.scheduling.after) {
     if (options_.Makes(Mistake::kForgetDependencies)) break;
-    const absl::StatusOr<JobId> id = jobs_.Resolve(name);
+    const absl::StatusOr<JobId> id = jobs_.Resolve(name, event.owner);
     if (!id.ok()) return Annotate(id.status(), "scheduling.after");
     const JobRecord& other = jobs_.At(*id).record;
     if (other.state == JobState::kSucceeded) continue;

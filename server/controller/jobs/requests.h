@@ -50,7 +50,7 @@ class Requests {
   void Check(LiveJob& job);
 
  private:
-  absl::Status ResolveDependencies(const JobSpec& spec, std::vector<JobId>& waits_for) const;
+  absl::Status ResolveDependencies(const JobSubmitted& event, std::vector<JobId>& waits_for) const;
   void StopMoving(const NodeId& name);
 
   const ControllerOptions& options_;

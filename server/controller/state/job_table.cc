@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "server/values/access.h"
 
 namespace lynx::server {
 
@@ -84,11 +85,17 @@ const std::map<JobId, Nanos>* JobTable::ExcludedBy(const NodeId& node) const {
   return found == excluded_by_.end() ? nullptr : &found->second;
 }
 
-absl::StatusOr<JobId> JobTable::Resolve(const std::string& text) const {
+absl::StatusOr<JobId> JobTable::Resolve(const std::string& text, const std::string& asker) const {
   if (jobs_.contains(JobId(text))) return JobId(text);
+  const bool has_jobs_of_its_own = !asker.empty() && asker != kLocalUser;
+  const JobId* newest = nullptr;
   for (auto it = by_submission_.rbegin(); it != by_submission_.rend(); ++it) {
-    if (jobs_.at(it->second).record.spec->name == text) return it->second;
+    const JobRecord& record = jobs_.at(it->second).record;
+    if (record.spec->name != text) continue;
+    if (!has_jobs_of_its_own || record.owner == asker) return it->second;
+    if (newest == nullptr) newest = &it->second;
   }
+  if (newest != nullptr) return *newest;
   const auto begins = [&](const JobId& id) { return !text.empty() && id.value.compare(0, text.size(), text) == 0; };
   const auto first = jobs_.lower_bound(JobId(text));
   if (first == jobs_.end() || !begins(first->first)) {
@@ -101,15 +108,17 @@ absl::StatusOr<JobId> JobTable::Resolve(const std::string& text) const {
   return first->first;
 }
 
-std::vector<const JobRecord*> JobTable::List(size_t limit, const std::vector<JobState>& states, const JobRecord* before) const {
+std::vector<const JobRecord*> JobTable::List(size_t limit, const std::vector<JobState>& states, const JobRecord* before,
+                                             const std::string& owner) const {
   std::vector<const JobRecord*> records;
   const int64_t end = before == nullptr ? std::numeric_limits<int64_t>::max() : before->submission;
+  const auto of_owner = [&](const JobRecord& record) { return owner.empty() || record.owner == owner; };
   // If only unfinished states are wanted, looks only at the unfinished jobs. They are few compared with the ended jobs.
   if (!states.empty() && std::none_of(states.begin(), states.end(), IsFinal)) {
     for (const JobId& id : unfinished_) {
       const JobRecord& record = jobs_.at(id).record;
       const bool wanted = record.submission < end && std::find(states.begin(), states.end(), record.state) != states.end();
-      if (wanted) records.push_back(&record);
+      if (wanted && of_owner(record)) records.push_back(&record);
     }
     std::sort(records.begin(), records.end(),
               [](const JobRecord* a, const JobRecord* b) { return a->submission > b->submission; });
@@ -120,7 +129,7 @@ std::vector<const JobRecord*> JobTable::List(size_t limit, const std::vector<Job
        it != by_submission_.rend() && records.size() < limit; ++it) {
     const JobRecord& record = jobs_.at(it->second).record;
     const bool wanted = states.empty() || std::find(states.begin(), states.end(), record.state) != states.end();
-    if (wanted) records.push_back(&record);
+    if (wanted && of_owner(record)) records.push_back(&record);
   }
   return records;
 }

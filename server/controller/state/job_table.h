@@ -44,12 +44,15 @@ class JobTable {
   // The job that was submitted with this idempotency key; nullptr: no job.
   const LiveJob* WithKey(const std::string& key) const;
   int64_t NextSubmission() const { return last_submission_ + 1; }
-  // `text` is an id, the name of a job (the newest one counts), or a unique prefix of an id. NotFound: no such job.
-  // InvalidArgument: an ambiguous prefix.
-  absl::StatusOr<JobId> Resolve(const std::string& text) const;
+  // `text` is an id, the name of a job, or a unique prefix of an id. A name means the newest job of `asker` with that name, or
+  // else the newest of all, so nobody's job takes the name of another's. `asker`: name of a user; empty or kLocalUser: a name
+  // means the newest of all. NotFound: no such job. InvalidArgument: an ambiguous prefix.
+  absl::StatusOr<JobId> Resolve(const std::string& text, const std::string& asker) const;
   // Lists at most `limit` jobs, the newest first. `states`: only jobs in one of these states; empty: jobs in all states.
-  // `before`: only jobs that were submitted before this job; nullptr: no such condition.
-  std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states, const JobRecord* before) const;
+  // `before`: only jobs that were submitted before this job; nullptr: no such condition. `owner`: only jobs of this user;
+  // empty: jobs of all users.
+  std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states, const JobRecord* before,
+                                     const std::string& owner = "") const;
 
   const std::map<JobId, LiveJob>& all() const { return jobs_; }
   const std::set<JobId>& unfinished() const { return unfinished_; }

@@ -58,17 +58,30 @@ TEST(JobListing, WideHasMore) {
 }
 
 TEST(JobListing, CsvIsWholeAndQuoted) {
-  EXPECT_EQ(Jobs(OutputFormat::kCsv, {RunningJob()}),
-            "id,name,state,steps_done,steps,loss,tokens_per_second,step_seconds,eta_seconds,queue,priority,ranks,nodes,attempt,"
-            "restarts,submitted,reason\n"
-            "j1,tiny,RUNNING,120,400,2.31,12345,0.05,70,research,0,3,\"n0,n1\",2,0,1970-01-01T00:00:01Z,\"training, "
-            "\"\"well\"\"\nmore\"\n");
+  EXPECT_EQ(
+      Jobs(OutputFormat::kCsv, {RunningJob()}),
+      "id,name,user,state,steps_done,steps,loss,tokens_per_second,step_seconds,eta_seconds,queue,priority,ranks,nodes,attempt,"
+      "restarts,submitted,reason\n"
+      "j1,tiny,,RUNNING,120,400,2.31,12345,0.05,70,research,0,3,\"n0,n1\",2,0,1970-01-01T00:00:01Z,\"training, "
+      "\"\"well\"\"\nmore\"\n");
   v1::Job waiting;
   waiting.set_id("j2");
   waiting.set_state(v1::JOB_STATE_QUEUED);
-  EXPECT_THAT(Jobs(OutputFormat::kCsv, {waiting}), HasSubstr("\nj2,,QUEUED,0,0,,,,,,0,0,,0,0,,\n"))
+  EXPECT_THAT(Jobs(OutputFormat::kCsv, {waiting}), HasSubstr("\nj2,,,QUEUED,0,0,,,,,,0,0,,0,0,,\n"))
       << "what is not known is empty";
   EXPECT_EQ(Jobs(OutputFormat::kCsv, {}).find("id,name"), 0u) << "a header also where there is nothing";
+}
+
+TEST(JobListing, ShowsUsersWhereThereAreAny) {
+  v1::Job local = RunningJob(), owned = RunningJob();
+  local.set_owner("local");
+  owned.set_owner("alice");
+  EXPECT_THAT(Jobs(OutputFormat::kTable, {local}), Not(HasSubstr("USER")));
+  EXPECT_THAT(Jobs(OutputFormat::kTable, {local, owned}), HasSubstr("NAME  USER   STATE"));
+  EXPECT_THAT(Jobs(OutputFormat::kTable, {local, owned}), HasSubstr("tiny  alice  RUNNING"));
+  EXPECT_THAT(Jobs(OutputFormat::kCsv, {local}), HasSubstr("j1,tiny,local,RUNNING"));
+  owned.set_state(v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Text(HistoryListing({owned}, CellText(OutputFormat::kTable, kNow))), HasSubstr("tiny  alice  FAILED"));
 }
 
 TEST(JobListing, NamesAreOneALine) {

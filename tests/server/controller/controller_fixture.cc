@@ -57,10 +57,10 @@ void Cluster::Advance(double seconds, double step) {
   }
 }
 
-JobId Cluster::Submit(const JobSpec& spec, const std::string& key) {
+JobId Cluster::Submit(const JobSpec& spec, const std::string& key, const std::string& owner) {
   const std::string id = "j" + std::to_string(++submissions_);
   const std::string digest = spec.name + std::to_string(spec.train.steps);
-  Send(JobSubmitted{++requests_, JobId(id), key.empty() ? id : key, spec, digest});
+  Send(JobSubmitted{++requests_, JobId(id), key.empty() ? id : key, spec, digest, owner});
   const JobId job = last_reply_->job;
   Settle();
   return job;

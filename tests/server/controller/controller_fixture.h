@@ -60,7 +60,7 @@ class Cluster {
 
   // ---- clients ----
   // Returns the job's id. If the job was refused, returns an empty id, and `last_reply` says why.
-  JobId Submit(const JobSpec& spec, const std::string& key = "");
+  JobId Submit(const JobSpec& spec, const std::string& key = "", const std::string& owner = "");
   void Hold(const JobId& id, const std::string& reason = "");
   void Release(const JobId& id);
   void SetCordon(const std::string& node, std::optional<Cordon> cordon);

@@ -108,6 +108,32 @@ TEST(ControllerJobsTest, CheckpointsGoWhereTheJobSaysOrBelowTheServersRoot) {
   EXPECT_EQ(cluster.RankOf(says, 0)->assignment.checkpoint_directory, "/shared/run");
 }
 
+TEST(ControllerJobsTest, TheKeyOfAnotherUsersJobIsRefused) {
+  Cluster cluster;
+  const JobId job = cluster.Submit(MakeSpec("gpt", 1, 1), "key", "alice");
+  EXPECT_EQ(cluster.controller().Find(job)->owner, "alice");
+  EXPECT_EQ(cluster.Submit(MakeSpec("gpt", 1, 1), "key", "bob"), JobId()) << "the answer does not name the job";
+  EXPECT_EQ(cluster.last_reply()->status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(cluster.last_reply()->status.message()), HasSubstr("was used by another user"));
+  EXPECT_EQ(cluster.Submit(MakeSpec("gpt", 1, 1), "key", "alice"), job);
+  EXPECT_TRUE(cluster.last_reply()->existed);
+  EXPECT_EQ(cluster.Submit(MakeSpec("gpt", 1, 1), "key", "local"), job) << "on a server without TLS each key is everybody's";
+  cluster.RestartServer();
+  EXPECT_EQ(cluster.Submit(MakeSpec("gpt", 1, 1), "key", "bob"), JobId());
+}
+
+TEST(ControllerJobsTest, AJobBeginsAfterTheJobOfItsOwnerNotAfterAnotherOfThatName) {
+  Cluster cluster;
+  JobSpec spec = MakeSpec("gpt", 1, 1);
+  spec.name = "prepare";
+  const JobId own = cluster.Submit(spec, "", "alice");
+  cluster.Submit(spec, "", "bob");
+  JobSpec after = MakeSpec("gpt", 1, 1);
+  after.scheduling.after = {"prepare"};
+  const JobId job = cluster.Submit(after, "", "alice");
+  EXPECT_EQ(cluster.controller().Find(job)->waits_for, std::vector<JobId>{own});
+}
+
 TEST(ControllerJobsTest, SameKeyAndSpecIsTheSameJob) {
   Cluster cluster;
   const JobId first = cluster.Submit(MakeSpec("gpt", 1, 1), "key");
@@ -414,11 +440,11 @@ TEST(ControllerJobsTest, ResolvesIdsNamesAndPrefixes) {
   Cluster cluster;
   const JobId first = cluster.Submit(MakeSpec("gpt", 1, 1));
   const JobId second = cluster.Submit(MakeSpec("gpt", 1, 1));
-  EXPECT_EQ(cluster.controller().Resolve(first.value).value(), first);
-  EXPECT_EQ(cluster.controller().Resolve("gpt").value(), second) << "the newest of that name";
-  EXPECT_EQ(cluster.controller().Resolve("j").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(cluster.controller().Resolve("x").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(cluster.controller().Resolve("").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(cluster.controller().Resolve(first.value, "").value(), first);
+  EXPECT_EQ(cluster.controller().Resolve("gpt", "").value(), second) << "the newest of that name";
+  EXPECT_EQ(cluster.controller().Resolve("j", "").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(cluster.controller().Resolve("x", "").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(cluster.controller().Resolve("", "").status().code(), absl::StatusCode::kNotFound);
   const std::vector<const JobRecord*> newest = cluster.controller().List(1, {});
   ASSERT_EQ(newest.size(), 1u);
   EXPECT_EQ(newest[0]->id, second);
@@ -530,7 +556,7 @@ TEST(ControllerJobsTest, JobsThatEndedLongAgoAreForgotten) {
   EXPECT_FALSE(known(jobs[0]) || known(jobs[1]));
   EXPECT_TRUE(known(jobs[2]) && known(jobs[3]) && known(jobs[4]) && known(running)) << "the newest, and what has not ended";
   EXPECT_EQ(cluster.StoredJobs(), 4u);
-  EXPECT_EQ(cluster.controller().Resolve(jobs[0].value).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(cluster.controller().Resolve(jobs[0].value, "").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(cluster.controller().List(100, {}).size(), 4u);
   EXPECT_NE(cluster.Submit(MakeSpec("short", 1, 1), "key0"), jobs[0]) << "its key is free";
   cluster.RestartServer();

@@ -430,10 +430,12 @@ TEST(ControllerQueue, AmongManyNodesJobsMayWaitForAMoment) {
 
 TEST(ControllerQueue, QueuesOutliveTheServer) {
   Cluster cluster;
-  cluster.SetQueue({.name = "guests", .weight = 3, .quota = 2, .may_borrow = false});
+  const QueueConfig guests{.name = "guests", .weight = 3, .quota = 2, .may_borrow = false, .managers = {"alice", "bob"}};
+  cluster.SetQueue(guests);
   cluster.RestartServer();
-  EXPECT_EQ(cluster.controller().Queues().back().config,
-            (QueueConfig{.name = "guests", .weight = 3, .quota = 2, .may_borrow = false}));
+  EXPECT_EQ(cluster.controller().Queues().back().config, guests);
+  EXPECT_EQ(cluster.controller().ManagersOf("guests"), guests.managers);
+  EXPECT_TRUE(cluster.controller().ManagersOf("default").empty());
 }
 
 TEST(ControllerQueue, AJobBeginsAfterThoseItNames) {

@@ -266,7 +266,7 @@ class LivePageLimitsTest : public ::testing::Test {
     options.planner = MakePlan;
     options.loop.queue_limit = 4;
     core_ = ServerCore::Start(std::move(options), OpenStore("", directory_).value(), real_).value();
-    jobs_ = std::make_unique<JobsService>(*core_);
+    jobs_ = std::make_unique<JobsService>(*core_, book_);
     guard_ = std::make_unique<Guard>(true, book_, CallLimitOptions{}, real_,
                                      Guard::Hooks{.refused = [](AuditRecord) {}, .queue = [this] { return queue_; }});
   }

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -363,13 +364,57 @@ TEST_P(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
       "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; "
       "ALTER TABLE ranks DROP COLUMN device_uuid; DROP TABLE cordons; DROP TABLE queues; "
       "DROP TABLE users; DROP TABLE tokens; DROP TABLE join_tokens; DROP TABLE certificates; DROP TABLE "
-      "audit; DROP TABLE nodes; DROP TABLE curves; " +
+      "audit; DROP TABLE nodes; DROP TABLE curves; ALTER TABLE jobs DROP COLUMN owner; " +
       place_.SetSchema(1));
   const std::unique_ptr<Store> store = Open();
   EXPECT_EQ(store->LoadJobs().value().size(), 1u);
   EXPECT_EQ(PlanText(*store->LoadPlan(job.id).value()), PlanText(*plan));
   EXPECT_EQ(store->LoadCluster(job.id).value(), nullptr);
   EXPECT_TRUE(store->Commit({InsertTrace{job.id, {}}}).ok());
+}
+
+TEST_P(StoreTest, OwnersAndManagersComeBack) {
+  JobRecord job = MakeJob(1);
+  job.owner = "alice";
+  const QueueConfig queue{.name = "research", .weight = 3, .quota = 8, .may_borrow = false, .managers = {"bob", "a.b-c_1"}};
+  const QueueConfig plain{.name = "plain"};
+  {
+    const std::unique_ptr<Store> store = Open();
+    ASSERT_TRUE(store->Commit({InsertJob{job}, InsertJob{MakeJob(2)}, PutQueue{queue}, PutQueue{plain}}).ok());
+    job.owner = "carol";
+    ASSERT_TRUE(store->Commit({UpdateJob{job}}).ok()) << "a job keeps its owner";
+  }
+  const std::unique_ptr<Store> store = Open();
+  EXPECT_EQ(store->LoadJobs().value()[0].record.owner, "alice");
+  EXPECT_EQ(store->LoadJobs().value()[1].record.owner, "");
+  std::vector<QueueConfig> queues = store->LoadSettings()->queues;
+  std::sort(queues.begin(), queues.end(), [](const QueueConfig& a, const QueueConfig& b) { return a.name < b.name; });
+  EXPECT_EQ(queues, (std::vector<QueueConfig>{plain, queue}));
+}
+
+// Version 7 had no owners, but audit records of submissions.
+TEST_P(StoreTest, TheAuditRecordsTellWhoOwnsJobsOfAnEarlierVersion) {
+  const JobRecord job = MakeJob(1), other = MakeJob(2), unknown = MakeJob(3);
+  const auto submitted = [](const JobRecord& of, const std::string& who, const std::string& detail, const char* outcome) {
+    return InsertAudit{
+        {.time = Nanos(1), .who = who, .what = "Jobs.SubmitJob", .target = of.id.value, .outcome = outcome, .detail = detail},
+        of.id};
+  };
+  const std::vector<Effect> effects = {InsertJob{job},
+                                       InsertJob{other},
+                                       InsertJob{unknown},
+                                       submitted(job, "mallory", "a key of another spec", "ALREADY_EXISTS"),
+                                       submitted(job, "alice", "", "OK"),
+                                       submitted(job, "bob", "it had been submitted before", "OK"),
+                                       submitted(other, "local", "", "OK"),
+                                       PutQueue{{.name = "research", .weight = 2}}};
+  { ASSERT_TRUE(Open()->Commit(effects).ok()); }
+  place_.Execute("ALTER TABLE jobs DROP COLUMN owner; ALTER TABLE queues DROP COLUMN managers; " + place_.SetSchema(7));
+  const std::unique_ptr<Store> store = Open();
+  std::vector<std::string> owners;
+  for (const Store::StoredJob& stored : store->LoadJobs().value()) owners.push_back(stored.record.owner);
+  EXPECT_EQ(owners, (std::vector<std::string>{"alice", "local", ""}));
+  EXPECT_EQ(store->LoadSettings()->queues, (std::vector<QueueConfig>{{.name = "research", .weight = 2}}));
 }
 
 TEST_P(StoreTest, NodesAreKnownUntilTheyAreForgotten) {

@@ -54,6 +54,22 @@ TEST(DecodeTest, DevicesAndConditionsComeAsTheyAreAndGoToPeople) {
   EXPECT_EQ(shown.conditions(0).SerializeAsString(), GoodReport().conditions(0).SerializeAsString());
 }
 
+TEST(DecodeTest, ManagersOfAQueueAreNames) {
+  v1::Queue queue;
+  queue.set_name("research");
+  queue.set_weight(1);
+  queue.add_managers("alice");
+  queue.add_managers("bob");
+  EXPECT_EQ(Decode(queue)->managers, (std::vector<std::string>{"alice", "bob"}));
+  EXPECT_EQ(Encode(QueueView{.config = *Decode(queue)}).SerializeAsString(), queue.SerializeAsString());
+  queue.add_managers("alice");
+  EXPECT_THAT(std::string(Decode(queue).status().message()), HasSubstr("queue.managers[2] is alice: must be named once"));
+  queue.set_managers(2, "a,b");
+  EXPECT_THAT(std::string(Decode(queue).status().message()), HasSubstr("queue.managers[2]"));
+  for (int i = 0; i < 100; ++i) queue.add_managers("user" + std::to_string(i));
+  EXPECT_THAT(std::string(Decode(queue).status().message()), HasSubstr("must have 0 to 100 entries"));
+}
+
 TEST(DecodeTest, BadDevicesAndConditionsAreNamed) {
   using R = v1::AgentReport;
   struct Case {

@@ -67,16 +67,47 @@ TEST_F(JobTableTest, AnEndedJobExcludesNoNode) {
   EXPECT_THAT(job.record.excluded, ElementsAre(NodeId("n1"))) << "the record still tells it";
 }
 
+TEST_F(JobTableTest, ANameMeansTheAskersNewestJobOrElseTheNewestOfAll) {
+  parts_.AddJob("a1").record.owner = "alice";
+  parts_.AddJob("a2").record.owner = "alice";
+  parts_.AddJob("b1").record.owner = "bob";
+  parts_.AddJob("l1").record.owner = "local";
+  parts_.AddJob("b2").record.owner = "bob";
+  EXPECT_EQ(*jobs_.Resolve("small", "alice"), JobId("a2"));
+  EXPECT_EQ(*jobs_.Resolve("small", "carol"), JobId("b2"));
+  EXPECT_EQ(*jobs_.Resolve("small", ""), JobId("b2"));
+  EXPECT_EQ(*jobs_.Resolve("small", "local"), JobId("b2")) << "on a server without TLS everybody is local";
+  EXPECT_EQ(*jobs_.Resolve("b1", "alice"), JobId("b1")) << "an id is an id";
+}
+
+TEST_F(JobTableTest, ListsTheJobsOfOneOwner) {
+  parts_.AddJob("a1").record.owner = "alice";
+  parts_.AddJob("b1").record.owner = "bob";
+  LiveJob& ended = parts_.AddJob("a2");
+  ended.record.owner = "alice";
+  End(ended, 1);
+  const auto ids = [&](const std::vector<JobState>& states, const std::string& owner) {
+    std::vector<std::string> found;
+    for (const JobRecord* job : jobs_.List(10, states, nullptr, owner)) found.push_back(job->id.value);
+    return found;
+  };
+  EXPECT_THAT(ids({}, "alice"), ElementsAre("a2", "a1"));
+  EXPECT_THAT(ids({JobState::kQueued}, "alice"), ElementsAre("a1")) << "those that have not ended are looked up elsewhere";
+  EXPECT_THAT(ids({}, "bob"), ElementsAre("b1"));
+  EXPECT_THAT(ids({}, ""), ElementsAre("a2", "b1", "a1"));
+  EXPECT_THAT(ids({}, "carol"), IsEmpty());
+}
+
 TEST_F(JobTableTest, ResolvesIdThenNewestNameThenPrefix) {
   parts_.AddJob("abc1", "train");
   parts_.AddJob("abd2", "train");
   parts_.AddJob("train", "other");
-  EXPECT_EQ(*jobs_.Resolve("train"), JobId("train"));
-  EXPECT_EQ(*jobs_.Resolve("other"), JobId("train"));
-  EXPECT_EQ(*jobs_.Resolve("abc"), JobId("abc1"));
-  EXPECT_THAT(std::string(jobs_.Resolve("ab").status().message()), HasSubstr("begins the ids of several jobs"));
-  EXPECT_EQ(jobs_.Resolve("x").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(jobs_.Resolve("").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(*jobs_.Resolve("train", ""), JobId("train"));
+  EXPECT_EQ(*jobs_.Resolve("other", ""), JobId("train"));
+  EXPECT_EQ(*jobs_.Resolve("abc", ""), JobId("abc1"));
+  EXPECT_THAT(std::string(jobs_.Resolve("ab", "").status().message()), HasSubstr("begins the ids of several jobs"));
+  EXPECT_EQ(jobs_.Resolve("x", "").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(jobs_.Resolve("", "").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(JobTableTest, ListsTheNewestFirst) {
