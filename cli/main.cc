@@ -192,7 +192,10 @@ void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) 
   set->add_option("--quota", options.quota, "Devices that its jobs have while others wait; 0: no limit")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
-  set->add_flag("--no-borrowing", options.no_borrowing, "Never more than the quota, even where nobody waits");
+  set->add_option("--user-quota", options.user_quota, "Devices that its jobs of one user have while others wait; 0: no limit")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  set->add_flag("--no-borrowing", options.no_borrowing, "Never more than these quotas, even where nobody waits");
   set->add_option("--manager", options.managers,
                   "User who may cancel, hold and release all jobs of the queue; may be given several times")
       ->allow_extra_args(false);

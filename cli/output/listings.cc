@@ -206,12 +206,15 @@ Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells) {
 }
 
 Listing QueueListing(const std::vector<v1::Queue>& queues, const CellText& cells) {
-  // The column MANAGERS is left out if no queue has any.
+  // A column is left out if no queue has managers or quotas of users.
   const bool managers =
       std::any_of(queues.begin(), queues.end(), [](const v1::Queue& queue) { return !queue.managers().empty(); });
+  const bool user_quotas =
+      std::any_of(queues.begin(), queues.end(), [](const v1::Queue& queue) { return queue.user_quota_devices() > 0; });
   Listing listing{.columns = {{"QUEUE", "queue"},
                               {"WEIGHT", "weight"},
                               {"QUOTA", "quota_devices"},
+                              {"USER QUOTA", "user_quota_devices", user_quotas ? ColumnIn::kTables : ColumnIn::kNoTable},
                               {"BORROWS", "borrows"},
                               {"DEVICES", "devices"},
                               {"RUNNING", "running"},
@@ -221,6 +224,7 @@ Listing QueueListing(const std::vector<v1::Queue>& queues, const CellText& cells
     listing.names.push_back(queue.name());
     listing.rows.push_back({queue.name(), absl::StrCat(queue.weight()),
                             queue.quota_devices() == 0 ? cells.None() : absl::StrCat(queue.quota_devices()),
+                            queue.user_quota_devices() == 0 ? cells.None() : absl::StrCat(queue.user_quota_devices()),
                             queue.no_borrowing() ? "no" : "yes", absl::StrCat(queue.devices_used()),
                             absl::StrCat(queue.running()), absl::StrCat(queue.waiting()),
                             OrNone(absl::StrJoin(queue.managers(), ","), cells)});

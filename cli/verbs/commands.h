@@ -105,6 +105,7 @@ struct QueueOptions {
   std::string name;
   int32_t weight = 1;
   int32_t quota = 0;
+  int32_t user_quota = 0;
   bool no_borrowing = false;
   std::vector<std::string> managers;
 };

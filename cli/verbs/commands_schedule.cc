@@ -100,6 +100,7 @@ int SetQueue(const GlobalOptions& global, const QueueOptions& options) {
   queue.set_name(options.name);
   queue.set_weight(options.weight);
   queue.set_quota_devices(options.quota);
+  queue.set_user_quota_devices(options.user_quota);
   queue.set_no_borrowing(options.no_borrowing);
   queue.mutable_managers()->Add(options.managers.begin(), options.managers.end());
   const absl::StatusOr<v1::Queue> set = Connect(global).SetQueue(request);

@@ -106,7 +106,7 @@ std::vector<QueueView> ClusterViews::Queues() const {
   std::map<std::string, QueueView> views;
   views[kDefaultQueue].config.name = kDefaultQueue;
   for (const auto& [name, config] : devices_.queues()) views[name].config = config;
-  for (const auto& [name, used] : devices_.UsedByQueue()) views[name].devices = used;
+  for (const auto& [name, used] : devices_.Used().by_queue) views[name].devices = used;
   for (const JobId& id : jobs_.unfinished()) {
     const JobRecord& record = jobs_.At(id).record;
     QueueView& view = views[record.spec->scheduling.queue];

@@ -62,6 +62,7 @@ CREATE TABLE checkpoints(
     "ALTER TABLE queues ADD COLUMN managers TEXT NOT NULL DEFAULT '';"
     "UPDATE jobs SET owner=audit.who FROM audit, (SELECT min(sequence) AS sequence FROM audit WHERE what='Jobs.SubmitJob' AND "
     "outcome='OK' AND detail='' GROUP BY target) AS submitted WHERE audit.sequence=submitted.sequence AND audit.target=jobs.id",
+    "ALTER TABLE queues ADD COLUMN user_quota INTEGER NOT NULL DEFAULT 0",
 };
 static_assert(std::size(kSteps) == kSchemaVersion);
 

@@ -14,8 +14,8 @@ namespace lynx::server {
 
 // Version 2 added traces and the clusters of plans. Version 3: cordons and queues. Version 4: UUIDs of GPUs. Version 5: users
 // with their tokens, certificates of nodes, and audit records. Version 6: nodes. Version 7: curves. Version 8: owners of
-// jobs, managers of queues.
-inline constexpr int64_t kSchemaVersion = 8;
+// jobs, managers of queues. Version 9: quotas of users.
+inline constexpr int64_t kSchemaVersion = 9;
 
 // Within a transaction: brings a database from version `schema` (0: it is empty) to kSchemaVersion.
 absl::Status DefineTables(Engine& engine, int64_t schema);

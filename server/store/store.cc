@@ -158,12 +158,13 @@ absl::Status Store::WriteNode(const PutNode& put) {
 }
 
 absl::Status Store::WriteQueue(const PutQueue& put) {
-  Statement statement = Kept(PutStatement("queues", {"name"}, {"weight", "quota", "may_borrow", "managers"}));
+  Statement statement = Kept(PutStatement("queues", {"name"}, {"weight", "quota", "may_borrow", "managers", "user_quota"}));
   return statement.Bind(put.queue.name)
       .Bind(put.queue.weight)
       .Bind(put.queue.quota)
       .Bind(put.queue.may_borrow ? 1 : 0)
       .Bind(absl::StrJoin(put.queue.managers, ","))
+      .Bind(put.queue.user_quota)
       .Run();
 }
 
@@ -369,7 +370,7 @@ absl::StatusOr<Controller::Settings> Store::LoadSettings() {
                                                  .deadline = Nanos(cordons.Int(3)),
                                                  .since = Nanos(cordons.Int(4))};
   }
-  Statement queues = Select("SELECT name, weight, quota, may_borrow, managers FROM queues");
+  Statement queues = Select("SELECT name, weight, quota, may_borrow, managers, user_quota FROM queues");
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(queues));
     if (!more) break;
@@ -377,6 +378,7 @@ absl::StatusOr<Controller::Settings> Store::LoadSettings() {
                                .weight = static_cast<int32_t>(queues.Int(1)),
                                .quota = static_cast<int32_t>(queues.Int(2)),
                                .may_borrow = queues.Int(3) != 0,
+                               .user_quota = static_cast<int32_t>(queues.Int(5)),
                                .managers = absl::StrSplit(queues.Text(4), ',', absl::SkipEmpty())});
   }
   Statement nodes = Select("SELECT name FROM nodes");

@@ -16,7 +16,8 @@ struct QueueConfig {
   std::string name;
   int32_t weight = 1;      // from 1 to 1000
   int32_t quota = 0;       // devices that the queue's jobs may hold while jobs of other queues wait; 0: no limit
-  bool may_borrow = true;  // the queue may hold more than its quota while no job within its quota waits
+  bool may_borrow = true;  // the queue may hold more than its quota while no job within its quota waits, and so may each user
+  int32_t user_quota = 0;  // devices that the queue's jobs of one user may hold, under the rules of `quota`; 0: no limit
   std::vector<std::string> managers = {};  // names of users who may change all jobs of the queue; at most kMaxQueueManagers
   bool operator==(const QueueConfig&) const = default;
 };

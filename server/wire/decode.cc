@@ -177,7 +177,8 @@ absl::StatusOr<QueueConfig> Decode(const v1::Queue& message) {
   LYNX_RETURN_IF_ERROR(ValidateName(message.name(), "queue.name"));
   LYNX_RETURN_IF_ERROR(CheckRange("queue.weight", message.weight(), 1, kMaxWeight));
   LYNX_RETURN_IF_ERROR(CheckRange("queue.quotaDevices", message.quota_devices(), 0, kMaxQuotaDevices));
-  if (message.no_borrowing() && message.quota_devices() == 0) {
+  LYNX_RETURN_IF_ERROR(CheckRange("queue.userQuotaDevices", message.user_quota_devices(), 0, kMaxQuotaDevices));
+  if (message.no_borrowing() && message.quota_devices() == 0 && message.user_quota_devices() == 0) {
     return BadField("queue.noBorrowing", "true", "is for a queue with a quota");
   }
   LYNX_RETURN_IF_ERROR(CheckSize("queue.managers", message.managers().size(), 0, kMaxQueueManagers, "entries"));
@@ -191,6 +192,7 @@ absl::StatusOr<QueueConfig> Decode(const v1::Queue& message) {
                      .weight = message.weight(),
                      .quota = message.quota_devices(),
                      .may_borrow = !message.no_borrowing(),
+                     .user_quota = message.user_quota_devices(),
                      .managers = {message.managers().begin(), message.managers().end()}};
 }
 

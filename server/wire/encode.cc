@@ -284,6 +284,7 @@ v1::Queue Encode(const QueueView& queue) {
   m.set_name(queue.config.name);
   m.set_weight(queue.config.weight);
   m.set_quota_devices(queue.config.quota);
+  m.set_user_quota_devices(queue.config.user_quota);
   m.set_no_borrowing(!queue.config.may_borrow);
   m.set_waiting(queue.waiting);
   m.set_running(queue.running);

@@ -44,7 +44,8 @@ void World::Submit(size_t index) {
                     .id = JobId(absl::StrCat("j", ++last_id_)),
                     .idempotency_key = client.key,
                     .spec = client.spec,
-                    .spec_digest = client.spec.name});
+                    .spec_digest = client.spec.name,
+                    .owner = index % 2 == 0 ? "alice" : "bob"});
   common_.timeline.After(Seconds(common_.random.Between(1, 4)), [this, index] { Submit(index); });
 }
 

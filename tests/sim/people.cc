@@ -31,11 +31,13 @@ void World::Meddle() {
       common_.Tell(absl::StrCat(node.value, " takes ranks"));
       Give(CordonRequested{++last_request_, node, std::nullopt});
       break;
-    default:
-      Give(QueueRequested{++last_request_,
-                          {.name = random.Chance(0.5) ? "team" : kDefaultQueue,
-                           .weight = static_cast<int32_t>(1 + random.Below(3)),
-                           .quota = static_cast<int32_t>(random.Below(4))}});
+    default: {
+      QueueConfig queue{.name = random.Chance(0.5) ? "team" : kDefaultQueue,
+                        .weight = static_cast<int32_t>(1 + random.Below(3)),
+                        .quota = static_cast<int32_t>(random.Below(4))};
+      queue.user_quota = queue.quota / 2;
+      Give(QueueRequested{++last_request_, queue});
+    }
   }
   common_.timeline.After(Seconds(random.Between(1, 40)), [this] { Meddle(); });
 }

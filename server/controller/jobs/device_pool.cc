@@ -124,20 +124,23 @@ Demand DevicePool::DemandOf(const LiveJob& job) const {
                 .group = at_least_one(pinned.tp)};
   const auto queue = queues_.find(spec.scheduling.queue);
   if (queue == queues_.end() || queue->second.may_borrow || !IsElastic(job)) return demand;
-  const int32_t own = DevicesUsed(job);
-  const std::map<std::string, int32_t> used = UsedByQueue();
-  const auto others = used.find(spec.scheduling.queue);
-  const int32_t left =
-      queue->second.quota - (others == used.end() ? 0 : others->second) + (job.record.state == JobState::kQueued ? 0 : own);
-  demand.max_ranks = std::min(demand.max_ranks, std::max(0, left));
+  const int32_t own = job.record.state == JobState::kQueued ? 0 : DevicesUsed(job);
+  UsedDevices used = Used();
+  const auto limit = [&](int32_t quota, int32_t in_use) {
+    if (quota > 0) demand.max_ranks = std::min(demand.max_ranks, std::max(0, quota - in_use + own));
+  };
+  limit(queue->second.quota, used.by_queue[spec.scheduling.queue]);
+  limit(queue->second.user_quota, used.by_user[{spec.scheduling.queue, job.record.owner}]);
   return demand;
 }
 
-std::map<std::string, int32_t> DevicePool::UsedByQueue() const {
-  std::map<std::string, int32_t> used;
+UsedDevices DevicePool::Used() const {
+  UsedDevices used;
   for (const JobId& id : jobs_.active()) {
     const LiveJob& job = jobs_.At(id);
-    used[job.record.spec->scheduling.queue] += DevicesUsed(job);
+    const std::string& queue = job.record.spec->scheduling.queue;
+    used.by_queue[queue] += DevicesUsed(job);
+    used.by_user[{queue, job.record.owner}] += DevicesUsed(job);
   }
   return used;
 }

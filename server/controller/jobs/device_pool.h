@@ -18,6 +18,7 @@
 #include "server/controller/state/live_node.h"
 #include "server/controller/state/node_table.h"
 #include "server/scheduling/placement.h"
+#include "server/scheduling/queue_order.h"
 #include "server/values/queue_config.h"
 
 namespace lynx::server {
@@ -30,13 +31,13 @@ class DevicePool {
 
   const std::map<std::string, QueueConfig>& queues() const { return queues_; }
   void SetQueue(QueueConfig queue);
-  // Number of devices that the jobs of each queue have or are planned for.
-  std::map<std::string, int32_t> UsedByQueue() const;
+  // Number of devices that the jobs of each queue, and of each user in it, have or are planned for.
+  UsedDevices Used() const;
 
   // The kind of device for the job's ranks. If the job does not name a kind, it gets GPUs if the attached nodes have enough of
   // them, free or not. Training on CPUs is many times slower, so it is better to wait for GPUs.
   DeviceKind KindOf(const LiveJob& job) const;
-  // How many devices the job wants, within its queue's quota.
+  // How many devices the job wants, within its queue's quota and its user's quota there.
   Demand DemandOf(const LiveJob& job) const;
   // The devices on which the ranks of a plan with this layout would run, by rank. `cluster`: what the plan was made for, if
   // that has several kinds of nodes, else null. Then stages come to run on the kinds of nodes that they were planned for, as

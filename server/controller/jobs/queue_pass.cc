@@ -15,6 +15,9 @@ namespace {
 
 // One pass examines at most this many jobs of each queue. The jobs behind them wait for a later pass.
 constexpr size_t kDepth = 100;
+// One pass examines at most this many jobs of each user that wait for the user's quota, and no other jobs of the user behind
+// them.
+constexpr size_t kDepthBeyondQuota = 10;
 // The assumed time until devices become free if nobody knows when their job ends.
 constexpr Nanos kUnknown{int64_t{1} << 60};
 constexpr size_t kFewNodes = 256;
@@ -95,19 +98,40 @@ void QueuePass::ForgetFree() {
   used_.reset();
 }
 
-std::vector<Turn> QueuePass::Turns() {
-  std::map<std::string, std::vector<WaitingJob>> waiting;
-  for (const auto& [queue, line] : waiting_.ready()) {
-    std::vector<WaitingJob>& jobs = waiting[queue];
-    for (const auto& [priority, submission] : line) {
-      const LiveJob& job = jobs_.OfSubmission(submission);
-      const int32_t planned =
-          job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : devices_.DemandOf(job).min_ranks;
-      jobs.push_back({submission, planned});
-      if (jobs.size() == kDepth) break;
+// The jobs of the queue that this pass examines, in their order. Jobs that only wait for the quota of their user do not count
+// against kDepth: otherwise one user's jobs could hide those of all others.
+std::vector<WaitingJob> QueuePass::FirstInLine(const std::string& queue,
+                                               const std::set<std::pair<int32_t, int64_t>>& line) const {
+  const auto config = devices_.queues().find(queue);
+  const int32_t user_quota = config == devices_.queues().end() ? 0 : config->second.user_quota;
+  std::map<std::string, int64_t> asked;  // devices that a user has, or examined jobs of the user need
+  std::map<std::string, size_t> beyond;  // examined jobs of a user that wait for the user's quota
+  std::vector<WaitingJob> jobs;
+  size_t depth = 0;
+  for (const auto& [priority, submission] : line) {
+    const LiveJob& job = jobs_.OfSubmission(submission);
+    const int32_t planned =
+        job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : devices_.DemandOf(job).min_ranks;
+    const std::string& user = job.record.owner;
+    if (user_quota > 0) {
+      const auto has = used_->by_user.find({queue, user});
+      int64_t& sum = asked.try_emplace(user, has == used_->by_user.end() ? 0 : has->second).first->second;
+      sum += planned;
+      if (sum > user_quota && ++beyond[user] > kDepthBeyondQuota) continue;
+      if (sum <= user_quota) ++depth;
+    } else {
+      ++depth;
     }
+    jobs.push_back({submission, planned, user});
+    if (depth == kDepth) break;
   }
-  if (!used_.has_value()) used_ = devices_.UsedByQueue();
+  return jobs;
+}
+
+std::vector<Turn> QueuePass::Turns() {
+  if (!used_.has_value()) used_ = devices_.Used();
+  std::map<std::string, std::vector<WaitingJob>> waiting;
+  for (const auto& [queue, line] : waiting_.ready()) waiting[queue] = FirstInLine(queue, line);
   return OrderOfTurns(waiting, *used_, devices_.queues());
 }
 
@@ -128,7 +152,7 @@ bool QueuePass::Pass() {
     job.record.expected_start = Nanos(0);
     job.queue.over_quota = turn.standing == Standing::kOverQuota;
     if (job.queue.over_quota) {
-      waiting_.SetPending(job, WhyWaits(job, turn.standing, pass));
+      waiting_.SetPending(job, WhyWaits(job, turn, pass));
       continue;
     }
     if (pass.head == nullptr) {
@@ -137,12 +161,12 @@ bool QueuePass::Pass() {
         return true;
       }
       job.queue.structural = IsStructural(job);
-      if (!job.queue.structural || step_.now() < job.queue.line_until) BecomeHead(job, turn.standing, pass);
+      if (!job.queue.structural || step_.now() < job.queue.line_until) BecomeHead(job, turn, pass);
     } else if (TryBackfill(job, pass)) {
       TakeFromFree(job);
       return true;
     }
-    waiting_.SetPending(job, WhyWaits(job, turn.standing, pass));
+    waiting_.SetPending(job, WhyWaits(job, turn, pass));
     ++pass.ahead;
   }
   return false;
@@ -155,10 +179,10 @@ bool QueuePass::IsStructural(const LiveJob& job) const {
 }
 
 // Makes the job the head: the first job that must wait. Running jobs may have to give way to the head.
-void QueuePass::BecomeHead(LiveJob& job, Standing standing, PassState& pass) {
+void QueuePass::BecomeHead(LiveJob& job, const Turn& turn, PassState& pass) {
   pass.head = &job;
   pass.expectation = Expect(job, pass);
-  pass.room = SelectVictims(job, standing, pass);
+  pass.room = SelectVictims(job, turn.standing, pass);
   if (!pass.room.empty()) {
     waiting_.SetFavoured(job.record.id);
   } else if (waiting_.favoured() == job.record.id) {
@@ -203,7 +227,11 @@ const std::vector<NodeDevices>& QueuePass::FreeFor(const LiveJob& job, PassState
 
 // Removes the devices that the job has just got from the free devices.
 void QueuePass::TakeFromFree(const LiveJob& job) {
-  if (used_.has_value()) (*used_)[job.record.spec->scheduling.queue] += DevicesUsed(job);
+  if (used_.has_value()) {
+    const std::string& queue = job.record.spec->scheduling.queue;
+    used_->by_queue[queue] += DevicesUsed(job);
+    used_->by_user[{queue, job.record.owner}] += DevicesUsed(job);
+  }
   std::map<NodeId, std::vector<int32_t>> taken;
   for (const DeviceRef& device : job.planning.reservation.devices) taken[device.node].push_back(device.device);
   for (const RankRecord& rank : job.record.ranks) taken[rank.where.node].push_back(rank.where.device);
@@ -318,15 +346,29 @@ std::string QueuePass::WhoGivesWay(const std::vector<DeviceRef>& devices) const 
   return absl::StrJoin(names, ", ");
 }
 
+// True if the job gives its devices back to `head`, which is within its quotas: its queue has more than its quota, or its user
+// has more than the user's quota there. Jobs of one queue do not give back to each other what their queue borrows, nor jobs of
+// one user what the user borrows.
+bool QueuePass::GivesBack(const LiveJob& job, const LiveJob& head, const UsedDevices& used) const {
+  const std::string& queue = job.record.spec->scheduling.queue;
+  const auto found = devices_.queues().find(queue);
+  if (found == devices_.queues().end()) return false;
+  const QueueConfig& config = found->second;
+  const bool same_queue = queue == head.record.spec->scheduling.queue;
+  if (!same_queue && config.quota > 0 && used.by_queue.at(queue) > config.quota) return true;
+  const bool same_user = same_queue && job.record.owner == head.record.owner;
+  return !same_user && config.user_quota > 0 && used.by_user.at({queue, job.record.owner}) > config.user_quota;
+}
+
 // Asks running, preemptible jobs to give way if the first job in line has a right to their devices. The first job has a right
-// to devices of jobs with a lower priority in its own queue. If it is within its queue's quota, it also has a right to devices
-// of jobs with a lower priority in other queues, and to devices that other queues borrow. If enough devices become free soon
+// to devices of jobs with a lower priority in its own queue. If it is within its quotas, it also has a right to devices of jobs
+// with a lower priority in other queues, and to devices that other queues or users borrow. If enough devices become free soon
 // anyway, no job is asked. Returns the names of the jobs that give way; empty: there are none.
 std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, PassState& pass) {
   if (pass.expectation.has_value() && pass.expectation->at - step_.now() <= options_.soon)
     return WhoGivesWay(pass.expectation->devices);
   const DeviceKind kind = devices_.KindOf(head);
-  std::map<std::string, int32_t> used = devices_.UsedByQueue();
+  UsedDevices used = devices_.Used();
   const std::vector<NodeDevices>& free = FreeFor(head, pass);
   std::vector<LiveJob*> candidates;
   for (const JobId& id : jobs_.active()) {
@@ -349,10 +391,7 @@ std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, Pas
   std::vector<std::vector<DeviceRef>> holders;
   for (LiveJob* job : candidates) {
     const SchedulingSpec& scheduling = job->record.spec->scheduling;
-    const auto config = devices_.queues().find(scheduling.queue);
-    const bool borrows = standing == Standing::kWithinQuota && scheduling.queue != head.record.spec->scheduling.queue &&
-                         config != devices_.queues().end() && config->second.quota > 0 &&
-                         used[scheduling.queue] > config->second.quota;
+    const bool borrows = standing == Standing::kWithinQuota && GivesBack(*job, head, used);
     const bool outranked = scheduling.priority < priority &&
                            (standing == Standing::kWithinQuota || scheduling.queue == head.record.spec->scheduling.queue);
     if (!outranked && !borrows) continue;
@@ -361,7 +400,8 @@ std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, Pas
       if (devices_.MayUse(head, kind, rank.where.node)) devices.push_back(rank.where);
     }
     if (devices.empty()) continue;
-    used[scheduling.queue] -= static_cast<int32_t>(job->record.ranks.size());
+    used.by_queue[scheduling.queue] -= static_cast<int32_t>(job->record.ranks.size());
+    used.by_user[{scheduling.queue, job->record.owner}] -= static_cast<int32_t>(job->record.ranks.size());
     victims.push_back(job);
     holders.push_back(std::move(devices));
   }
@@ -402,8 +442,33 @@ std::string QueuePass::WhyNodesAreApart(const LiveJob& job, DeviceKind kind) con
                       "; start their agents with --inter-node-rate, so that their GPUs are used together");
 }
 
+// What the job waits for of its queue's quota, or of its user's; nullopt: it is within both.
+std::optional<PendingReason> QueuePass::WhyBeyondQuota(const LiveJob& job, const Turn& turn, int32_t needed,
+                                                       DeviceKind kind) const {
+  if (turn.standing == Standing::kWithinQuota) return std::nullopt;
+  const std::string& queue = job.record.spec->scheduling.queue;
+  const QueueConfig& config = devices_.queues().at(queue);
+  const int32_t quota = turn.by_user ? config.user_quota : config.quota;
+  const std::string& owner = job.record.owner;
+  const std::string user = owner.empty() ? "each user" : absl::StrCat("user ", owner);
+  // "queue research has a quota of 4 devices", "user alice has a quota of 4 devices in queue research"
+  const std::string has = absl::StrCat(turn.by_user ? user : absl::StrCat("queue ", queue), " has a quota of ",
+                                       CountText(quota, kind), turn.by_user ? absl::StrCat(" in queue ", queue) : "");
+  if (turn.standing == Standing::kBorrows) {
+    return PendingReason{"quota", absl::StrCat("would borrow: ", has, ", and those within theirs come before")};
+  }
+  if (needed > quota) {
+    return PendingReason{"structural",
+                         absl::StrCat("needs ", CountText(needed, kind), ", more than the quota of ", quota, " of ",
+                                      turn.by_user ? absl::StrCat(user, " in queue ", queue) : absl::StrCat("queue ", queue),
+                                      ", which does not borrow")};
+  }
+  return PendingReason{"quota", absl::StrCat(has, turn.by_user ? ", which" : " and", " does not borrow; waits for ",
+                                             CountText(needed, kind), " of it")};
+}
+
 // The reasons why the job waits. Reasons that waiting alone cannot end come first.
-std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing standing, PassState& pass) {
+std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, const Turn& turn, PassState& pass) {
   const JobRecord& record = job.record;
   const DeviceKind kind = devices_.KindOf(job);
   const int32_t needed = job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : devices_.DemandOf(job).min_ranks;
@@ -431,23 +496,14 @@ std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, Standing stan
                    have,
                    record.excluded.empty() ? "" : absl::StrCat(", without its excluded nodes ", NodeNames(record.excluded)))});
   }
-  const std::string& queue = record.spec->scheduling.queue;
-  const auto config = devices_.queues().find(queue);
-  if (standing == Standing::kOverQuota && needed > config->second.quota) {
-    reasons.push_back({"structural", absl::StrCat("needs ", CountText(needed, kind), ", more than the quota of ",
-                                                  config->second.quota, " of queue ", queue, ", which does not borrow")});
-  } else if (standing == Standing::kOverQuota) {
-    reasons.push_back({"quota", absl::StrCat("queue ", queue, " has a quota of ", CountText(config->second.quota, kind),
-                                             " and does not borrow; waits for ", CountText(needed, kind), " of it")});
-  } else if (standing == Standing::kBorrows) {
-    reasons.push_back({"quota", absl::StrCat("would borrow: queue ", queue, " has a quota of ",
-                                             CountText(config->second.quota, kind), ", and those within theirs come before")});
+  if (std::optional<PendingReason> quota = WhyBeyondQuota(job, turn, needed, kind); quota.has_value()) {
+    reasons.push_back(*std::move(quota));
   }
   if (pass.head != nullptr && pass.head != &job) {
     reasons.push_back({"ahead", absl::StrCat(Plural(pass.ahead, "job"), pass.ahead == 1 ? " is" : " are",
                                              " ahead, the first is ", NameText(*pass.head))});
   }
-  if (!job.queue.structural && standing != Standing::kOverQuota) {
+  if (!job.queue.structural && turn.standing != Standing::kOverQuota) {
     const char* inside = NeedsNodesTogether(job, free)          ? " of one node, or of nodes whose network's rate is known"
                          : count >= needed && pass.head == &job ? " with its tensor-parallel groups inside nodes"
                                                                 : "";

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/controller/jobs/device_pool.h"
@@ -58,7 +60,7 @@ class QueuePass {
   std::vector<Turn> Turns();
   bool Pass();
   bool IsStructural(const LiveJob& job) const;
-  void BecomeHead(LiveJob& job, Standing standing, PassState& pass);
+  void BecomeHead(LiveJob& job, const Turn& turn, PassState& pass);
   bool TryBegin(LiveJob& job, const std::vector<NodeDevices>& free);
   const std::vector<NodeDevices>& FreeFor(const LiveJob& job, PassState& pass);
   void TakeFromFree(const LiveJob& job);
@@ -71,7 +73,10 @@ class QueuePass {
   NodeFacts FactsOf(DeviceKind kind) const;
   bool NeedsNodesTogether(const LiveJob& job, const std::vector<NodeDevices>& free) const;
   std::string WhyNodesAreApart(const LiveJob& job, DeviceKind kind) const;
-  std::vector<PendingReason> WhyWaits(const LiveJob& job, Standing standing, PassState& pass);
+  std::vector<WaitingJob> FirstInLine(const std::string& queue, const std::set<std::pair<int32_t, int64_t>>& line) const;
+  bool GivesBack(const LiveJob& job, const LiveJob& head, const UsedDevices& used) const;
+  std::optional<PendingReason> WhyBeyondQuota(const LiveJob& job, const Turn& turn, int32_t needed, DeviceKind kind) const;
+  std::vector<PendingReason> WhyWaits(const LiveJob& job, const Turn& turn, PassState& pass);
 
   const ControllerOptions& options_;
   PresentStep& step_;
@@ -88,7 +93,7 @@ class QueuePass {
   // excludes. A list is made, and sorted by locality, when it is first needed. Devices that jobs get afterwards are removed
   // from it.
   std::map<DeviceKind, std::vector<NodeDevices>> free_;
-  std::optional<std::map<std::string, int32_t>> used_;  // used devices by queue, during one look at the queue
+  std::optional<UsedDevices> used_;  // during one look at the queue
   // Monotonic times. There is no look at the queue before not_before_, whatever happens. At next_look_ there is a look even if
   // nothing has happened.
   Nanos not_before_, next_look_;

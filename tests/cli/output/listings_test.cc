@@ -110,6 +110,25 @@ TEST(HistoryListing, SaysHowLongJobsWaitedAndTook) {
   EXPECT_EQ(Text(HistoryListing({}, cells)), "no job has ended\n");
 }
 
+TEST(QueueListing, ShowsQuotasOfUsersAndManagersWhereThereAreAny) {
+  v1::Queue plain, shared;
+  plain.set_name("default");
+  plain.set_weight(1);
+  shared = plain;
+  shared.set_name("research");
+  shared.set_user_quota_devices(4);
+  shared.add_managers("alice");
+  shared.add_managers("bob");
+  const CellText cells(OutputFormat::kTable, kNow);
+  EXPECT_EQ(Text(QueueListing({plain}, cells)),
+            "QUEUE    WEIGHT  QUOTA  BORROWS  DEVICES  RUNNING  WAITING\n"
+            "default  1       -      yes      0        0        0\n");
+  EXPECT_EQ(Text(QueueListing({plain, shared}, cells)),
+            "QUEUE     WEIGHT  QUOTA  USER QUOTA  BORROWS  DEVICES  RUNNING  WAITING  MANAGERS\n"
+            "default   1       -      -           yes      0        0        0        -\n"
+            "research  1       -      4           yes      0        0        0        alice,bob\n");
+}
+
 std::string NodesText(const std::vector<v1::Node>& nodes, OutputFormat format = OutputFormat::kTable) {
   return Text(NodeListing(nodes, CellText(format, kNow)), format);
 }

@@ -430,7 +430,8 @@ TEST(ControllerQueue, AmongManyNodesJobsMayWaitForAMoment) {
 
 TEST(ControllerQueue, QueuesOutliveTheServer) {
   Cluster cluster;
-  const QueueConfig guests{.name = "guests", .weight = 3, .quota = 2, .may_borrow = false, .managers = {"alice", "bob"}};
+  const QueueConfig guests{
+      .name = "guests", .weight = 3, .quota = 2, .may_borrow = false, .user_quota = 1, .managers = {"alice", "bob"}};
   cluster.SetQueue(guests);
   cluster.RestartServer();
   EXPECT_EQ(cluster.controller().Queues().back().config, guests);

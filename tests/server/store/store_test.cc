@@ -376,7 +376,8 @@ TEST_P(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
 TEST_P(StoreTest, OwnersAndManagersComeBack) {
   JobRecord job = MakeJob(1);
   job.owner = "alice";
-  const QueueConfig queue{.name = "research", .weight = 3, .quota = 8, .may_borrow = false, .managers = {"bob", "a.b-c_1"}};
+  const QueueConfig queue{
+      .name = "research", .weight = 3, .quota = 8, .may_borrow = false, .user_quota = 5, .managers = {"bob", "a.b-c_1"}};
   const QueueConfig plain{.name = "plain"};
   {
     const std::unique_ptr<Store> store = Open();
@@ -409,7 +410,10 @@ TEST_P(StoreTest, TheAuditRecordsTellWhoOwnsJobsOfAnEarlierVersion) {
                                        submitted(other, "local", "", "OK"),
                                        PutQueue{{.name = "research", .weight = 2}}};
   { ASSERT_TRUE(Open()->Commit(effects).ok()); }
-  place_.Execute("ALTER TABLE jobs DROP COLUMN owner; ALTER TABLE queues DROP COLUMN managers; " + place_.SetSchema(7));
+  place_.Execute(
+      "ALTER TABLE jobs DROP COLUMN owner; ALTER TABLE queues DROP COLUMN managers; ALTER TABLE queues DROP COLUMN "
+      "user_quota; " +
+      place_.SetSchema(7));
   const std::unique_ptr<Store> store = Open();
   std::vector<std::string> owners;
   for (const Store::StoredJob& stored : store->LoadJobs().value()) owners.push_back(stored.record.owner);

@@ -54,6 +54,19 @@ TEST(DecodeTest, DevicesAndConditionsComeAsTheyAreAndGoToPeople) {
   EXPECT_EQ(shown.conditions(0).SerializeAsString(), GoodReport().conditions(0).SerializeAsString());
 }
 
+TEST(DecodeTest, AQueueMayLimitItsUsers) {
+  v1::Queue queue;
+  queue.set_name("research");
+  queue.set_weight(1);
+  queue.set_no_borrowing(true);
+  EXPECT_THAT(std::string(Decode(queue).status().message()), HasSubstr("is for a queue with a quota"));
+  queue.set_user_quota_devices(4);
+  EXPECT_EQ(Decode(queue)->user_quota, 4) << "the quota of users is one that may not be borrowed beyond";
+  EXPECT_EQ(Encode(QueueView{.config = *Decode(queue)}).SerializeAsString(), queue.SerializeAsString());
+  queue.set_user_quota_devices(-1);
+  EXPECT_THAT(std::string(Decode(queue).status().message()), HasSubstr("queue.userQuotaDevices is -1"));
+}
+
 TEST(DecodeTest, ManagersOfAQueueAreNames) {
   v1::Queue queue;
   queue.set_name("research");

@@ -48,7 +48,7 @@ TEST_F(DevicePoolTest, DevicesOfRanksAndReservationsAreNotFree) {
   EXPECT_THAT(Names(pool_.FreeDevices(DeviceKind::kCpu, nullptr)), ElementsAre("n1:1"));
   EXPECT_THAT(Names(pool_.FreeDevices(DeviceKind::kCpu, &planned)), ElementsAre("n1:1", "n2:0")) << "its own count as free";
   EXPECT_THAT(Names(pool_.AttachedDevices(DeviceKind::kCpu)), ElementsAre("n1:0", "n1:1", "n2:0"));
-  EXPECT_THAT(pool_.UsedByQueue(), ElementsAre(Pair("default", 2)));
+  EXPECT_THAT(pool_.Used().by_queue, ElementsAre(Pair("default", 2)));
 }
 
 TEST_F(DevicePoolTest, ACordonedNodeGivesNoDevice) {
