@@ -20,6 +20,7 @@
 #include "node/metrics_endpoint.h"
 #include "proto/message_limit.h"
 #include "security/context_file.h"
+#include "server/access/stranger_filter.h"
 #include "server/metrics/call_meter.h"
 #include "server/store/store_address.h"
 #include "spdlog/spdlog.h"
@@ -238,8 +239,10 @@ absl::Status Server::Listen(const ServerOptions& options, const ListenAddress& a
   grpc::ServerBuilder builder;
   Configure(builder);
   int port = 0;
-  builder.AddListeningPort(AddressText(address, address.port),
-                           tls_ == nullptr ? grpc::InsecureServerCredentials() : tls_->credentials(), &port);
+  const std::shared_ptr<grpc::ServerCredentials> credentials =
+      tls_ == nullptr ? grpc::InsecureServerCredentials() : tls_->credentials();
+  if (tls_ != nullptr) credentials->SetAuthMetadataProcessor(std::make_shared<StrangerFilter>(*guard_));
+  builder.AddListeningPort(AddressText(address, address.port), credentials, &port);
   builder.RegisterService(jobs_front_.get());
   builder.RegisterService(cluster_front_.get());
   builder.RegisterService(admin_front_.get());

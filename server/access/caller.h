@@ -16,6 +16,7 @@ struct Caller {
   Role role = Role::kViewer;  // role of the caller, for kUser and kLocal
   std::string from;           // address of the caller
   std::string serial;         // serial number of the certificate, for kNode
+  bool joins = false;         // for kNobody: the caller has shown a valid join token
 };
 // Names the caller in messages: "alice", "node/n0", kLocalUser, or "" for an unknown caller.
 std::string CallerText(const Caller& caller);

@@ -16,6 +16,7 @@ namespace {
 
 constexpr char kAuthorization[] = "authorization";
 constexpr char kBearer[] = "Bearer ";
+constexpr char kJoin[] = "Join ";
 
 const char* Article(Role role) { return role == Role::kOperator || role == Role::kAdmin ? "an " : "a "; }
 
@@ -28,6 +29,12 @@ absl::Status Revoked() {
 }
 
 }  // namespace
+
+absl::Status JoinTokenIsOver() {
+  return absl::UnauthenticatedError(
+      "the join token has been used, is too old, or was revoked: each is for one node, once; 'lynxctl admin join-token' "
+      "makes another");
+}
 
 AuditRecord Call::Audit(const std::string& target) const {
   return {.who = CallerText(caller), .from = caller.from, .what = method, .target = target};
@@ -42,6 +49,11 @@ std::string HostOfPeer(const std::string& peer) {
 }
 
 absl::StatusOr<Caller> Guard::IdentifyToken(const std::string& authorization, const std::string& from) const {
+  if (absl::StartsWith(authorization, kJoin)) {
+    const std::string digest = SecretDigest(authorization.substr(sizeof(kJoin) - 1));
+    if (book_.FindJoinGrant(digest, clock_.Wall()).has_value()) return Caller{.from = from, .joins = true};
+    return JoinTokenIsOver();
+  }
   if (!absl::StartsWith(authorization, kBearer))
     return absl::UnauthenticatedError("the call's authorization is not one bearer token");
   const std::optional<User> user = book_.UserOfToken(SecretDigest(authorization.substr(sizeof(kBearer) - 1)), clock_.Wall());
@@ -54,15 +66,16 @@ absl::StatusOr<Caller> Guard::IdentifyToken(const std::string& authorization, co
   return Caller{.kind = Caller::Kind::kUser, .name = user->name, .role = user->role, .from = from};
 }
 
-absl::StatusOr<Caller> Guard::Identify(const grpc::CallbackServerContext& context) const {
-  Caller caller{.from = HostOfPeer(context.peer())};
+absl::StatusOr<Caller> Guard::Identify(const Metadata& metadata, const grpc::AuthContext& connection,
+                                       const std::string& from) const {
+  Caller caller{.from = from};
   if (open_) return Local(caller.from);
-  const auto [first, last] = context.client_metadata().equal_range(kAuthorization);
+  const auto [first, last] = metadata.equal_range(kAuthorization);
   if (first != last) {
     const bool one = std::next(first) == last;
     return IdentifyToken(one ? std::string(first->second.data(), first->second.size()) : "", caller.from);
   }
-  const std::optional<CertificateFacts> shown = PeerCertificate(*context.auth_context());
+  const std::optional<CertificateFacts> shown = PeerCertificate(connection);
   if (!shown.has_value()) return caller;
   const std::optional<NodeCertificate> known = book_.FindCertificate(shown->serial, clock_.Wall());
   if (!known.has_value() || NodeOf(*shown) != known->node) return Revoked();
@@ -74,7 +87,14 @@ absl::StatusOr<Caller> Guard::Identify(const grpc::CallbackServerContext& contex
 
 absl::Status Guard::Authorize(const MethodRule& rule, const Caller& caller) const {
   using Kind = Caller::Kind;
-  if (rule.need == Need::kNothing || caller.kind == Kind::kLocal) return absl::OkStatus();
+  if (caller.kind == Kind::kLocal) return absl::OkStatus();
+  if (rule.need == Need::kJoinToken) {
+    if (caller.kind != Kind::kNobody || caller.joins) return absl::OkStatus();
+    return absl::UnauthenticatedError(
+        absl::StrCat(rule.method,
+                     " needs the join token with the call, and not only in its message: a node of an earlier release is "
+                     "upgraded before it joins"));
+  }
   if (rule.need == Need::kNode) {
     if (caller.kind == Kind::kNode) return absl::OkStatus();
     return caller.kind == Kind::kNobody
@@ -117,9 +137,18 @@ absl::StatusOr<Caller> Guard::Decide(const MethodRule& rule, const absl::StatusO
   return status;
 }
 
-absl::StatusOr<Call> Guard::Admit(const MethodRule& rule, grpc::CallbackServerContext* context) {
-  LYNX_ASSIGN_OR_RETURN(const Caller caller, Decide(rule, Identify(*context), HostOfPeer(context->peer())));
-  return Call{.context = context, .caller = caller, .method = rule.method};
+absl::StatusOr<Call> Guard::Admit(const MethodRule& rule, const grpc::CallbackServerContext& context) {
+  const std::string from = HostOfPeer(context.peer());
+  LYNX_ASSIGN_OR_RETURN(const Caller caller,
+                        Decide(rule, Identify(context.client_metadata(), *context.auth_context(), from), from));
+  return Call{.caller = caller, .method = rule.method};
+}
+
+absl::Status Guard::RefuseStranger(const Metadata& metadata, const grpc::AuthContext& connection) const {
+  const absl::StatusOr<Caller> caller = Identify(metadata, connection, "");
+  if (!caller.ok()) return caller.status();
+  if (caller->kind != Caller::Kind::kNobody) return absl::OkStatus();
+  return absl::UnauthenticatedError("every call needs a token or a certificate");
 }
 
 absl::StatusOr<Caller> Guard::AdmitHttp(const MethodRule& rule, const std::string& authorization, const std::string& from) {

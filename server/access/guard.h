@@ -1,8 +1,10 @@
-// Guard: checks each call before a service handles it. The guard finds out who calls and whether this caller has permission
-// (server/access/rpc_permissions.h). Without TLS every caller counts as "local", with the role of an admin.
+// Guard: checks each call before its messages are read and before a service handles it. The guard finds out who calls and
+// whether this caller has permission (server/access/rpc_permissions.h). Without TLS every caller counts as "local", with the
+// role of an admin.
 //
-// The guard identifies a caller by a bearer token in the metadata "authorization". If there is no token, the certificate of the
-// connection identifies the caller. A caller with neither is unknown. A call with an invalid token or certificate is refused.
+// The guard identifies a caller by the metadata "authorization", which has a bearer token, or the secret of a join token for a
+// node that joins. Without this metadata, the certificate of the connection identifies the caller. A caller with neither is a
+// stranger. A call with an invalid token or certificate is refused.
 // After the permission, the guard checks two limits (server/access/call_limits.h): it refuses people's calls while the server
 // is behind, and each caller has a rate limit. Neither limit applies to reports of nodes.
 //
@@ -13,6 +15,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -26,9 +29,17 @@
 
 namespace lynx::server {
 
+// The answer to a call with one request and one response.
+class UnaryAnswer {
+ public:
+  virtual ~UnaryAnswer() = default;
+  // Ends the call. The response is sent if the status is OK. Called once, from any thread.
+  virtual void Finish(const grpc::Status& status) = 0;
+};
+
 // One call that the guard admitted.
 struct Call {
-  grpc::CallbackServerContext* context = nullptr;
+  UnaryAnswer* answer = nullptr;  // null for a stream
   Caller caller;
   std::string method;  // "Jobs.SubmitJob"
 
@@ -36,6 +47,9 @@ struct Call {
   // outcome.
   AuditRecord Audit(const std::string& target) const;
 };
+
+// The error for a join token that the AccessBook does not have.
+absl::Status JoinTokenIsOver();
 
 // Extracts the host from gRPC's name for a peer: "ipv4:127.0.0.1:5000" gives "127.0.0.1", "ipv6:%5B::1%5D:5000" gives "::1".
 std::string HostOfPeer(const std::string& peer);
@@ -52,7 +66,11 @@ class Guard {
 
   // Admits the call or refuses it. Unauthenticated: there is no token or certificate, or an invalid one. PermissionDenied: the
   // caller has no permission for this call. ResourceExhausted: the caller has permission, but must try again later.
-  absl::StatusOr<Call> Admit(const MethodRule& rule, grpc::CallbackServerContext* context);
+  absl::StatusOr<Call> Admit(const MethodRule& rule, const grpc::CallbackServerContext& context);
+
+  using Metadata = std::multimap<grpc::string_ref, grpc::string_ref>;
+  // Refuses strangers, for calls that have no MethodRule. Unauthenticated: there is no token or certificate, or an invalid one.
+  absl::Status RefuseStranger(const Metadata& metadata, const grpc::AuthContext& connection) const;
 
   // Admits or refuses a call over HTTP from the address `from`, by the same rules as Admit. `authorization`: the value of the
   // header; empty: there is no such header.
@@ -65,7 +83,7 @@ class Guard {
   bool open() const { return open_; }
 
  private:
-  absl::StatusOr<Caller> Identify(const grpc::CallbackServerContext& context) const;
+  absl::StatusOr<Caller> Identify(const Metadata& metadata, const grpc::AuthContext& connection, const std::string& from) const;
   absl::StatusOr<Caller> IdentifyToken(const std::string& authorization, const std::string& from) const;
   absl::StatusOr<Caller> Decide(const MethodRule& rule, const absl::StatusOr<Caller>& caller, const std::string& from);
   absl::Status Authorize(const MethodRule& rule, const Caller& caller) const;

@@ -26,7 +26,7 @@ const std::vector<MethodRule>& MethodRules() {
       {"Admin.WhoAmI", Need::kViewer, Cost::kRead},
       {"Admin.CreateJoinToken", Need::kAdmin, Cost::kChange},
       {"Admin.RevokeJoinTokens", Need::kAdmin, Cost::kChange},
-      {"Admin.Join", Need::kNothing, Cost::kChange},
+      {"Admin.Join", Need::kJoinToken, Cost::kChange},
       {"Admin.RotateCertificate", Need::kNode, Cost::kChange},
       {"Admin.RevokeNode", Need::kAdmin, Cost::kChange},
       {"Admin.AddUser", Need::kAdmin, Cost::kChange},

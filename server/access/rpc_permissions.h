@@ -13,9 +13,9 @@ namespace lynx::server {
 
 // The smallest permission that a call needs.
 enum class Need : uint8_t {
-  kNothing,  // the call carries its own proof, such as a join token
-  kNode,     // a node with its certificate; never a person
-  kViewer,   // a person with a token of this role or a higher one; never a node
+  kJoinToken,  // a node with a join token, or anybody with a token or certificate
+  kNode,       // a node with its certificate; never a person
+  kViewer,     // a person with a token of this role or a higher one; never a node
   kSubmitter,
   kOperator,
   kAdmin,

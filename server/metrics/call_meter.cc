@@ -43,7 +43,9 @@ std::string MethodOfPath(const std::string& path) {
 }
 
 grpc::experimental::Interceptor* CallMeter::CreateServerInterceptor(ServerRpcInfo* info) {
-  if (info->type() != ServerRpcInfo::Type::UNARY) return nullptr;
+  // Calls with one request and one response are registered as calls whose client may send a stream
+  // (server/services/guarded_services.h).
+  if (info->type() != ServerRpcInfo::Type::CLIENT_STREAMING) return nullptr;
   std::string method = MethodOfPath(info->method());
   if (method.empty()) return nullptr;
   return new OneCall(metrics_, clock_, std::move(method));  // gRPC deletes it with the call

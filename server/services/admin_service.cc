@@ -72,15 +72,15 @@ NewToken MakeToken(const std::string& user, Nanos now, Nanos life) {
   return made;
 }
 
-grpc::ServerUnaryReactor* AdminService::Change(const Call& call, const std::string& target, Decide decide) {
-  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+void AdminService::Change(const Call& call, const std::string& target, Decide decide) {
+  UnaryAnswer* answer = call.answer;
   if (options_.authority == nullptr) {
-    reactor->Finish(ToGrpc(NoTls()));
-    return reactor;
+    answer->Finish(ToGrpc(NoTls()));
+    return;
   }
   const bool stranger = call.caller.kind == Caller::Kind::kNobody;
   const bool posted =
-      core_.loop().Run([this, reactor, stranger, record = call.Audit(target), decide = std::move(decide)]() mutable {
+      core_.loop().Run([this, answer, stranger, record = call.Audit(target), decide = std::move(decide)]() mutable {
         record.time = core_.clock().Wall();
         const absl::StatusOr<std::vector<AccessChange>> changes = decide(record.time);
         absl::Status status = changes.status();
@@ -94,29 +94,26 @@ grpc::ServerUnaryReactor* AdminService::Change(const Call& call, const std::stri
         } else {
           core_.loop().Record(std::move(record));
         }
-        reactor->Finish(ToGrpc(status));
+        answer->Finish(ToGrpc(status));
       });
-  if (!posted) reactor->Finish(ToGrpc(Overloaded()));
-  return reactor;
+  if (!posted) answer->Finish(ToGrpc(Overloaded()));
 }
 
-grpc::ServerUnaryReactor* AdminService::Read(const Call& call, std::function<absl::Status()> read) {
-  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
-  const bool posted = core_.loop().Run([reactor, read = std::move(read)] { reactor->Finish(ToGrpc(read())); });
-  if (!posted) reactor->Finish(ToGrpc(Overloaded()));
-  return reactor;
+void AdminService::Read(const Call& call, std::function<absl::Status()> read) {
+  UnaryAnswer* answer = call.answer;
+  const bool posted = core_.loop().Run([answer, read = std::move(read)] { answer->Finish(ToGrpc(read())); });
+  if (!posted) answer->Finish(ToGrpc(Overloaded()));
 }
 
-grpc::ServerUnaryReactor* AdminService::WhoAmI(const Call& call, const v1::WhoAmIRequest*, v1::WhoAmIResponse* response) {
+void AdminService::WhoAmI(const Call& call, const v1::WhoAmIRequest*, v1::WhoAmIResponse* response) {
   response->set_name(CallerText(call.caller));
   response->set_role(Encode(call.caller.role));
-  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  UnaryAnswer* answer = call.answer;
+  answer->Finish(grpc::Status::OK);
 }
 
-grpc::ServerUnaryReactor* AdminService::CreateJoinToken(const Call& call, const v1::CreateJoinTokenRequest* request,
-                                                        v1::CreateJoinTokenResponse* response) {
+void AdminService::CreateJoinToken(const Call& call, const v1::CreateJoinTokenRequest* request,
+                                   v1::CreateJoinTokenResponse* response) {
   return Change(call, request->node(), [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     if (!request->node().empty()) LYNX_RETURN_IF_ERROR(CheckName("node", request->node()));
     LYNX_RETURN_IF_ERROR(CheckLife("life_ns", request->life_ns(), kMaxJoinLife));
@@ -137,8 +134,8 @@ grpc::ServerUnaryReactor* AdminService::CreateJoinToken(const Call& call, const 
   });
 }
 
-grpc::ServerUnaryReactor* AdminService::RevokeJoinTokens(const Call& call, const v1::RevokeJoinTokensRequest*,
-                                                         v1::RevokeJoinTokensResponse* response) {
+void AdminService::RevokeJoinTokens(const Call& call, const v1::RevokeJoinTokensRequest*,
+                                    v1::RevokeJoinTokensResponse* response) {
   return Change(call, "", [this, response](Nanos) -> absl::StatusOr<std::vector<AccessChange>> {
     std::vector<AccessChange> changes;
     for (const JoinGrant& grant : book_.JoinGrants()) changes.push_back(DeleteJoinGrant{grant.digest});
@@ -162,11 +159,7 @@ absl::StatusOr<std::vector<AccessChange>> AdminService::DecideJoin(const v1::Joi
                                                                    std::string* certificate) const {
   LYNX_RETURN_IF_ERROR(CheckName("node", request.node()));
   const std::optional<JoinGrant> grant = book_.FindJoinGrant(SecretDigest(request.secret()), now);
-  if (!grant.has_value()) {
-    return absl::UnauthenticatedError(
-        "the join token has been used, is too old, or was revoked: each is for one node, once; 'lynxctl admin join-token' "
-        "makes another");
-  }
+  if (!grant.has_value()) return JoinTokenIsOver();
   if (!grant->node.empty() && grant->node != request.node()) {
     return absl::PermissionDeniedError(absl::StrCat("the join token is for node ", grant->node, ", not for ", request.node()));
   }
@@ -184,13 +177,13 @@ absl::StatusOr<std::vector<AccessChange>> AdminService::DecideJoin(const v1::Joi
   return changes;
 }
 
-grpc::ServerUnaryReactor* AdminService::Join(const Call& call, const v1::JoinRequest* request, v1::JoinResponse* response) {
+void AdminService::Join(const Call& call, const v1::JoinRequest* request, v1::JoinResponse* response) {
   return Change(call, CheckName("node", request->node()).ok() ? request->node() : "",
                 [=, this](Nanos now) { return DecideJoin(*request, now, response->mutable_certificate()); });
 }
 
-grpc::ServerUnaryReactor* AdminService::RotateCertificate(const Call& call, const v1::RotateCertificateRequest* request,
-                                                          v1::RotateCertificateResponse* response) {
+void AdminService::RotateCertificate(const Call& call, const v1::RotateCertificateRequest* request,
+                                     v1::RotateCertificateResponse* response) {
   const std::string node = call.caller.name;
   return Change(call, node, [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     LYNX_ASSIGN_OR_RETURN(std::vector<AccessChange> changes,
@@ -202,8 +195,7 @@ grpc::ServerUnaryReactor* AdminService::RotateCertificate(const Call& call, cons
   });
 }
 
-grpc::ServerUnaryReactor* AdminService::RevokeNode(const Call& call, const v1::RevokeNodeRequest* request,
-                                                   v1::RevokeNodeResponse* response) {
+void AdminService::RevokeNode(const Call& call, const v1::RevokeNodeRequest* request, v1::RevokeNodeResponse* response) {
   return Change(call, request->node(), [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     LYNX_RETURN_IF_ERROR(CheckName("node", request->node()));
     std::vector<AccessChange> changes;
@@ -215,8 +207,7 @@ grpc::ServerUnaryReactor* AdminService::RevokeNode(const Call& call, const v1::R
   });
 }
 
-grpc::ServerUnaryReactor* AdminService::AddUser(const Call& call, const v1::AddUserRequest* request,
-                                                v1::AddUserResponse* response) {
+void AdminService::AddUser(const Call& call, const v1::AddUserRequest* request, v1::AddUserResponse* response) {
   return Change(call, request->name(), [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     LYNX_RETURN_IF_ERROR(CheckName("name", request->name()));
     if (request->name() == kLocalUser) {
@@ -239,8 +230,7 @@ grpc::ServerUnaryReactor* AdminService::AddUser(const Call& call, const v1::AddU
   });
 }
 
-grpc::ServerUnaryReactor* AdminService::ListUsers(const Call& call, const v1::ListUsersRequest*,
-                                                  v1::ListUsersResponse* response) {
+void AdminService::ListUsers(const Call& call, const v1::ListUsersRequest*, v1::ListUsersResponse* response) {
   return Read(call, [this, response] {
     for (const User& user : book_.Users()) {
       v1::User& message = *response->add_users();
@@ -258,8 +248,7 @@ grpc::ServerUnaryReactor* AdminService::ListUsers(const Call& call, const v1::Li
   });
 }
 
-grpc::ServerUnaryReactor* AdminService::RevokeUser(const Call& call, const v1::RevokeUserRequest* request,
-                                                   v1::RevokeUserResponse*) {
+void AdminService::RevokeUser(const Call& call, const v1::RevokeUserRequest* request, v1::RevokeUserResponse*) {
   return Change(call, request->name(), [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     const std::optional<User> user = book_.FindUser(request->name());
     if (!user.has_value()) return absl::NotFoundError(absl::StrCat("there is no user ", request->name()));
@@ -270,8 +259,7 @@ grpc::ServerUnaryReactor* AdminService::RevokeUser(const Call& call, const v1::R
   });
 }
 
-grpc::ServerUnaryReactor* AdminService::AddToken(const Call& call, const v1::AddTokenRequest* request,
-                                                 v1::AddTokenResponse* response) {
+void AdminService::AddToken(const Call& call, const v1::AddTokenRequest* request, v1::AddTokenResponse* response) {
   return Change(call, request->user(), [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     LYNX_RETURN_IF_ERROR(CheckLife("life_ns", request->life_ns(), kMaxTokenLife));
     const std::optional<User> user = book_.FindUser(request->user());
@@ -288,8 +276,7 @@ grpc::ServerUnaryReactor* AdminService::AddToken(const Call& call, const v1::Add
   });
 }
 
-grpc::ServerUnaryReactor* AdminService::RevokeToken(const Call& call, const v1::RevokeTokenRequest* request,
-                                                    v1::RevokeTokenResponse*) {
+void AdminService::RevokeToken(const Call& call, const v1::RevokeTokenRequest* request, v1::RevokeTokenResponse*) {
   // An id has 8 characters. Other text is not recorded, because somebody may have given a secret by mistake.
   const std::string id = request->id().size() == 8 ? request->id() : "";
   return Change(call, id, [this, id](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
@@ -305,8 +292,7 @@ grpc::ServerUnaryReactor* AdminService::RevokeToken(const Call& call, const v1::
   });
 }
 
-grpc::ServerUnaryReactor* AdminService::ListAudit(const Call& call, const v1::ListAuditRequest* request,
-                                                  v1::ListAuditResponse* response) {
+void AdminService::ListAudit(const Call& call, const v1::ListAuditRequest* request, v1::ListAuditResponse* response) {
   return Read(call, [this, request, response]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMaxAudit));
     LYNX_ASSIGN_OR_RETURN(const std::vector<AuditRecord> records,

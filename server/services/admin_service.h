@@ -33,31 +33,26 @@ class AdminService {
  public:
   AdminService(ServerCore& core, AccessBook& book, AdminOptions options) : core_(core), book_(book), options_(options) {}
 
-  grpc::ServerUnaryReactor* WhoAmI(const Call& call, const v1::WhoAmIRequest* request, v1::WhoAmIResponse* response);
-  grpc::ServerUnaryReactor* CreateJoinToken(const Call& call, const v1::CreateJoinTokenRequest* request,
-                                            v1::CreateJoinTokenResponse* response);
-  grpc::ServerUnaryReactor* RevokeJoinTokens(const Call& call, const v1::RevokeJoinTokensRequest* request,
-                                             v1::RevokeJoinTokensResponse* response);
-  grpc::ServerUnaryReactor* Join(const Call& call, const v1::JoinRequest* request, v1::JoinResponse* response);
-  grpc::ServerUnaryReactor* RotateCertificate(const Call& call, const v1::RotateCertificateRequest* request,
-                                              v1::RotateCertificateResponse* response);
-  grpc::ServerUnaryReactor* RevokeNode(const Call& call, const v1::RevokeNodeRequest* request,
-                                       v1::RevokeNodeResponse* response);
-  grpc::ServerUnaryReactor* AddUser(const Call& call, const v1::AddUserRequest* request, v1::AddUserResponse* response);
-  grpc::ServerUnaryReactor* ListUsers(const Call& call, const v1::ListUsersRequest* request, v1::ListUsersResponse* response);
-  grpc::ServerUnaryReactor* RevokeUser(const Call& call, const v1::RevokeUserRequest* request,
-                                       v1::RevokeUserResponse* response);
-  grpc::ServerUnaryReactor* AddToken(const Call& call, const v1::AddTokenRequest* request, v1::AddTokenResponse* response);
-  grpc::ServerUnaryReactor* RevokeToken(const Call& call, const v1::RevokeTokenRequest* request,
-                                        v1::RevokeTokenResponse* response);
-  grpc::ServerUnaryReactor* ListAudit(const Call& call, const v1::ListAuditRequest* request, v1::ListAuditResponse* response);
+  void WhoAmI(const Call& call, const v1::WhoAmIRequest* request, v1::WhoAmIResponse* response);
+  void CreateJoinToken(const Call& call, const v1::CreateJoinTokenRequest* request, v1::CreateJoinTokenResponse* response);
+  void RevokeJoinTokens(const Call& call, const v1::RevokeJoinTokensRequest* request, v1::RevokeJoinTokensResponse* response);
+  void Join(const Call& call, const v1::JoinRequest* request, v1::JoinResponse* response);
+  void RotateCertificate(const Call& call, const v1::RotateCertificateRequest* request,
+                         v1::RotateCertificateResponse* response);
+  void RevokeNode(const Call& call, const v1::RevokeNodeRequest* request, v1::RevokeNodeResponse* response);
+  void AddUser(const Call& call, const v1::AddUserRequest* request, v1::AddUserResponse* response);
+  void ListUsers(const Call& call, const v1::ListUsersRequest* request, v1::ListUsersResponse* response);
+  void RevokeUser(const Call& call, const v1::RevokeUserRequest* request, v1::RevokeUserResponse* response);
+  void AddToken(const Call& call, const v1::AddTokenRequest* request, v1::AddTokenResponse* response);
+  void RevokeToken(const Call& call, const v1::RevokeTokenRequest* request, v1::RevokeTokenResponse* response);
+  void ListAudit(const Call& call, const v1::ListAuditRequest* request, v1::ListAuditResponse* response);
 
  private:
   // Checks a requested change and returns what it consists of. Runs on the owner thread. If it returns an error, the error is
   // recorded, and nothing is changed.
   using Decide = std::function<absl::StatusOr<std::vector<AccessChange>>(Nanos now)>;
-  grpc::ServerUnaryReactor* Change(const Call& call, const std::string& target, Decide decide);
-  grpc::ServerUnaryReactor* Read(const Call& call, std::function<absl::Status()> read);
+  void Change(const Call& call, const std::string& target, Decide decide);
+  void Read(const Call& call, std::function<absl::Status()> read);
 
   // Issues the certificate for the request. Returns the changes that enter it into the AccessBook.
   absl::StatusOr<std::vector<AccessChange>> Certify(const std::string& request, const std::string& node, Nanos now,

@@ -66,8 +66,7 @@ grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* ClusterService::At
   return stream.get();
 }
 
-grpc::ServerUnaryReactor* ClusterService::CordonNode(const Call& call, const v1::CordonNodeRequest* request,
-                                                     v1::CordonNodeResponse* response) {
+void ClusterService::CordonNode(const Call& call, const v1::CordonNodeRequest* request, v1::CordonNodeResponse* response) {
   absl::Status checked = CheckLine("reason", request->reason(), kMaxReasonLength);
   if (checked.ok()) checked = CheckRange("grace_ns", request->grace_ns(), 0, kMaxWireNanos);
   if (checked.ok() && request->grace_ns() > 0 && !request->drain()) {
@@ -78,34 +77,32 @@ grpc::ServerUnaryReactor* ClusterService::CordonNode(const Call& call, const v1:
   return ChangeNode(call, checked, request->node(), std::move(cordon), response);
 }
 
-grpc::ServerUnaryReactor* ClusterService::UncordonNode(const Call& call, const v1::UncordonNodeRequest* request,
-                                                       v1::UncordonNodeResponse* response) {
+void ClusterService::UncordonNode(const Call& call, const v1::UncordonNodeRequest* request,
+                                  v1::UncordonNodeResponse* response) {
   return ChangeNode(call, absl::OkStatus(), request->node(), std::nullopt, response);
 }
 
 template <class Response>
-grpc::ServerUnaryReactor* ClusterService::ChangeNode(const Call& call, absl::Status checked, const std::string& name,
-                                                     std::optional<Cordon> cordon, Response* response) {
-  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+void ClusterService::ChangeNode(const Call& call, absl::Status checked, const std::string& name, std::optional<Cordon> cordon,
+                                Response* response) {
+  UnaryAnswer* answer = call.answer;
   if (checked.ok()) checked = CheckName("node", name);
   if (!checked.ok()) {
-    reactor->Finish(ToGrpc(checked));
-    return reactor;
+    answer->Finish(ToGrpc(checked));
+    return;
   }
   const NodeId node(name);
-  const int64_t id = core_.Await([this, reactor, response, node](const Reply& reply) {
+  const int64_t id = core_.Await([this, answer, response, node](const Reply& reply) {
     if (reply.status.ok()) *response->mutable_node() = Encode(core_.controller().ViewOf(node));
-    reactor->Finish(ToGrpc(reply.status));
+    answer->Finish(ToGrpc(reply.status));
   });
   const bool posted = core_.loop().Post(CordonRequested{id, node, std::move(cordon)}, call.Audit(node.value));
-  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
-  return reactor;
+  if (!posted && core_.Forget(id)) answer->Finish(ToGrpc(Overloaded()));
 }
 
-grpc::ServerUnaryReactor* ClusterService::ListNodes(const Call& call, const v1::ListNodesRequest* request,
-                                                    v1::ListNodesResponse* response) {
-  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
-  const bool posted = core_.loop().Run([this, reactor, request, response] {
+void ClusterService::ListNodes(const Call& call, const v1::ListNodesRequest* request, v1::ListNodesResponse* response) {
+  UnaryAnswer* answer = call.answer;
+  const bool posted = core_.loop().Run([this, answer, request, response] {
     std::set<std::string> wanted(request->nodes().begin(), request->nodes().end());
     const bool all = wanted.empty();
     const ProfileShapes shapes = request->include_measurements() ? ProfileShapes::kIncluded : ProfileShapes::kLeftOut;
@@ -113,16 +110,14 @@ grpc::ServerUnaryReactor* ClusterService::ListNodes(const Call& call, const v1::
       if (all || wanted.erase(node.name.value) > 0) *response->add_nodes() = Encode(node, shapes);
     }
     if (!wanted.empty()) {
-      reactor->Finish(
-          ToGrpc(absl::NotFoundError(absl::StrCat("no node has the name \"", wanted.begin()->substr(0, 80), "\""))));
+      answer->Finish(ToGrpc(absl::NotFoundError(absl::StrCat("no node has the name \"", wanted.begin()->substr(0, 80), "\""))));
       return;
     }
     response->set_server_version(kVersion);
     response->set_server_time_unix_ns(core_.clock().Wall().value);
-    reactor->Finish(grpc::Status::OK);
+    answer->Finish(grpc::Status::OK);
   });
-  if (!posted) reactor->Finish(ToGrpc(Overloaded()));
-  return reactor;
+  if (!posted) answer->Finish(ToGrpc(Overloaded()));
 }
 
 }  // namespace lynx::server

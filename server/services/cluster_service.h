@@ -18,16 +18,14 @@ class ClusterService {
 
   grpc::ServerBidiReactor<v1::AgentReport, v1::AgentDesired>* AttachAgent(const Call& call);
   grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* AttachWorker(const Call& call);
-  grpc::ServerUnaryReactor* CordonNode(const Call& call, const v1::CordonNodeRequest* request,
-                                       v1::CordonNodeResponse* response);
-  grpc::ServerUnaryReactor* UncordonNode(const Call& call, const v1::UncordonNodeRequest* request,
-                                         v1::UncordonNodeResponse* response);
-  grpc::ServerUnaryReactor* ListNodes(const Call& call, const v1::ListNodesRequest* request, v1::ListNodesResponse* response);
+  void CordonNode(const Call& call, const v1::CordonNodeRequest* request, v1::CordonNodeResponse* response);
+  void UncordonNode(const Call& call, const v1::UncordonNodeRequest* request, v1::UncordonNodeResponse* response);
+  void ListNodes(const Call& call, const v1::ListNodesRequest* request, v1::ListNodesResponse* response);
 
  private:
   template <class Response>
-  grpc::ServerUnaryReactor* ChangeNode(const Call& call, absl::Status checked, const std::string& name,
-                                       std::optional<Cordon> cordon, Response* response);
+  void ChangeNode(const Call& call, absl::Status checked, const std::string& name, std::optional<Cordon> cordon,
+                  Response* response);
 
   ServerCore& core_;
   const Guard& guard_;

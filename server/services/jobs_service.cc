@@ -35,16 +35,18 @@ absl::Status CheckKey(const std::string& key) {
   return printable ? absl::OkStatus() : BadField("idempotency_key", "not printable", "must be printable ASCII characters");
 }
 
-// One WatchJob call. It writes one message at a time. Messages that wait are merged into one, which has the newest state of the
-// job and all events.
-class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
+// One WatchJob call. It reads its one request. It writes one message at a time. Messages that wait are merged into one, which
+// has the newest state of the job and all events.
+class WatchCall : public grpc::ServerBidiReactor<v1::WatchJobRequest, v1::WatchJobResponse>,
                   public WatchStream,
                   public std::enable_shared_from_this<WatchCall> {
  public:
-  // `on_end` runs once, when gRPC is done with the call.
-  void Start(std::function<void()> on_end) {
+  // `on_request` runs when the request has been read. `on_end` runs once, when gRPC is done with the call.
+  void Start(std::function<void(const v1::WatchJobRequest&)> on_request, std::function<void()> on_end) {
+    on_request_ = std::move(on_request);
     on_end_ = std::move(on_end);
     self_ = shared_from_this();
+    StartRead(&request_);
   }
 
   void Send(const v1::WatchJobResponse& response, bool last) override {
@@ -70,6 +72,13 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
   }
 
  private:
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      on_request_(request_);
+    } else {
+      Close(absl::InvalidArgumentError("the call has no request, or one that cannot be read"));
+    }
+  }
   void OnWriteDone(bool ok) override {
     Post([this, ok] {
       writing_ = false;
@@ -103,6 +112,8 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
 
   Strand strand_;
   std::shared_ptr<WatchCall> self_;
+  v1::WatchJobRequest request_;
+  std::function<void(const v1::WatchJobRequest&)> on_request_;
   std::function<void()> on_end_;
   // Used only on the strand; gRPC also uses current_ while it writes.
   v1::WatchJobResponse current_;
@@ -114,35 +125,33 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
 };
 
 // Runs `work` on the owner thread and ends the call with its status.
-grpc::ServerUnaryReactor* OnLoop(ServerCore& core, const Call& call, std::function<absl::Status()> work) {
-  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
-  if (!core.loop().Run([reactor, work = std::move(work)] { reactor->Finish(ToGrpc(work())); })) {
-    reactor->Finish(ToGrpc(Overloaded()));
+void OnLoop(ServerCore& core, const Call& call, std::function<absl::Status()> work) {
+  UnaryAnswer* answer = call.answer;
+  if (!core.loop().Run([answer, work = std::move(work)] { answer->Finish(ToGrpc(work())); })) {
+    answer->Finish(ToGrpc(Overloaded()));
   }
-  return reactor;
 }
 
 }  // namespace
 
-grpc::ServerUnaryReactor* JobsService::SubmitJob(const Call& call, const v1::SubmitJobRequest* request,
-                                                 v1::SubmitJobResponse* response) {
-  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+void JobsService::SubmitJob(const Call& call, const v1::SubmitJobRequest* request, v1::SubmitJobResponse* response) {
+  UnaryAnswer* answer = call.answer;
   absl::Status status = CheckKey(request->idempotency_key());
   if (status.ok()) status = CheckSize("spec", request->spec().ByteSizeLong(), 0, kMaxSpec, "bytes");
   absl::StatusOr<JobSpec> spec = status.ok() ? FromProto(request->spec()) : absl::StatusOr<JobSpec>(status);
   if (status.ok()) status = spec.status();
   if (status.ok()) status = CheckEngineRuns(spec->model, PinnedLayout(spec->parallel));
   if (!status.ok()) {
-    reactor->Finish(ToGrpc(status));
-    return reactor;
+    answer->Finish(ToGrpc(status));
+    return;
   }
-  const int64_t id = core_.Await([this, reactor, response](const Reply& reply) {
+  const int64_t id = core_.Await([this, answer, response](const Reply& reply) {
     const JobRecord* job = reply.status.ok() ? core_.controller().Find(reply.job) : nullptr;
     if (job != nullptr) {
       *response->mutable_job() = Encode(*job, core_.controller().PlanOf(job->id).get(), PlanPrograms::kLeftOut);
       response->set_existed(reply.existed);
     }
-    reactor->Finish(ToGrpc(reply.status));
+    answer->Finish(ToGrpc(reply.status));
   });
   const std::string digest = SpecDigest(*spec);
   const bool posted = core_.loop().Post(JobSubmitted{.request = id,
@@ -152,8 +161,7 @@ grpc::ServerUnaryReactor* JobsService::SubmitJob(const Call& call, const v1::Sub
                                                      .spec_digest = digest,
                                                      .owner = CallerText(call.caller)},
                                         call.Audit(""));
-  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
-  return reactor;
+  if (!posted && core_.Forget(id)) answer->Finish(ToGrpc(Overloaded()));
 }
 
 absl::Status JobsService::FillJob(const v1::GetJobRequest& request, const std::string& asker, v1::GetJobResponse& response) {
@@ -174,14 +182,12 @@ absl::Status JobsService::FillJob(const v1::GetJobRequest& request, const std::s
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* JobsService::GetJob(const Call& call, const v1::GetJobRequest* request,
-                                              v1::GetJobResponse* response) {
+void JobsService::GetJob(const Call& call, const v1::GetJobRequest* request, v1::GetJobResponse* response) {
   return OnLoop(core_, call,
                 [this, request, response, asker = CallerText(call.caller)] { return FillJob(*request, asker, *response); });
 }
 
-grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call, const v1::ListJobsRequest* request,
-                                                v1::ListJobsResponse* response) {
+void JobsService::ListJobs(const Call& call, const v1::ListJobsRequest* request, v1::ListJobsResponse* response) {
   return OnLoop(core_, call, [this, request, response]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMaxList));
     if (!request->owner().empty()) LYNX_RETURN_IF_ERROR(CheckName("owner", request->owner()));
@@ -229,20 +235,20 @@ absl::StatusOr<JobId> JobsService::FindToChange(const std::string& name, const C
 
 // Posts the event that `make` returns for the job with this name. Answers with the job when the event has been handled.
 template <class Response>
-grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::string& name, const std::string& reason,
-                                                 Response* response, std::function<EventBody(int64_t, const JobId&)> make) {
-  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+void JobsService::ChangeJob(const Call& call, const std::string& name, const std::string& reason, Response* response,
+                            std::function<EventBody(int64_t, const JobId&)> make) {
+  UnaryAnswer* answer = call.answer;
   const absl::Status checked = CheckLine("reason", reason, kMaxReasonLength);
   if (!checked.ok()) {
-    reactor->Finish(ToGrpc(checked));
-    return reactor;
+    answer->Finish(ToGrpc(checked));
+    return;
   }
-  const int64_t id = core_.Await([this, reactor, response](const Reply& reply) {
+  const int64_t id = core_.Await([this, answer, response](const Reply& reply) {
     const JobRecord* job = reply.status.ok() ? core_.controller().Find(reply.job) : nullptr;
     if (job != nullptr) {
       *response->mutable_job() = Encode(*job, core_.controller().PlanOf(job->id).get(), PlanPrograms::kLeftOut);
     }
-    reactor->Finish(ToGrpc(reply.status));
+    answer->Finish(ToGrpc(reply.status));
   });
   // Only the owner thread can look up the job by its name. The change is then posted as an ordinary event.
   const bool posted = core_.loop().Run([this, id, name, make = std::move(make), call] {
@@ -253,20 +259,18 @@ grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::st
       core_.loop().PostAlways(make(id, *job), call.Audit(name));
     }
   });
-  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
-  return reactor;
+  if (!posted && core_.Forget(id)) answer->Finish(ToGrpc(Overloaded()));
 }
 
-grpc::ServerUnaryReactor* JobsService::CancelJob(const Call& call, const v1::CancelJobRequest* request,
-                                                 v1::CancelJobResponse* response) {
+void JobsService::CancelJob(const Call& call, const v1::CancelJobRequest* request, v1::CancelJobResponse* response) {
   absl::Status checked = CheckRange("grace_ns", request->grace_ns(), 0, kMaxWireNanos);
   if (checked.ok() && request->grace_ns() > 0 && !request->checkpoint()) {
     checked = BadField("grace_ns", absl::StrCat(request->grace_ns()), "is for a cancellation with a checkpoint");
   }
   if (!checked.ok()) {
-    grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
-    reactor->Finish(ToGrpc(checked));
-    return reactor;
+    UnaryAnswer* answer = call.answer;
+    answer->Finish(ToGrpc(checked));
+    return;
   }
   const CancelRequested wanted{
       .reason = request->reason(), .checkpoint = request->checkpoint(), .grace = Nanos(request->grace_ns())};
@@ -278,23 +282,20 @@ grpc::ServerUnaryReactor* JobsService::CancelJob(const Call& call, const v1::Can
   });
 }
 
-grpc::ServerUnaryReactor* JobsService::HoldJob(const Call& call, const v1::HoldJobRequest* request,
-                                               v1::HoldJobResponse* response) {
+void JobsService::HoldJob(const Call& call, const v1::HoldJobRequest* request, v1::HoldJobResponse* response) {
   return ChangeJob(call, request->job_id(), request->reason(), response,
                    [reason = request->reason()](int64_t id, const JobId& job) {
                      return HoldRequested{id, job, reason};
                    });
 }
 
-grpc::ServerUnaryReactor* JobsService::ReleaseJob(const Call& call, const v1::ReleaseJobRequest* request,
-                                                  v1::ReleaseJobResponse* response) {
+void JobsService::ReleaseJob(const Call& call, const v1::ReleaseJobRequest* request, v1::ReleaseJobResponse* response) {
   return ChangeJob(call, request->job_id(), "", response, [](int64_t id, const JobId& job) {
     return ReleaseRequested{id, job};
   });
 }
 
-grpc::ServerUnaryReactor* JobsService::ListQueues(const Call& call, const v1::ListQueuesRequest*,
-                                                  v1::ListQueuesResponse* response) {
+void JobsService::ListQueues(const Call& call, const v1::ListQueuesRequest*, v1::ListQueuesResponse* response) {
   return OnLoop(core_, call, [this, response]() -> absl::Status {
     for (const QueueView& queue : core_.controller().Queues()) *response->add_queues() = Encode(queue);
     return absl::OkStatus();
@@ -313,26 +314,24 @@ absl::Status JobsService::CheckManagers(const Call& call, const QueueConfig& que
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* JobsService::SetQueue(const Call& call, const v1::SetQueueRequest* request,
-                                                v1::SetQueueResponse* response) {
-  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+void JobsService::SetQueue(const Call& call, const v1::SetQueueRequest* request, v1::SetQueueResponse* response) {
+  UnaryAnswer* answer = call.answer;
   absl::StatusOr<QueueConfig> queue = Decode(request->queue());
   if (queue.ok()) {
     if (const absl::Status known = CheckManagers(call, *queue); !known.ok()) queue = known;
   }
   if (!queue.ok()) {
-    reactor->Finish(ToGrpc(queue.status()));
-    return reactor;
+    answer->Finish(ToGrpc(queue.status()));
+    return;
   }
-  const int64_t id = core_.Await([this, reactor, response, name = queue->name](const Reply& reply) {
+  const int64_t id = core_.Await([this, answer, response, name = queue->name](const Reply& reply) {
     for (const QueueView& known : core_.controller().Queues()) {
       if (reply.status.ok() && known.config.name == name) *response->mutable_queue() = Encode(known);
     }
-    reactor->Finish(ToGrpc(reply.status));
+    answer->Finish(ToGrpc(reply.status));
   });
   const bool posted = core_.loop().Post(QueueRequested{id, *std::move(queue)}, call.Audit(request->queue().name()));
-  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
-  return reactor;
+  if (!posted && core_.Forget(id)) answer->Finish(ToGrpc(Overloaded()));
 }
 
 void JobsService::BeginWatch(const std::string& job, const Caller& caller, const std::shared_ptr<WatchStream>& stream,
@@ -354,26 +353,28 @@ void JobsService::BeginWatch(const std::string& job, const Caller& caller, const
   stream->Send(first, false);
 }
 
-grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(const Call& admitted,
-                                                                      const v1::WatchJobRequest* request) {
+grpc::ServerBidiReactor<v1::WatchJobRequest, v1::WatchJobResponse>* JobsService::WatchJob(const Call& admitted) {
   auto call = std::make_shared<WatchCall>();
   // Used only on the owner thread.
   auto watched = std::make_shared<JobId>();
   ServerCore* core = &core_;
   WatchCall* raw = call.get();
-  call->Start([core, watched, stream = std::weak_ptr<WatchCall>(call)] {
-    // `held` keeps the call alive until it is removed from the watchers.
-    core->loop().RunAlways([core, watched, held = stream.lock()] { core->watchers().Remove(*watched, held.get()); });
-  });
-  const std::string job = request->job_id();
-  if (!core_.loop().Run([this, job, caller = admitted.caller, call, watched] { BeginWatch(job, caller, call, *watched); })) {
-    call->Close(Overloaded());
-  }
+  const std::weak_ptr<WatchCall> stream = call;
+  call->Start(
+      [this, stream, watched, caller = admitted.caller](const v1::WatchJobRequest& request) {
+        const std::shared_ptr<WatchCall> held = stream.lock();  // the call keeps itself until it ends
+        const bool begins = core_.loop().Run(
+            [this, job = request.job_id(), caller, held, watched] { BeginWatch(job, caller, held, *watched); });
+        if (!begins) held->Close(Overloaded());
+      },
+      [core, watched, stream] {
+        // `held` keeps the call alive until it is removed from the watchers.
+        core->loop().RunAlways([core, watched, held = stream.lock()] { core->watchers().Remove(*watched, held.get()); });
+      });
   return raw;
 }
 
-grpc::ServerUnaryReactor* JobsService::GetLogs(const Call& call, const v1::GetLogsRequest* request,
-                                               v1::GetLogsResponse* response) {
+void JobsService::GetLogs(const Call& call, const v1::GetLogsRequest* request, v1::GetLogsResponse* response) {
   return OnLoop(core_, call, [this, request, response, asker = CallerText(call.caller)]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(CheckRange("rank", request->rank(), -1, kMaxWireRanks - 1));
     LYNX_RETURN_IF_ERROR(CheckRange("lines", request->lines(), 0, kMaxLines));
@@ -413,8 +414,7 @@ absl::Status JobsService::FillTrace(const v1::TraceJobRequest& request, const st
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* JobsService::TraceJob(const Call& call, const v1::TraceJobRequest* request,
-                                                v1::TraceJobResponse* response) {
+void JobsService::TraceJob(const Call& call, const v1::TraceJobRequest* request, v1::TraceJobResponse* response) {
   return OnLoop(core_, call,
                 [this, request, response, asker = CallerText(call.caller)] { return FillTrace(*request, asker, *response); });
 }

@@ -15,19 +15,17 @@ class JobsService {
   // `book`: the users; it must outlive the service.
   JobsService(ServerCore& core, const AccessBook& book) : core_(core), book_(book) {}
 
-  grpc::ServerUnaryReactor* SubmitJob(const Call& call, const v1::SubmitJobRequest* request, v1::SubmitJobResponse* response);
-  grpc::ServerUnaryReactor* GetJob(const Call& call, const v1::GetJobRequest* request, v1::GetJobResponse* response);
-  grpc::ServerUnaryReactor* ListJobs(const Call& call, const v1::ListJobsRequest* request, v1::ListJobsResponse* response);
-  grpc::ServerUnaryReactor* CancelJob(const Call& call, const v1::CancelJobRequest* request, v1::CancelJobResponse* response);
-  grpc::ServerUnaryReactor* HoldJob(const Call& call, const v1::HoldJobRequest* request, v1::HoldJobResponse* response);
-  grpc::ServerUnaryReactor* ReleaseJob(const Call& call, const v1::ReleaseJobRequest* request,
-                                       v1::ReleaseJobResponse* response);
-  grpc::ServerUnaryReactor* ListQueues(const Call& call, const v1::ListQueuesRequest* request,
-                                       v1::ListQueuesResponse* response);
-  grpc::ServerUnaryReactor* SetQueue(const Call& call, const v1::SetQueueRequest* request, v1::SetQueueResponse* response);
-  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(const Call& call, const v1::WatchJobRequest* request);
-  grpc::ServerUnaryReactor* GetLogs(const Call& call, const v1::GetLogsRequest* request, v1::GetLogsResponse* response);
-  grpc::ServerUnaryReactor* TraceJob(const Call& call, const v1::TraceJobRequest* request, v1::TraceJobResponse* response);
+  void SubmitJob(const Call& call, const v1::SubmitJobRequest* request, v1::SubmitJobResponse* response);
+  void GetJob(const Call& call, const v1::GetJobRequest* request, v1::GetJobResponse* response);
+  void ListJobs(const Call& call, const v1::ListJobsRequest* request, v1::ListJobsResponse* response);
+  void CancelJob(const Call& call, const v1::CancelJobRequest* request, v1::CancelJobResponse* response);
+  void HoldJob(const Call& call, const v1::HoldJobRequest* request, v1::HoldJobResponse* response);
+  void ReleaseJob(const Call& call, const v1::ReleaseJobRequest* request, v1::ReleaseJobResponse* response);
+  void ListQueues(const Call& call, const v1::ListQueuesRequest* request, v1::ListQueuesResponse* response);
+  void SetQueue(const Call& call, const v1::SetQueueRequest* request, v1::SetQueueResponse* response);
+  grpc::ServerBidiReactor<v1::WatchJobRequest, v1::WatchJobResponse>* WatchJob(const Call& call);
+  void GetLogs(const Call& call, const v1::GetLogsRequest* request, v1::GetLogsResponse* response);
+  void TraceJob(const Call& call, const v1::TraceJobRequest* request, v1::TraceJobResponse* response);
 
   // The answers to GetJob and TraceJob. `asker`: see JobTable::Resolve. Owner thread only.
   absl::Status FillJob(const v1::GetJobRequest& request, const std::string& asker, v1::GetJobResponse& response);
@@ -35,8 +33,8 @@ class JobsService {
 
  private:
   template <class Response>
-  grpc::ServerUnaryReactor* ChangeJob(const Call& call, const std::string& name, const std::string& reason, Response* response,
-                                      std::function<EventBody(int64_t, const JobId&)> make);
+  void ChangeJob(const Call& call, const std::string& name, const std::string& reason, Response* response,
+                 std::function<EventBody(int64_t, const JobId&)> make);
   // Finds the job that the caller may change. PermissionDenied: the caller may not; the refusal is recorded. Other errors are
   // those of JobTable::Resolve. Owner thread only.
   absl::StatusOr<JobId> FindToChange(const std::string& name, const Call& call);

@@ -118,7 +118,10 @@ class AccessTest : public ::testing::Test {
     request.set_node(node);
     request.set_request(NewRequest(key).value());
     v1::JoinResponse response;
-    const grpc::Status status = Admin("", &v1::Admin::Stub::Join, request, &response);
+    grpc::ClientContext context;
+    Prepare(context, "");
+    context.AddMetadata("authorization", "Join " + secret);
+    const grpc::Status status = v1::Admin::NewStub(people_)->Join(&context, request, &response);
     EXPECT_TRUE(!status.ok() || IdentityIn(folder).Replace({authority_, response.certificate(), key}).ok());
     return status;
   }

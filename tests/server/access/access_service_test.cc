@@ -92,13 +92,13 @@ TEST_F(JoinTest, ANameThatIsTakenNeedsATokenForIt) {
 // again later.
 TEST_F(JoinTest, ANodeThatIsToldToComeLaterDoes) {
   StartServer();
-  const std::string other = MakeJoinSecret();
+  const std::string other = MakeJoinSecret(), early = MakeJoinSecret();
   v1::CreateJoinTokenResponse token;
   ASSERT_TRUE(Admin(admin_token_, &v1::Admin::Stub::CreateJoinToken, v1::CreateJoinTokenRequest(), &token).ok());
   options_.limits.changes = {.per_second = 0.5, .burst = 1};
   StartServer();
   ASSERT_TRUE(Join(other, "n1", "n1").ok());
-  EXPECT_EQ(Join(other, "n2", "n2").error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Join(early, "n2", "n2").error_code(), grpc::RESOURCE_EXHAUSTED);
   ASSERT_TRUE(WriteSecretFile(directory_ + "/token", token.token()).ok());
   const IdentityFlags flags{.directory = directory_ + "/n0", .join_token_file = directory_ + "/token"};
   const auto joined = NodeIdentity::Open(flags, "n0", server_->address(), clock_);

@@ -1,0 +1,18 @@
+// See stranger_filter.h.
+#include "server/access/stranger_filter.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "server/wire/grpc_status.h"
+
+namespace lynx::server {
+
+grpc::Status StrangerFilter::Process(const InputMetadata& metadata, grpc::AuthContext* connection, OutputMetadata*,
+                                     OutputMetadata*) {
+  const auto path = metadata.find(":path");
+  const bool own =
+      path != metadata.end() && absl::StartsWith(absl::string_view(path->second.data(), path->second.size()), "/lynx.v1.");
+  return own ? grpc::Status::OK : ToGrpc(guard_.RefuseStranger(metadata, *connection));
+}
+
+}  // namespace lynx::server
