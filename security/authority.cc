@@ -21,11 +21,11 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
-constexpr Nanos kAuthorityLife{10 * 365 * 86'400 * kNanosPerSecond};
-// The validity of a certificate begins this long before it is issued, because the clocks of other machines may be behind. For
-// servers and nodes, it begins at most a tenth of the lifetime before.
+// The validity of a certificate begins this long before it is issued, because the clocks of other machines may be behind, but
+// at most a tenth of the lifetime before.
 constexpr Nanos kClockSkew{300 * kNanosPerSecond};
 constexpr int kSerialBytes = 16;
+constexpr size_t kMaxEarlier = 3;  // certificates of the authority's past that ca.pem keeps
 constexpr int kWeakestEcBits = 256;
 constexpr int kWeakestRsaBits = 2048;
 
@@ -78,14 +78,26 @@ absl::StatusOr<std::string> Sign(const Contents& contents, EVP_PKEY* subject_key
   return PemOf(certificate.get());
 }
 
-absl::StatusOr<std::string> SelfSigned(EVP_PKEY* key, Nanos now) {
-  return Sign({.common_name = absl::StrCat("lynx cluster ", NewRandomId(8)),
+absl::StatusOr<std::string> SelfSigned(EVP_PKEY* key, const std::string& name, Nanos now, Nanos life) {
+  return Sign({.common_name = name,
                .extensions = {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
                               {NID_key_usage, "critical,keyCertSign,cRLSign"},
                               {NID_subject_key_identifier, "hash"}},
-               .begins = now - kClockSkew,
-               .ends = now + kAuthorityLife},
+               .begins = now - std::min(kClockSkew, Nanos(life.value / 10)),
+               .ends = now + life},
               key, nullptr, key);
+}
+
+std::string NewName() { return absl::StrCat("lynx cluster ", NewRandomId(8)); }
+
+// The common name of the certificate's subject.
+absl::StatusOr<std::string> CommonNameOf(const std::string& pem) {
+  LYNX_ASSIGN_OR_RETURN(const X509Handle certificate, ParseCertificate(pem));
+  char name[256] = "";
+  if (X509_NAME_get_text_by_NID(X509_get_subject_name(certificate.get()), NID_commonName, name, sizeof(name)) <= 0) {
+    return OpensslError("read the name of a certificate");
+  }
+  return name;
 }
 
 absl::StatusOr<KeyHandle> KeyOfRequest(const std::string& pem) {
@@ -128,10 +140,11 @@ absl::Status Unusable(const std::string& directory, const std::string& what) {
       "; restore the directory from a backup, or move it aside: a new one is made, and every node and person joins again"));
 }
 
-absl::StatusOr<std::string> IssueFrom(const std::string& request, Contents contents, const std::string& authority_pem,
+// `chain`: the authority's certificate, then earlier ones.
+absl::StatusOr<std::string> IssueFrom(const std::string& request, Contents contents, const std::string& chain,
                                       const std::string& authority_key, Nanos now, Nanos life) {
   LYNX_ASSIGN_OR_RETURN(const KeyHandle subject, KeyOfRequest(request));
-  LYNX_ASSIGN_OR_RETURN(const X509Handle issuer, ParseCertificate(authority_pem));
+  LYNX_ASSIGN_OR_RETURN(const X509Handle issuer, ParseCertificate(chain));
   LYNX_ASSIGN_OR_RETURN(const KeyHandle key, ParsePrivateKey(authority_key));
   contents.extensions.push_back({NID_basic_constraints, "critical,CA:FALSE"});
   contents.extensions.push_back({NID_key_usage, "critical,digitalSignature"});
@@ -140,7 +153,7 @@ absl::StatusOr<std::string> IssueFrom(const std::string& request, Contents conte
   contents.begins = now - std::min(kClockSkew, Nanos(life.value / 10));
   contents.ends = now + life;
   LYNX_ASSIGN_OR_RETURN(const std::string pem, Sign(contents, subject.get(), issuer.get(), key.get()));
-  return pem + authority_pem;
+  return pem + chain;
 }
 
 absl::StatusOr<Authority::Issued> IssuedOf(const absl::StatusOr<std::string>& pem) {
@@ -151,7 +164,7 @@ absl::StatusOr<Authority::Issued> IssuedOf(const absl::StatusOr<std::string>& pe
 
 }  // namespace
 
-absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos now) {
+absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos now, Nanos life) {
   const std::string key_path = directory + "/ca.key";
   const std::string certificate_path = directory + "/ca.pem";
   LYNX_RETURN_IF_ERROR(MakeDirectories(directory));
@@ -159,7 +172,7 @@ absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos no
   const bool has_certificate = std::filesystem::exists(certificate_path);
   if (!has_key && !has_certificate) {
     LYNX_ASSIGN_OR_RETURN(const KeyHandle key, GenerateKey());
-    LYNX_ASSIGN_OR_RETURN(const std::string certificate, SelfSigned(key.get(), now));
+    LYNX_ASSIGN_OR_RETURN(const std::string certificate, SelfSigned(key.get(), NewName(), now, life));
     // The certificate is written last. If the server is killed before that, nobody trusts the authority yet, and the next start
     // makes the certificate from the key.
     LYNX_RETURN_IF_ERROR(WriteSecretFile(key_path, PemOf(key.get())));
@@ -168,7 +181,7 @@ absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos no
     LYNX_ASSIGN_OR_RETURN(const std::string key_text, ReadSecretFile(key_path));
     const absl::StatusOr<KeyHandle> key = ParsePrivateKey(key_text);
     if (!key.ok()) return Unusable(directory, absl::StrCat("ca.key: ", std::string(key.status().message())));
-    LYNX_ASSIGN_OR_RETURN(const std::string certificate, SelfSigned(key->get(), now));
+    LYNX_ASSIGN_OR_RETURN(const std::string certificate, SelfSigned(key->get(), NewName(), now, life));
     LYNX_RETURN_IF_ERROR(WriteFileDurably(certificate_path, certificate));
   } else if (!has_key) {
     return Unusable(directory, "ca.key is missing");
@@ -177,7 +190,9 @@ absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos no
   absl::StatusOr<std::string> key = ReadSecretFile(key_path);
   if (!key.ok()) return Unusable(directory, std::string(key.status().message()));
   authority.key_ = *std::move(key);
-  LYNX_ASSIGN_OR_RETURN(authority.certificate_, ReadFile(certificate_path, 64 << 10));
+  LYNX_ASSIGN_OR_RETURN(authority.chain_, ReadFile(certificate_path, 64 << 10));
+  const std::vector<std::string> certificates = CertificatesIn(authority.chain_);
+  authority.certificate_ = certificates.empty() ? authority.chain_ : certificates.front();
   const absl::StatusOr<CertificateFacts> facts = ReadCertificate(authority.certificate_);
   if (!facts.ok()) return Unusable(directory, absl::StrCat("ca.pem: ", std::string(facts.status().message())));
   if (!facts->authority) return Unusable(directory, "ca.pem is not an authority's certificate");
@@ -188,12 +203,35 @@ absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos no
   return authority;
 }
 
+bool Authority::IsDue(Nanos now) const {
+  const absl::StatusOr<CertificateFacts> facts = ReadCertificate(certificate_);
+  LYNX_CHECK(facts.ok());  // Open and Renew have read it
+  return RotationTime(*facts) <= now;
+}
+
+absl::StatusOr<Authority> Authority::Renew(const std::string& directory, Nanos now, Nanos life) const {
+  LYNX_ASSIGN_OR_RETURN(const KeyHandle key, ParsePrivateKey(key_));
+  LYNX_ASSIGN_OR_RETURN(const std::string name, CommonNameOf(certificate_));
+  Authority renewed;
+  renewed.key_ = key_;
+  LYNX_ASSIGN_OR_RETURN(renewed.certificate_, SelfSigned(key.get(), name, now, life));
+  LYNX_ASSIGN_OR_RETURN(renewed.digest_, CertificateDigest(renewed.certificate_));
+  renewed.chain_ = renewed.certificate_;
+  size_t earlier = 0;
+  for (const std::string& pem : CertificatesIn(chain_)) {
+    LYNX_ASSIGN_OR_RETURN(const CertificateFacts facts, ReadCertificate(pem));
+    if (facts.ends > now && ++earlier <= kMaxEarlier) renewed.chain_ += pem;
+  }
+  LYNX_RETURN_IF_ERROR(WriteFileDurably(directory + "/ca.pem", renewed.chain_));
+  return renewed;
+}
+
 absl::StatusOr<Authority::Issued> Authority::IssueServer(const std::string& request, const std::vector<std::string>& names,
                                                          Nanos now, Nanos life) const {
   LYNX_ASSIGN_OR_RETURN(const std::string text, NamesText(names));
   return IssuedOf(IssueFrom(
       request, {.common_name = "lynx server", .extensions = {{NID_ext_key_usage, "serverAuth"}, {NID_subject_alt_name, text}}},
-      certificate_, key_, now, life));
+      chain_, key_, now, life));
 }
 
 absl::StatusOr<Authority::Issued> Authority::IssueNode(const std::string& request, const std::string& node, Nanos now,
@@ -204,7 +242,7 @@ absl::StatusOr<Authority::Issued> Authority::IssueNode(const std::string& reques
                             {.common_name = "lynx node",
                              .extensions = {{NID_ext_key_usage, "clientAuth,serverAuth"},
                                             {NID_subject_alt_name, absl::StrCat("URI:", NodeUri(node))}}},
-                            certificate_, key_, now, life));
+                            chain_, key_, now, life));
 }
 
 }  // namespace lynx

@@ -1,6 +1,9 @@
 // See certificate.h.
 #include "security/certificate.h"
 
+#include <openssl/err.h>
+#include <openssl/pem.h>
+
 #include <ctime>
 
 #include "absl/strings/ascii.h"
@@ -53,6 +56,38 @@ absl::StatusOr<CertificateFacts> ReadCertificate(const std::string& pem) {
                           .begins = UnixTime(X509_get0_notBefore(certificate.get())),
                           .ends = UnixTime(X509_get0_notAfter(certificate.get())),
                           .authority = X509_check_ca(certificate.get()) == 1};
+}
+
+std::vector<std::string> CertificatesIn(const std::string& pem) {
+  std::vector<std::string> found;
+  const BioHandle text(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  while (true) {
+    const X509Handle certificate(PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr));
+    if (certificate == nullptr) break;
+    found.push_back(PemOf(certificate.get()));
+  }
+  ERR_clear_error();  // the end of the text counts as an error
+  return found;
+}
+
+std::optional<std::string> SuccessorOf(const std::string& authority, const std::string& presented) {
+  const absl::StatusOr<X509Handle> old = ParseCertificate(authority);
+  if (!old.ok()) return std::nullopt;
+  EVP_PKEY* key = X509_get0_pubkey(old->get());
+  Nanos ends = UnixTime(X509_get0_notAfter(old->get()));
+  std::optional<std::string> successor;
+  for (const std::string& pem : CertificatesIn(presented)) {
+    const absl::StatusOr<X509Handle> other = ParseCertificate(pem);
+    if (!other.ok() || X509_check_ca(other->get()) != 1) continue;
+    const bool same_name = X509_NAME_cmp(X509_get_subject_name(old->get()), X509_get_subject_name(other->get())) == 0;
+    const bool same_key = EVP_PKEY_eq(key, X509_get0_pubkey(other->get())) == 1 && X509_verify(other->get(), key) == 1;
+    const Nanos other_ends = UnixTime(X509_get0_notAfter(other->get()));
+    if (!same_name || !same_key || other_ends <= ends) continue;
+    ends = other_ends;
+    successor = pem;
+  }
+  ERR_clear_error();
+  return successor;
 }
 
 absl::StatusOr<std::string> CertificateDigest(const std::string& pem) {

@@ -23,6 +23,13 @@ absl::StatusOr<CertificateFacts> ReadCertificate(const std::string& pem);
 // SHA-256 of the certificate's DER form.
 absl::StatusOr<std::string> CertificateDigest(const std::string& pem);
 
+// Returns each certificate of the text by itself, in PEM form.
+std::vector<std::string> CertificatesIn(const std::string& pem);
+// Finds the renewed certificate of an authority among the certificates of `presented`: it is an authority's, has the same name
+// and key, is signed with this key, and is the one that ends last. nullopt: none ends later than `authority`. `authority` and
+// `presented` are in PEM form; texts that contain no certificate have no successor.
+std::optional<std::string> SuccessorOf(const std::string& authority, const std::string& presented);
+
 // NodeUri: the name in a node's certificate, "lynx://node/NAME". NodeOf: the node that the certificate names; nullopt: it is
 // not the certificate of one node.
 std::string NodeUri(const std::string& node);

@@ -16,8 +16,8 @@
 namespace lynx {
 
 struct Identity {
-  std::string authority;    // certificate of the authority, in PEM form
-  std::string certificate;  // in PEM form, followed by the authority's certificate
+  std::string authority;    // certificate of the authority, in PEM form; the server's own may be followed by earlier ones
+  std::string certificate;  // in PEM form, followed by the authority's chain
   std::string private_key;  // in PEM form
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -155,10 +156,14 @@ absl::Status NodeIdentity::RenewIfDue() {
   SetDeadline(context);
   v1::RotateCertificateResponse response;
   LYNX_RETURN_IF_ERROR(FromGrpc(v1::Admin::NewStub(channel)->RotateCertificate(&context, request, &response)));
-  const Identity renewed{.authority = old.authority, .certificate = response.certificate(), .private_key = key};
+  // The chain after the certificate also has the authority's own certificate, which may have been renewed.
+  const std::optional<std::string> successor = SuccessorOf(old.authority, response.certificate());
+  const Identity renewed{
+      .authority = successor.value_or(old.authority), .certificate = response.certificate(), .private_key = key};
   LYNX_RETURN_IF_ERROR(Check(renewed).status());
   LYNX_RETURN_IF_ERROR(directory_.Replace(renewed));
-  spdlog::info("the certificate of node {} has been renewed", node_);
+  spdlog::info("the certificate of node {} has been renewed{}", node_,
+               successor.has_value() ? ", and so has the certificate of the cluster's authority" : "");
   return absl::OkStatus();
 }
 

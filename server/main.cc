@@ -52,6 +52,7 @@ struct Flags {
   bool no_leases = false;
   std::string tls_names;
   std::string certificate_life = "720h";
+  std::string authority_life = "87600h";
   bool new_admin = false;
   int64_t read_rate = -1;
   int64_t change_rate = -1;
@@ -62,9 +63,9 @@ struct Flags {
   std::exit(code);
 }
 
-absl::StatusOr<Nanos> ParseTime(const std::string& text, const std::string& flag) {
+absl::StatusOr<Nanos> ParseTime(const std::string& text, const std::string& flag, int max_years = 1) {
   absl::Duration duration;
-  if (absl::ParseDuration(text, &duration) && duration > absl::ZeroDuration() && duration < absl::Hours(24 * 365)) {
+  if (absl::ParseDuration(text, &duration) && duration > absl::ZeroDuration() && duration < absl::Hours(24 * 365 * max_years)) {
     return Nanos(absl::ToInt64Nanoseconds(duration));
   }
   return absl::InvalidArgumentError(
@@ -102,6 +103,10 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   if (!flags.tls_names.empty()) options.tls_names = absl::StrSplit(flags.tls_names, ',');
   LYNX_ASSIGN_OR_RETURN(options.certificate_life, ParseTime(flags.certificate_life, "--certificate-life"));
   if (options.certificate_life < Nanos(1'000'000'000)) return absl::InvalidArgumentError("--certificate-life is less than 1s");
+  LYNX_ASSIGN_OR_RETURN(options.authority_life, ParseTime(flags.authority_life, "--authority-life", 50));
+  if (options.authority_life < options.certificate_life) {
+    return absl::InvalidArgumentError("--authority-life is less than --certificate-life");
+  }
   options.new_admin = flags.new_admin;
   const bool open = flags.insecure || (!flags.tls && IsLoopback(flags.listen));
   // Without TLS callers cannot be told apart, so they have no rate limits by default.
@@ -176,6 +181,8 @@ int Main(int argc, char** argv) {
         "names and addresses by which clients reach this server, with commas, besides its own; people's context files name the "
         "first"},
        {"certificate-life", &flags.certificate_life, "of certificates of nodes and the server; renewed after two thirds of it"},
+       {"authority-life", &flags.authority_life,
+        "of the certificate of the cluster's authority; renewed with the same key after two thirds of it"},
        {"new-admin", &flags.new_admin, "write a new token for the first admin into --data-dir, as at the first start with TLS"},
        {"read-rate", &flags.read_rate, "calls that read, a second, of each user; 0: any; -1: 100 with TLS, without it any"},
        {"change-rate", &flags.change_rate,

@@ -158,7 +158,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
     std::vector<std::string> names = NamesOf(address.host);
     names.insert(names.end(), options.tls_names.begin(), options.tls_names.end());
     LYNX_ASSIGN_OR_RETURN(server->tls_, ServerTls::Open(options.data_directory + "/" + kTlsDirectory, std::move(names),
-                                                        options.certificate_life, clock));
+                                                        {options.certificate_life, options.authority_life}, clock));
   }
   LYNX_ASSIGN_OR_RETURN(options.core.connection_key, ConnectionKey::Open(options.data_directory + "/" + kConnectionKeyFile));
   LYNX_RETURN_IF_ERROR(server->StartCore(options, address, std::move(store), clock));
@@ -183,10 +183,10 @@ absl::Status Server::StartCore(ServerOptions& options, const ListenAddress& addr
                    .queue = [core = core_.get()] { return core->loop().QueueLength(); }});
   jobs_ = std::make_unique<JobsService>(*core_, book_);
   cluster_ = std::make_unique<ClusterService>(*core_, *guard_);
-  admin_ = std::make_unique<AdminService>(*core_, book_,
-                                          AdminOptions{.authority = tls_ == nullptr ? nullptr : &tls_->authority(),
-                                                       .node_certificate_life = options.certificate_life,
-                                                       .reached_at = ReachedAt(options, address)});
+  admin_ = std::make_unique<AdminService>(
+      *core_, book_,
+      AdminOptions{
+          .tls = tls_.get(), .node_certificate_life = options.certificate_life, .reached_at = ReachedAt(options, address)});
   jobs_front_ = std::make_unique<GuardedJobs>(*guard_, *jobs_);
   cluster_front_ = std::make_unique<GuardedCluster>(*guard_, *cluster_);
   admin_front_ = std::make_unique<GuardedAdmin>(*guard_, *admin_);
@@ -277,7 +277,7 @@ absl::Status Server::MakeFirstAdmin(bool always, const std::string& address) {
     SetOutcome(record, absl::OkStatus());
     // The file is written before the token is stored: a valid token that nobody has would be useless.
     absl::Status status =
-        WriteContextFile(path, {.server = address, .authority = tls_->authority().certificate(), .token = token.secret});
+        WriteContextFile(path, {.server = address, .authority = tls_->authority()->certificate(), .token = token.secret});
     if (status.ok()) status = core_->store().CommitAccess(changes, record);
     if (status.ok()) {
       book_.Apply(changes);

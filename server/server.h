@@ -30,6 +30,7 @@ struct ServerOptions {
   bool insecure = false;  // plain text on addresses that other machines can reach
   std::vector<std::string> tls_names;  // names by which clients reach the server, in addition to those that NamesOf finds
   Nanos certificate_life{30LL * 86'400 * 1'000'000'000};  // lifetime of the certificates of the server and of nodes
+  Nanos authority_life = Authority::kLife;                // lifetime of a new certificate of the authority
   CallLimitOptions limits;
   bool new_admin = false;       // make a new token for the first admin
   std::string data_directory;   // created if it does not exist

@@ -19,9 +19,10 @@ namespace lynx::cli {
 struct ServerAddress {
   std::string address;
   std::string source;
-  std::string authority;  // PEM; "" = plain text
-  std::string token;      // "" = no token; it is only ever sent over TLS
-  absl::Status status;    // why no server was found; every call then fails with it
+  std::string authority;          // PEM; "" = plain text
+  std::string token;              // "" = no token; it is only ever sent over TLS
+  std::string context_file = {};  // the context file that `authority` is from; "" = it is from elsewhere
+  absl::Status status;            // why no server was found; every call then fails with it
 };
 
 class Client {

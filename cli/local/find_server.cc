@@ -31,6 +31,7 @@ absl::Status TakeFiles(const ConnectionFlags& flags, ServerAddress& found) {
   if (const std::string file = FlagOr(flags.ca_file, "LYNX_CA_FILE"); !file.empty()) {
     LYNX_ASSIGN_OR_RETURN(found.authority, ReadFile(file, kMaxPem));
     LYNX_RETURN_IF_ERROR(Annotate(ReadCertificate(found.authority).status(), file));
+    found.context_file.clear();
   }
   if (const std::string file = FlagOr(flags.token_file, "LYNX_TOKEN_FILE"); !file.empty()) {
     LYNX_ASSIGN_OR_RETURN(found.token, ReadSecretFile(file));
@@ -55,6 +56,7 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
     if (found.address.empty()) found = {.address = context.server, .source = file};
     found.authority = context.authority;
     found.token = context.token;
+    found.context_file = file;
     return TakeFiles(flags, found);
   }
   if (found.address.empty()) {
@@ -72,6 +74,7 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
     if (found.address == context.server) {
       found.authority = context.authority;
       found.token = context.token;
+      found.context_file = standing;
     }
   }
   return TakeFiles(flags, found);
@@ -83,7 +86,11 @@ ServerAddress FindServer(const ConnectionFlags& flags) {
   ServerAddress found;
   const absl::Status status = Find(flags, found);
   if (found.address.empty())
-    found = {.address = kDefaultServer, .source = "the default", .authority = found.authority, .token = found.token};
+    found = {.address = kDefaultServer,
+             .source = "the default",
+             .authority = found.authority,
+             .token = found.token,
+             .context_file = found.context_file};
   found.status = status;
   return found;
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/connect/authority_renewal.h"
 #include "cli/connect/client.h"
 #include "cli/connect/log_printer.h"
 #include "cli/connect/submission.h"
@@ -357,7 +358,12 @@ int FollowEvents(const GlobalOptions& global, const EventsOptions& options) {
 }  // namespace
 
 Client Connect(const GlobalOptions& global) {
-  return Client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));
+  Client client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));
+  const std::string& file = client.server().context_file;
+  if (file.empty()) return client;
+  const std::string note = RenewAuthority(client, file, RealClock().Wall());
+  if (!note.empty()) std::fprintf(stderr, "note: %s\n", note.c_str());
+  return client;
 }
 
 CellText Cells(const GlobalOptions& global) { return CellText(global.output, RealClock().Wall()); }

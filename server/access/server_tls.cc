@@ -53,10 +53,11 @@ std::vector<std::string> NamesOf(const std::string& listen_host) {
 }
 
 absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Open(const std::string& directory, std::vector<std::string> names,
-                                                           Nanos life, const Clock& clock) {
-  LYNX_ASSIGN_OR_RETURN(Authority authority, Authority::Open(directory, clock.Wall()));
+                                                           Lives lives, const Clock& clock) {
+  LYNX_ASSIGN_OR_RETURN(Authority authority, Authority::Open(directory, clock.Wall(), lives.authority));
   std::unique_ptr<ServerTls> tls(
-      new ServerTls(std::move(authority), IdentityDirectory(directory), std::move(names), life, clock));
+      new ServerTls(std::move(authority), IdentityDirectory(directory), std::move(names), lives, clock));
+  LYNX_RETURN_IF_ERROR(tls->RenewAuthority());
   LYNX_RETURN_IF_ERROR(tls->Renew());
   tls->thread_ = std::thread([self = tls.get()] { self->RenewForever(); });
   return tls;
@@ -75,22 +76,46 @@ std::shared_ptr<grpc::ServerCredentials> ServerTls::credentials() const {
   return ListenCredentials(directory_, ClientCertificate::kOptional);
 }
 
+std::shared_ptr<const Authority> ServerTls::authority() const {
+  const std::lock_guard lock(mutex_);
+  return authority_;
+}
+
+absl::Status ServerTls::RenewAuthority() {
+  const Nanos now = clock_.Wall();
+  const std::shared_ptr<const Authority> present = authority();
+  if (!present->IsDue(now)) return absl::OkStatus();
+  LYNX_ASSIGN_OR_RETURN(Authority renewed, present->Renew(directory_.path(), now, lives_.authority));
+  spdlog::info("the certificate of the cluster's authority has been renewed, with the same key");
+  const std::lock_guard lock(mutex_);
+  authority_ = std::make_shared<const Authority>(std::move(renewed));
+  return absl::OkStatus();
+}
+
 absl::Status ServerTls::Renew() {
+  const std::shared_ptr<const Authority> present = authority();
   LYNX_ASSIGN_OR_RETURN(const std::string key, NewPrivateKey());
   LYNX_ASSIGN_OR_RETURN(const std::string request, NewRequest(key));
-  LYNX_ASSIGN_OR_RETURN(const Authority::Issued issued, authority_.IssueServer(request, names_, clock_.Wall(), life_));
-  return directory_.Replace({.authority = authority_.certificate(), .certificate = issued.pem, .private_key = key});
+  LYNX_ASSIGN_OR_RETURN(const Authority::Issued issued, present->IssueServer(request, names_, clock_.Wall(), lives_.server));
+  return directory_.Replace({.authority = present->chain(), .certificate = issued.pem, .private_key = key});
 }
 
 void ServerTls::RenewForever() {
   while (true) {
+    const std::shared_ptr<const Authority> before = authority();
+    absl::Status renewed = RenewAuthority();
     const absl::StatusOr<Identity> kept = directory_.Read();
     const absl::StatusOr<CertificateFacts> facts = kept.ok() ? ReadCertificate(kept->certificate) : kept.status();
     Nanos wait = facts.ok() ? RotationTime(*facts) - clock_.Wall() : Nanos(0);
-    if (wait <= Nanos(0)) {
-      const absl::Status renewed = Renew();
-      if (!renewed.ok()) spdlog::error("the server's certificate cannot be renewed: {}", std::string(renewed.message()));
-      wait = renewed.ok() ? kShortestWait : kMaxWait / 10;
+    // The server presents a renewed certificate of the authority with a new one of its own.
+    if (wait <= Nanos(0) || before != authority()) {
+      const absl::Status own = Renew();
+      wait = kShortestWait;
+      if (renewed.ok()) renewed = own;
+    }
+    if (!renewed.ok()) {
+      spdlog::error("a certificate of the server cannot be renewed: {}", std::string(renewed.message()));
+      wait = kMaxWait / 10;
     }
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(std::clamp(wait, kShortestWait, kMaxWait).value),

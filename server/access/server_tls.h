@@ -1,7 +1,8 @@
-// ServerTls: the cluster's authority and the server's own certificate. The certificate is new at each start and is renewed
-// after two thirds of its lifetime. The directory holds ca.key, ca.pem and an IdentityDirectory; only its owner may read them.
+// ServerTls: the cluster's authority and the server's own certificate. The certificate is new at each start. It and the
+// authority's certificate are renewed after two thirds of their lifetimes. The directory holds ca.key, ca.pem and an
+// IdentityDirectory; only its owner may read them.
 //
-// A thread of its own renews the certificate. Thread-safe.
+// A thread of its own renews the certificates. Thread-safe.
 #ifndef LYNX_SERVER_ACCESS_SERVER_TLS_H_
 #define LYNX_SERVER_ACCESS_SERVER_TLS_H_
 
@@ -23,30 +24,37 @@ namespace lynx::server {
 
 class ServerTls {
  public:
-  // Opens the authority in `directory` and issues the server's certificate. `names`: the names by which clients reach the
-  // server. `life`: the lifetime of the certificate. Errors are those of Authority::Open and IssueServer.
+  // Lifetimes of new certificates.
+  struct Lives {
+    Nanos server, authority;
+  };
+  // Opens the authority in `directory`, renews its certificate if that is due, and issues the server's certificate. `names`:
+  // the names by which clients reach the server. Errors are those of Authority::Open, Renew and IssueServer.
   static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const std::string& directory, std::vector<std::string> names,
-                                                         Nanos life, const Clock& clock);
+                                                         Lives lives, const Clock& clock);
   ~ServerTls();
 
-  const Authority& authority() const { return authority_; }
+  // The authority with its present certificate.
+  std::shared_ptr<const Authority> authority() const;
   // Nodes prove who they are with a certificate. People use tokens instead, so their clients need no certificate.
   std::shared_ptr<grpc::ServerCredentials> credentials() const;
 
  private:
-  ServerTls(Authority authority, IdentityDirectory directory, std::vector<std::string> names, Nanos life, const Clock& clock)
-      : authority_(std::move(authority)), directory_(std::move(directory)), names_(std::move(names)), life_(life),
-        clock_(clock) {}
+  ServerTls(Authority authority, IdentityDirectory directory, std::vector<std::string> names, Lives lives, const Clock& clock)
+      : directory_(std::move(directory)), names_(std::move(names)), lives_(lives), clock_(clock),
+        authority_(std::make_shared<const Authority>(std::move(authority))) {}
 
+  // Renews the authority's certificate if that is due.
+  absl::Status RenewAuthority();
   absl::Status Renew();
   void RenewForever();
 
-  const Authority authority_;
   const IdentityDirectory directory_;
   const std::vector<std::string> names_;
-  const Nanos life_;
+  const Lives lives_;
   const Clock& clock_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Authority> authority_;  // guarded by mutex_; only thread_ replaces it
   std::condition_variable changed_;
   bool stop_ = false;  // guarded by mutex_
   std::thread thread_;

@@ -74,7 +74,7 @@ NewToken MakeToken(const std::string& user, Nanos now, Nanos life) {
 
 void AdminService::Change(const Call& call, const std::string& target, Decide decide) {
   UnaryAnswer* answer = call.answer;
-  if (options_.authority == nullptr) {
+  if (options_.tls == nullptr) {
     answer->Finish(ToGrpc(NoTls()));
     return;
   }
@@ -108,6 +108,7 @@ void AdminService::Read(const Call& call, std::function<absl::Status()> read) {
 void AdminService::WhoAmI(const Call& call, const v1::WhoAmIRequest*, v1::WhoAmIResponse* response) {
   response->set_name(CallerText(call.caller));
   response->set_role(Encode(call.caller.role));
+  if (options_.tls != nullptr) response->set_authority(options_.tls->authority()->certificate());
   UnaryAnswer* answer = call.answer;
   answer->Finish(grpc::Status::OK);
 }
@@ -127,7 +128,7 @@ void AdminService::CreateJoinToken(const Call& call, const v1::CreateJoinTokenRe
                           .node = request->node(),
                           .created = now,
                           .expires = now + (request->life_ns() == 0 ? kJoinLife : Nanos(request->life_ns()))};
-    response->set_token(JoinTokenText({secret, options_.authority->digest()}));
+    response->set_token(JoinTokenText({secret, options_.tls->authority()->digest()}));
     response->set_expires_unix_ns(grant.expires.value);
     changes.push_back(grant);
     return changes;
@@ -147,7 +148,8 @@ void AdminService::RevokeJoinTokens(const Call& call, const v1::RevokeJoinTokens
 absl::StatusOr<std::vector<AccessChange>> AdminService::Certify(const std::string& request, const std::string& node, Nanos now,
                                                                 std::string* certificate) const {
   LYNX_RETURN_IF_ERROR(CheckSize("request", request.size(), 1, kMaxRequest, "bytes"));
-  absl::StatusOr<Authority::Issued> issued = options_.authority->IssueNode(request, node, now, options_.node_certificate_life);
+  absl::StatusOr<Authority::Issued> issued =
+      options_.tls->authority()->IssueNode(request, node, now, options_.node_certificate_life);
   if (!issued.ok()) return Annotate(issued.status(), "request");
   *certificate = issued->pem;
   std::vector<AccessChange> changes = book_.Expired(now);

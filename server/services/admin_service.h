@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "lynx/v1/admin.pb.h"
-#include "security/authority.h"
 #include "server/access/guard.h"
+#include "server/access/server_tls.h"
 #include "server/loop/core.h"
 #include "server/values/access.h"
 
 namespace lynx::server {
 
 struct AdminOptions {
-  const Authority* authority = nullptr;  // null: no TLS
+  const ServerTls* tls = nullptr;  // null: no TLS
   Nanos node_certificate_life;
   std::string reached_at;  // host:port by which other machines reach the server; empty: they cannot, or the address is unknown
 };

@@ -163,5 +163,58 @@ TEST(CertificateTest, IsRenewedAfterTwoThirdsOfItsLife) {
   EXPECT_EQ(RotationTime({.begins = Nanos(100), .ends = Nanos(400)}), Nanos(300));
 }
 
+TEST_F(AuthorityTest, IsDueAfterTwoThirdsOfItsLife) {
+  const Authority authority = Authority::Open(folder_.path + "/tls", kNow, kDay * 300).value();
+  EXPECT_FALSE(authority.IsDue(kNow + kDay * 199));
+  EXPECT_TRUE(authority.IsDue(kNow + kDay * 201));
+  EXPECT_FALSE(Open()->IsDue(kNow)) << "a new one is for ten years, but this one exists";
+}
+
+// What was issued before the renewal must hold for those who trust the new certificate, and the other way round.
+TEST_F(AuthorityTest, ARenewedOneHasTheSameKeyAndNameAndBothVerifyTheSame) {
+  const Authority old = Authority::Open(folder_.path + "/tls", kNow, kDay * 300).value();
+  const Nanos then = kNow + kDay * 250;
+  const auto before = old.IssueNode(Request(), "n0", then, kDay * 100).value();
+  const Authority renewed = old.Renew(folder_.path + "/tls", then, kDay * 300).value();
+  const auto after = renewed.IssueNode(Request(), "n0", then, kDay * 100).value();
+  EXPECT_NE(renewed.digest(), old.digest());
+  EXPECT_FALSE(renewed.IsDue(then));
+  const auto verify = [&](const std::string& leaf, const Authority& by, int days) {
+    return Verify(leaf, by.certificate(), kNow + kDay * days, X509_PURPOSE_SSL_CLIENT);
+  };
+  for (const std::string& leaf : {before.pem, after.pem}) {
+    EXPECT_EQ(verify(leaf, old, 260), X509_V_OK);
+    EXPECT_EQ(verify(leaf, renewed, 260), X509_V_OK);
+    EXPECT_EQ(verify(leaf, old, 310), X509_V_ERR_CERT_HAS_EXPIRED);
+    EXPECT_EQ(verify(leaf, renewed, 310), X509_V_OK) << "the old certificate has ended";
+  }
+  EXPECT_EQ(CertificatesIn(after.pem),
+            (std::vector<std::string>{CertificatesIn(after.pem)[0], renewed.certificate(), old.certificate()}))
+      << "the server presents both, so that a node recognizes it by the digest of either";
+  const Authority again = Authority::Open(folder_.path + "/tls", then).value();
+  EXPECT_EQ(again.certificate(), renewed.certificate());
+  EXPECT_EQ(again.chain(), renewed.chain());
+  const Authority third = again.Renew(folder_.path + "/tls", kNow + kDay * 310, kDay * 300).value();
+  EXPECT_EQ(third.chain(), third.certificate() + renewed.certificate()) << "one that has ended is of no use";
+}
+
+TEST_F(AuthorityTest, ASuccessorHasTheSameKeyAndEndsLater) {
+  const Authority old = Open().value();
+  const Authority renewed = old.Renew(folder_.path + "/tls", kNow + kDay, Authority::kLife).value();
+  const auto leaf = renewed.IssueNode(Request(), "n0", kNow, kDay).value();
+  EXPECT_EQ(SuccessorOf(old.certificate(), leaf.pem), renewed.certificate());
+  EXPECT_EQ(SuccessorOf(renewed.certificate(), leaf.pem), std::nullopt) << "the old one ends before it";
+  EXPECT_EQ(SuccessorOf(old.certificate(), ""), std::nullopt);
+  EXPECT_EQ(SuccessorOf("nonsense", leaf.pem), std::nullopt);
+  Folder folder;
+  const Authority other = Authority::Open(folder.path, kNow + kDay, Authority::kLife * 2).value();
+  EXPECT_EQ(SuccessorOf(old.certificate(), other.certificate()), std::nullopt) << "somebody else's";
+  // A certificate for the authority's name and key that another key has signed.
+  const X509Handle forged = ParseCertificate(renewed.certificate()).value();
+  const KeyHandle key = GenerateKey().value();
+  ASSERT_GT(X509_sign(forged.get(), key.get(), EVP_sha256()), 0);
+  EXPECT_EQ(SuccessorOf(old.certificate(), PemOf(forged.get())), std::nullopt);
+}
+
 }  // namespace
 }  // namespace lynx

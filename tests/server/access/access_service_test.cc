@@ -2,12 +2,16 @@
 // process.
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 
 #include "common/version.h"
+#include "security/authority.h"
 #include "security/node_identity.h"
 #include "security/secret.h"
 #include "tests/server/access/access_fixture.h"
@@ -425,6 +429,75 @@ TEST_F(AuditTest, WithoutTlsEverybodyIsLocal) {
   const grpc::Status status = Admin("", &v1::Admin::Stub::AddUser, request, &response);
   EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
   EXPECT_THAT(status.error_message(), HasSubstr("--tls"));
+}
+
+// The authority's certificate is two thirds through its life when the server starts.
+class RenewedAuthorityTest : public AccessTest {
+ protected:
+  RenewedAuthorityTest() {
+    const Nanos then = clock_.Wall() - Nanos(Authority::kLife.value / 10 * 8);
+    old_ = Authority::Open(options_.data_directory + "/" + kTlsDirectory, then)->certificate();
+  }
+  std::string New() {
+    v1::WhoAmIResponse who;
+    EXPECT_TRUE(Admin(admin_token_, &v1::Admin::Stub::WhoAmI, v1::WhoAmIRequest(), &who).ok());
+    return who.authority();
+  }
+  std::string old_;
+};
+
+TEST_F(RenewedAuthorityTest, TheServerRenewsItAndThoseWhoTrustEitherReachIt) {
+  StartServer();
+  const std::string renewed = authority_;
+  EXPECT_EQ(SuccessorOf(old_, renewed), renewed) << "new contexts have the new one";
+  EXPECT_EQ(New(), renewed);
+  people_ = grpc::CreateChannel(server_->address(), AuthorityChannelCredentials(old_));
+  EXPECT_EQ(New(), renewed) << "and old contexts are told it";
+  StartServer();
+  EXPECT_EQ(New(), renewed) << "it is renewed once";
+}
+
+TEST_F(RenewedAuthorityTest, AJoinTokenOfBeforeIsGood) {
+  StartServer();
+  const std::string text = JoinTokenText({MakeJoinSecret(), CertificateDigest(old_).value()});
+  ASSERT_TRUE(WriteSecretFile(directory_ + "/token", text).ok());
+  const IdentityFlags flags{.directory = directory_ + "/n0", .join_token_file = directory_ + "/token"};
+  const auto joined = NodeIdentity::Open(flags, "n0", server_->address(), clock_);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(Report(NodeChannel("n0"), "n1").error_code(), grpc::PERMISSION_DENIED) << "the server knows it";
+}
+
+TEST_F(RenewedAuthorityTest, ANodeGetsItWithItsNextCertificate) {
+  StartServer();
+  ASSERT_TRUE(Join(MakeJoinSecret(), "n0", "n0").ok());
+  Identity identity = IdentityIn("n0").Read().value();
+  identity.authority = old_;
+  ASSERT_TRUE(IdentityIn("n0").Replace(identity).ok());
+  // For this clock the node's certificate is to be renewed, for the server's clock it is new.
+  ShiftedClock late;
+  late.Advance(Nanos(25 * kDay.value));
+  auto node = NodeIdentity::Open({.directory = directory_ + "/n0"}, "n0", server_->address(), late);
+  ASSERT_TRUE(node.ok()) << node.status();
+  while (IdentityIn("n0").ReadAuthority().value() == old_) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  node->reset();  // otherwise it renews its certificate again and again, because of its clock
+  EXPECT_EQ(IdentityIn("n0").ReadAuthority().value(), authority_);
+  EXPECT_EQ(Report(NodeChannel("n0"), "n1").error_code(), grpc::PERMISSION_DENIED) << "the server knows it";
+}
+
+// The server's own certificate holds for two seconds, so the thread that renews certificates looks at the clock every second.
+TEST_F(RenewedAuthorityTest, ARunningServerRenewsItToo) {
+  const std::string path = directory_ + "/tls";
+  const auto tls = ServerTls::Open(path, {"localhost"}, {Nanos(2'000'000'000), Nanos(90 * kDay.value)}, clock_);
+  ASSERT_TRUE(tls.ok()) << tls.status();
+  const std::string first = (*tls)->authority()->certificate();
+  EXPECT_EQ(CertificatesIn(IdentityDirectory(path).Read()->certificate).size(), 2u);
+  clock_.Advance(Nanos(61 * kDay.value));
+  const auto presented = [&] { return CertificatesIn(IdentityDirectory(path).Read()->certificate); };
+  while (presented().size() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const std::string second = (*tls)->authority()->certificate();
+  EXPECT_EQ(SuccessorOf(first, second), second);
+  EXPECT_THAT(presented(), ElementsAre(testing::_, second, first));
+  EXPECT_EQ(IdentityDirectory(path).ReadAuthority().value(), second + first);
 }
 
 // The wall clock was turned back. So each job that ends now seems to have ended before all others, and is forgotten first.
