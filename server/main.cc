@@ -68,8 +68,8 @@ absl::StatusOr<Nanos> ParseTime(const std::string& text, const std::string& flag
   if (absl::ParseDuration(text, &duration) && duration > absl::ZeroDuration() && duration < absl::Hours(24 * 365 * max_years)) {
     return Nanos(absl::ToInt64Nanoseconds(duration));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, " '", text, "' is not a time above zero: write for example 60s, 1.5s, 500ms or 2m"));
+  return absl::InvalidArgumentError(absl::StrCat(flag, " '", text, "' is not a time above zero and below ", 365 * max_years,
+                                                 " days: write for example 60s, 1.5s, 500ms or 2h"));
 }
 
 // Makes a plan on a thread of the planning pool. For RecomputeMode::kOpt it uses the exact solver, which runs as a process; the
@@ -104,8 +104,10 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   LYNX_ASSIGN_OR_RETURN(options.certificate_life, ParseTime(flags.certificate_life, "--certificate-life"));
   if (options.certificate_life < Nanos(1'000'000'000)) return absl::InvalidArgumentError("--certificate-life is less than 1s");
   LYNX_ASSIGN_OR_RETURN(options.authority_life, ParseTime(flags.authority_life, "--authority-life", 50));
-  if (options.authority_life < options.certificate_life) {
-    return absl::InvalidArgumentError("--authority-life is less than --certificate-life");
+  // A node gets the new certificate of the authority when it renews its own, which it must do while it still trusts the old
+  // one: each is renewed after two thirds of its life.
+  if (options.authority_life / 3 < options.certificate_life) {
+    return absl::InvalidArgumentError("--authority-life is less than three times --certificate-life");
   }
   options.new_admin = flags.new_admin;
   const bool open = flags.insecure || (!flags.tls && IsLoopback(flags.listen));

@@ -101,15 +101,17 @@ absl::Status ServerTls::Renew() {
 }
 
 void ServerTls::RenewForever() {
+  std::shared_ptr<const Authority> presented = authority();
   while (true) {
-    const std::shared_ptr<const Authority> before = authority();
     absl::Status renewed = RenewAuthority();
     const absl::StatusOr<Identity> kept = directory_.Read();
     const absl::StatusOr<CertificateFacts> facts = kept.ok() ? ReadCertificate(kept->certificate) : kept.status();
     Nanos wait = facts.ok() ? RotationTime(*facts) - clock_.Wall() : Nanos(0);
     // The server presents a renewed certificate of the authority with a new one of its own.
-    if (wait <= Nanos(0) || before != authority()) {
+    if (wait <= Nanos(0) || presented != authority()) {
+      const std::shared_ptr<const Authority> present = authority();
       const absl::Status own = Renew();
+      if (own.ok()) presented = present;
       wait = kShortestWait;
       if (renewed.ok()) renewed = own;
     }

@@ -166,7 +166,8 @@ absl::StatusOr<std::unique_ptr<Store>> OpenSource(const std::string& address, co
 
 absl::StatusOr<MovedStore> MoveStore(const std::string& from, const std::string& to, const std::string& data_directory) {
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Store> source, OpenSource(from, data_directory));
-  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Store> copy, OpenStore(to, data_directory));
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineAt(to, data_directory));
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Store> copy, Store::Open(std::move(engine), OlderSchema::kMakeNew));
   MovedStore moved{.from = source->name(), .to = copy->name()};
   const std::string context = absl::StrCat("cannot move ", moved.from, " to ", moved.to);
   LYNX_ASSIGN_OR_RETURN(const std::vector<Table> tables, source->engine().Tables());

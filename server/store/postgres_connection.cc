@@ -102,8 +102,11 @@ absl::Status CheckPostgresUrl(const std::string& url) {
   const std::string before_options = url.substr(0, url.find('?'));
   const size_t first_at = before_options.find('@');
   const size_t first_slash = before_options.find('/', before_options.find("://") + 3);
-  if (first_at != before_options.rfind('@') || (first_at != std::string::npos && first_slash < first_at)) {
-    return wrong("has an @ or / in its user or password, which must be written as %40 or %2F");
+  const std::string rest = url.substr(url.find("://") + 3);
+  const size_t end = rest.find_first_of("@/");
+  const bool marked = end != std::string::npos && rest[end] == '@' && rest.find('?') < end;
+  if (first_at != before_options.rfind('@') || (first_at != std::string::npos && first_slash < first_at) || marked) {
+    return wrong("has an @, / or ? in its user or password, which must be written as %40, %2F or %3F");
   }
   // libpq's own message is not shown, because it may quote the URL.
   char* error = nullptr;

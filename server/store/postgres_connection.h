@@ -55,8 +55,7 @@ class PostgresConnection {
   absl::Status Execute(const std::string& statements);
 
   bool is_lost() const { return is_lost_; }
-  int pid() const { return PQbackendPID(connection_.get()); }  // of the process that serves this connection
-  std::string Setting(const char* name) const;                 // what the database says of itself at the start
+  std::string Setting(const char* name) const;  // what the database says of itself at the start
 
  private:
   struct Closer {

@@ -104,7 +104,7 @@ absl::Status PostgresEngine::Connect() {
   LYNX_ASSIGN_OR_RETURN(
       const PostgresResult session,
       connection->Run("SELECT current_schema() IS NULL, pg_is_in_recovery(), (SELECT backend_start::text FROM pg_stat_activity "
-                      "WHERE pid=pg_backend_pid())"));
+                      "WHERE pid=pg_backend_pid()), pg_backend_pid()::bigint"));
   if (session.Int(0, 0) != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(name_, " has no schema for tables: make the first schema of the search_path"));
@@ -115,7 +115,7 @@ absl::Status PostgresEngine::Connect() {
   connection_ = std::move(connection);
   absl::Status locked = TakeLock();
   if (locked.ok()) {
-    session_pid_ = connection_->pid();
+    session_pid_ = session.rows() == 1 ? session.Int(0, 3) : 0;
     session_started_ = session.rows() == 1 ? session.Text(0, 2) : "";
   } else {
     connection_.reset();
@@ -157,6 +157,10 @@ absl::Status PostgresEngine::InUse() {
   // The session may also be one that PostgreSQL has not noticed to be lost.
   const absl::StatusOr<PostgresResult> session =
       connection_->Run(absl::StrCat("SELECT pid::bigint FROM pg_locks WHERE ", kLockRow));
+  if (session_pid_ != 0 && session.ok() && session->rows() == 1 && session->Int(0, 0) == session_pid_) {
+    return absl::UnavailableError(
+        absl::StrCat("PostgreSQL has not ended this server's lost session ", session_pid_, " yet, which has the lock"));
+  }
   if (session.ok() && session->rows() == 1) absl::StrAppend(&holder, " by PostgreSQL's session ", session->Int(0, 0));
   return absl::FailedPreconditionError(absl::StrCat(name_, " is in use by another lynx-server", holder,
                                                     ": stop that one, or give this one another --store; if that process has "
@@ -305,9 +309,11 @@ absl::Status PostgresEngine::Commit() {
   if (!connection_->is_lost()) return done.status();
   const auto end = steady_clock::now() + limits_.doubt;
   while (true) {
-    const absl::Status again = Reconnect();
-    if (again.ok() && written_ >= number_) return absl::OkStatus();
-    if (again.ok()) return done.status();
+    absl::Status again = Reconnect();
+    if (again.ok() && written_ < number_) return done.status();
+    // It is written. With a synchronous standby that is not yet enough: this commit waits for the standby, too.
+    if (again.ok()) again = CommitNothing();
+    if (again.ok()) return again;
     if (again.code() == absl::StatusCode::kFailedPrecondition || again.code() == absl::StatusCode::kDataLoss) return again;
     if (steady_clock::now() > end) {
       failure_ = again;
@@ -319,6 +325,18 @@ absl::Status PostgresEngine::Commit() {
     }
     std::this_thread::sleep_for(kDoubtPoll);
   }
+}
+
+absl::Status PostgresEngine::CommitNothing() {
+  LYNX_RETURN_IF_ERROR(connection_->Execute("BEGIN"));
+  LYNX_ASSIGN_OR_RETURN(
+      const PostgresResult row,
+      connection_->Run("UPDATE lynx_store SET transactions=transactions+1 WHERE epoch=? RETURNING transactions",
+                       {Integer(epoch_)}));
+  if (row.rows() == 0) return Taken();
+  LYNX_RETURN_IF_ERROR(connection_->Execute("COMMIT"));
+  written_ = row.Int(0, 0);
+  return absl::OkStatus();
 }
 
 absl::Status PostgresEngine::CheckHeld() { return Run("SELECT 1", {}, StatementUse::kKept).status(); }

@@ -59,8 +59,10 @@ class PostgresEngine : public Engine {
   absl::Status TakeLock();
   // Ends a session of this engine that the database has not noticed to be lost.
   void EndOldSession();
-  // FailedPrecondition: names the server that holds the lock.
+  // FailedPrecondition: names the server that holds the lock. Unavailable: this server's own lost session still holds it.
   absl::Status InUse();
+  // Commits a transaction that only counts itself. Everything that was committed before is as durable as this one.
+  absl::Status CommitNothing();
   // Connects again if the connection was lost, and makes sure that the store is still this server's.
   absl::Status Reconnect();
   // Calls Reconnect, except soon after it failed: for PostgresLimits::pause, or for as long as the attempt took, so that the

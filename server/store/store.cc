@@ -63,6 +63,10 @@ absl::Status Store::Prepare(OlderSchema older) {
                                                   : absl::StrCat(" has schema ", schema, ", and this lynx-server uses schema ",
                                                                  kSchemaVersion, ": start it on this database once")));
   }
+  if (schema != 0 && schema < kSchemaVersion && older == OlderSchema::kMakeNew) {
+    return absl::FailedPreconditionError(absl::StrCat(engine_->name(), " is not empty: it has schema ", schema,
+                                                      " of an older lynx-server; name an empty database"));
+  }
   is_new_ = schema == 0;
   LYNX_RETURN_IF_ERROR(engine_->Claim());
   if (schema == kSchemaVersion) return absl::OkStatus();

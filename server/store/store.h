@@ -38,9 +38,10 @@ struct StoredCurves {
   const JobCurves* curves = nullptr;
 };
 
-// What Store::Open does about a database with an older schema, or with none: it brings it to the present one, or refuses it and
-// leaves it as it is.
-enum class OlderSchema { kUpgrade, kRefuse };
+// What Store::Open does about a database with an older schema, or with none: it brings it to the present one (kUpgrade); it
+// refuses it and leaves it as it is (kRefuse); it makes the tables of an empty database, and refuses an older schema
+// (kMakeNew).
+enum class OlderSchema { kUpgrade, kRefuse, kMakeNew };
 
 class Store {
  public:

@@ -114,14 +114,15 @@ DeviceKind DevicePool::KindOf(const LiveJob& job) const {
   return enough ? DeviceKind::kCuda : DeviceKind::kCpu;
 }
 
+int32_t DevicePool::MinRanksOf(const LiveJob& job) const {
+  const ParallelSpec& pinned = job.record.spec->parallel;
+  const int32_t product = std::max(pinned.tp, 1) * std::max(pinned.pp, 1) * std::max(pinned.dp, 1);
+  return std::max({job.record.spec->resources.min_ranks, product, job.planning.min_devices});
+}
+
 Demand DevicePool::DemandOf(const LiveJob& job) const {
   const JobSpec& spec = *job.record.spec;
-  const auto at_least_one = [](int32_t n) { return std::max(n, 1); };
-  const ParallelSpec& pinned = spec.parallel;
-  const int32_t product = at_least_one(pinned.tp) * at_least_one(pinned.pp) * at_least_one(pinned.dp);
-  Demand demand{.min_ranks = std::max({spec.resources.min_ranks, product, job.planning.min_devices}),
-                .max_ranks = spec.resources.max_ranks,
-                .group = at_least_one(pinned.tp)};
+  Demand demand{.min_ranks = MinRanksOf(job), .max_ranks = spec.resources.max_ranks, .group = std::max(spec.parallel.tp, 1)};
   const auto queue = queues_.find(spec.scheduling.queue);
   if (queue == queues_.end() || queue->second.may_borrow || !IsElastic(job)) return demand;
   const int32_t own = job.record.state == JobState::kQueued ? 0 : DevicesUsed(job);

@@ -39,6 +39,8 @@ class DevicePool {
   DeviceKind KindOf(const LiveJob& job) const;
   // How many devices the job wants, within its queue's quota and its user's quota there.
   Demand DemandOf(const LiveJob& job) const;
+  // DemandOf(job).min_ranks, without a look at what other jobs use.
+  int32_t MinRanksOf(const LiveJob& job) const;
   // The devices on which the ranks of a plan with this layout would run, by rank. `cluster`: what the plan was made for, if
   // that has several kinds of nodes, else null. Then stages come to run on the kinds of nodes that they were planned for, as
   // far as `free` has them. Otherwise the nodes that lie closest together are taken. nullopt: the ranks do not all fit.

@@ -104,16 +104,19 @@ std::vector<WaitingJob> QueuePass::FirstInLine(const std::string& queue,
                                                const std::set<std::pair<int32_t, int64_t>>& line) const {
   const auto config = devices_.queues().find(queue);
   const int32_t user_quota = config == devices_.queues().end() ? 0 : config->second.user_quota;
+  const bool may_borrow = config == devices_.queues().end() || config->second.may_borrow;
   std::map<std::string, int64_t> asked;  // devices that a user has, or examined jobs of the user need
   std::map<std::string, size_t> beyond;  // examined jobs of a user that wait for the user's quota
   std::vector<WaitingJob> jobs;
-  size_t depth = 0;
+  size_t depth = 0, never = 0;
   for (const auto& [priority, submission] : line) {
     const LiveJob& job = jobs_.OfSubmission(submission);
-    const int32_t planned =
-        job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : devices_.DemandOf(job).min_ranks;
+    const int32_t planned = job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : devices_.MinRanksOf(job);
     const std::string& user = job.record.owner;
-    if (user_quota > 0) {
+    if (user_quota > 0 && !may_borrow && planned > user_quota) {
+      // It can never begin, so its user's other jobs do not wait for it. It is examined, so that it says why it waits.
+      if (++never > kDepth) continue;
+    } else if (user_quota > 0) {
       const auto has = used_->by_user.find({queue, user});
       int64_t& sum = asked.try_emplace(user, has == used_->by_user.end() ? 0 : has->second).first->second;
       sum += planned;

@@ -92,6 +92,14 @@ TEST_F(UserQuotaTest, AJobThatNeedsMoreThanItsUserMayHaveSaysSoAndHoldsUpNothing
   EXPECT_EQ(cluster_.State(Submit(Spec("small", 1), "alice")), JobState::kPlanning);
 }
 
+TEST_F(UserQuotaTest, ManyJobsThatNeedMoreThanTheirUserMayHaveHoldUpNothing) {
+  Begin(false);
+  for (int n = 0; n < 30; ++n) Submit(Spec("large", 3), "alice");
+  const JobId small = Submit(Spec("small", 1), "alice");
+  cluster_.MeasureAll();
+  EXPECT_NE(cluster_.State(small), JobState::kQueued);
+}
+
 TEST_F(UserQuotaTest, AUserWhoBorrowsGivesBackToOneWithinTheQuota) {
   Begin(true);
   const JobId first = Train("first", "alice");

@@ -109,6 +109,18 @@ TEST_P(MoveStoreTest, ACopyThatIsNotEmptyIsRefused) {
   EXPECT_TRUE(OpenStore(to_.address(), "").value()->LoadJobs()->empty());
 }
 
+TEST_P(MoveStoreTest, ACopyOfAnOlderServerStaysAsItIs) {
+  Fill(from_);
+  { ASSERT_TRUE(OpenStore(to_.address(), "").ok()); }
+  to_.Execute(to_.SetSchema(kSchemaVersion - 1));
+  const absl::Status status = Move().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat(to_.name(), " is not empty: it has schema ", kSchemaVersion - 1)));
+  const absl::Status again = Move().status();
+  EXPECT_EQ(again.message(), status.message());
+}
+
 TEST_P(MoveStoreTest, AServerOnEitherSideIsFound) {
   Fill(from_);
   for (const StorePlace* used : {&from_, &to_}) {

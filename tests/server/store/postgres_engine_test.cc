@@ -306,6 +306,7 @@ TEST_F(PostgresEngineTest, NoMessageHasThePassword) {
                                          "postgresql://guarded:wrong-Secret9@h:port/postgres",
                                          "postgresql://u:wr@ng-Secret9@h/db",
                                          "postgresql://u:x/wrong-Secret9@h/db",
+                                         "postgresql://u:x?y@wrong-Secret9@h/db",
                                          "postgresql://u:wrong-Secret9@h/db?nonsense=1",
                                          "postgresql://u:wrong%zz-Secret9@h/db",
                                          "mysql://u:wrong-Secret9@h/db"};
