@@ -70,13 +70,13 @@ int64_t GroupsInFlight(const ParallelLayout& layout, int32_t rank, int64_t group
 }
 
 // A rank holds at least this number of (microbatch, chunk) pairs at the same time. Passes that run side by side move through
-// the pipeline as a group of microbatches (weave). The last group may have fewer microbatches than the others. When the last
-// forward pass of a group begins, the passes that run beside it may already free what they read.
+// the pipeline as a group of microbatches (weave). The last group may have fewer microbatches than the others, on every chunk.
+// When a forward pass begins, the passes that run beside it may already free what they read.
 int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t microbatches) {
   const int64_t group = GroupOf(layout.weave), groups = (microbatches + group - 1) / group;
-  const int64_t held = GroupsInFlight(layout, rank, groups) * group;
-  if (group == 1) return held;
-  return std::max<int64_t>(1, held - (groups * group - microbatches) + 1 - StrandsOf(layout.weave));
+  const int64_t missing = (groups * group - microbatches) * layout.virtual_stages;
+  const int64_t held = GroupsInFlight(layout, rank, groups) * group - missing;
+  return std::max<int64_t>(1, held + 1 - StrandsOf(layout.weave));
 }
 
 // The time of a step with `groups` groups, as a multiple of a virtual stage's time (see CandidateBound::Rough).
@@ -370,8 +370,7 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nan
   return busy + floor_.Exposed(each + offloaded) * recomputing;
 }
 
-std::optional<Nanos> CandidateBound::RoughlyExposed(int32_t rank, int32_t layers, const InFlightCount& in_flight,
-                                                    Nanos step) const {
+std::optional<Nanos> CandidateBound::RoughlyExposed(int32_t rank, int32_t layers, const InFlightCount& in_flight) const {
   const Rank& of = Ranks()[static_cast<size_t>(rank)];
   std::optional<Bytes> budget = Budget(of, layers);
   if (!budget) return Nanos(0);
@@ -385,12 +384,10 @@ std::optional<Nanos> CandidateBound::RoughlyExposed(int32_t rank, int32_t layers
     *budget -= (held(2) - held(1)) * (int64_t{in_flight.either - in_flight.activations} * layers / chunks);
   }
   const int32_t recomputing = layers - std::min(layers, of.most_dense);
-  Bytes each = *budget * chunks / (int64_t{in_flight.activations} * layers) - floor_.input();
+  const Bytes each = *budget * chunks / (int64_t{in_flight.activations} * layers) - floor_.input();
   if (each.value < 0) return std::nullopt;
   if (recomputing == 0) return Nanos(0);
-  each = each * layers / recomputing;
-  if (offloads_) each += Offloaded(step, layers);
-  return floor_.RoughlyExposed(each) * recomputing;
+  return floor_.RoughlyExposed(each * layers / recomputing) * recomputing;
 }
 
 std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nanos ahead, Nanos step) const {

@@ -139,8 +139,8 @@ class CandidateBound {
   //     zero-bubble     n s + (p - 1) max(0, f + b - w)        (ZB-H1 of arXiv 2401.10241, table 2)
   Nanos Rough() const;
   // The exposed recomputation of one microbatch on a rank with `layers` layers that holds `in_flight`, as RoughStep needs it.
-  // nullopt: the layers do not fit. If the rank may offload, as much as it can copy in a step of length `step`.
-  std::optional<Nanos> RoughlyExposed(int32_t rank, int32_t layers, const InFlightCount& in_flight, Nanos step) const;
+  // It offloads nothing. nullopt: the layers do not fit.
+  std::optional<Nanos> RoughlyExposed(int32_t rank, int32_t layers, const InFlightCount& in_flight) const;
   // If this returns false, no plan that fits into memory has a step of at most `step`.
   bool MayTake(Nanos step) const;
   // The shortest step that MayTake allows, up to an error of a thousandth; nullopt if nothing fits.

@@ -47,18 +47,17 @@ struct RoughRank {
 };
 
 // Divides the layers of the model over the ranks so that all take about the same time, as far as their memory allows. A layer
-// takes `layer`, and the embedding and the head take what `ends` says for their ranks, without recomputation. `step`: about the
-// length of a step. As much can be offloaded as a device can copy in this time. nullopt: the layers seem not to fit.
+// takes `layer`, and the embedding and the head take what `ends` says for their ranks, without recomputation. nullopt: the
+// layers do not fit.
 std::optional<std::vector<RoughRank>> DivideLayers(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches,
-                                                   CandidateBound::Offloading offloading, Nanos layer,
-                                                   const std::vector<Nanos>& ends, Nanos step) {
-  const CandidateBound bound(request, candidate, caches, offloading);
+                                                   Nanos layer, const std::vector<Nanos>& ends) {
+  const CandidateBound bound(request, candidate, caches, CandidateBound::Offloading::kNone);
   const std::optional<ShorterSteps> shorter = ShorterStepsOf(candidate.layout, candidate.microbatches);
   const auto& in_flight = caches.FactsOf(candidate.layout, shorter ? shorter->more : candidate.microbatches).in_flight;
   std::vector<RoughRank> ranks(in_flight.size());
   std::vector<std::optional<Nanos>> next(in_flight.size());  // the rank's recomputation with one layer more, if that fits
   const auto look_ahead = [&](size_t rank) {
-    next[rank] = bound.RoughlyExposed(static_cast<int32_t>(rank), ranks[rank].layers + 1, in_flight[rank], step);
+    next[rank] = bound.RoughlyExposed(static_cast<int32_t>(rank), ranks[rank].layers + 1, in_flight[rank]);
   };
   int32_t left = request.spec.model.layers;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -151,11 +150,7 @@ Nanos RoughStep(const PlanRequest& request, const Candidate& candidate, PlanCach
   };
   std::vector<Nanos> of_ranks(static_cast<size_t>(layout.pp));
   for (int32_t at = 0; at < pipeline.stages(); ++at) of_ranks[static_cast<size_t>(pipeline.RankOf(at))] += ends(at);
-  using enum CandidateBound::Offloading;
-  auto ranks = DivideLayers(request, candidate, caches, kNone, layer, of_ranks, stored);
-  if (!ranks && OffersOffloading(request)) {
-    ranks = DivideLayers(request, candidate, caches, kIfOffered, layer, of_ranks, stored);
-  }
+  const std::optional<std::vector<RoughRank>> ranks = DivideLayers(request, candidate, caches, layer, of_ranks);
   if (!ranks) return kSeemsTooLarge;
   std::vector<TransferPassTimes> stages;
   for (int32_t at = 0; at < pipeline.stages(); ++at) {

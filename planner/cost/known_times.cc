@@ -78,17 +78,30 @@ void TakeFrom(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps
   }
 }
 
+// The computed times of the work that was measured for a shape: experts were measured with full rooms, without rounds.
+TimesOfOps ComputedAsMeasured(const HardwareProfile& profile, LayerShape shape) {
+  shape.dropless = false;
+  return ComputedTimes(profile, LayerGraph::Of(shape), shape);
+}
+
 }  // namespace
 
 KnownTimes KnownTimesOf(const HardwareProfile& profile, const LayerShape& shape) {
   const ShapeTimes* own = FindTimes(profile.measured, shape);
   if (own != nullptr) {
-    return {.ops = own->ops, .measured = true, .optimizer_per_mega_parameter = own->optimizer_per_mega_parameter};
+    KnownTimes known{.ops = own->ops, .measured = true, .optimizer_per_mega_parameter = own->optimizer_per_mega_parameter};
+    if (shape.round_room() == 0) return known;
+    TimesOfOps with_rounds = ComputedTimes(profile, LayerGraph::Of(shape), shape);
+    TakeFrom(own->ops, ComputedAsMeasured(profile, shape), with_rounds);
+    for (const Op op : {Op::kFc1, Op::kSilu, Op::kSwiglu, Op::kFc2}) {
+      known.ops[static_cast<size_t>(op)] = with_rounds[static_cast<size_t>(op)];
+    }
+    return known;
   }
   KnownTimes known{.ops = ComputedTimes(profile, LayerGraph::Of(shape), shape)};
   const ShapeTimes* nearest = FindNearest(profile.measured, shape);
   if (nearest == nullptr) return known;
-  TakeFrom(nearest->ops, ComputedTimes(profile, LayerGraph::Of(nearest->shape), nearest->shape), known.ops);
+  TakeFrom(nearest->ops, ComputedAsMeasured(profile, nearest->shape), known.ops);
   known.measured = IsTwin(nearest->shape, shape);
   if (known.measured) known.optimizer_per_mega_parameter = nearest->optimizer_per_mega_parameter;
   return known;

@@ -229,10 +229,14 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   const bool offloading = draft.offloading;
   std::optional<Plan> plan = AssembledFrom(planner, std::move(draft), at_once);
   if (at_once || (plan && !planner.MayTryVariants())) return plan;
+  // A plan is rarely faster than its draft, unless the draft is still to be solved exactly.
+  const auto may_be_faster = [&](const Draft& other) {
+    return !plan || other.step < plan->step || request_.spec.recompute == RecomputeMode::kOpt;
+  };
   // Making the plan fit into the host's memory may have cost more time than offloading saves.
   if (offloading) {
     std::optional<Draft> stored = planner.ReplanFreshWithoutHost(plan ? plan->step : kForever);
-    if (stored && (!plan || stored->step < plan->step)) {
+    if (stored && may_be_faster(*stored)) {
       std::optional<Plan> without = AssembledFrom(planner, *std::move(stored), at_once);
       if (without && (!plan || without->step < plan->step)) plan = std::move(without);
     }
@@ -240,7 +244,7 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   // The memory that is reserved for arenas was computed from plans with windows. A plan without windows may need a smaller
   // reserve, so it may be faster.
   std::optional<Draft> other = planner.ReplanFreshWithoutOverlap(plan ? plan->step : kForever);
-  if (!other || (plan && other->step >= plan->step)) return plan;
+  if (!other || !may_be_faster(*other)) return plan;
   std::optional<Plan> without = AssembledFrom(planner, *std::move(other), at_once);
   return without && (!plan || without->step < plan->step) ? std::move(without) : std::move(plan);
 }

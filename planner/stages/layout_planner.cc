@@ -249,6 +249,7 @@ std::optional<Nanos> LayoutPlanner::SlowestWithOffloading(const std::vector<int3
 
 // Stages that are faster without offloading than the slowest one is with it do not offload: it would hardly shorten the step.
 std::optional<Draft> LayoutPlanner::DraftOfHeu(Nanos to_beat) {
+  fits_.OffloadAbove(Nanos(0));
   std::optional<Draft> best = DraftOf(RecomputeMode::kAuto, to_beat);
   if (!fits_.OffersOffloading()) return best;
   if (best) {

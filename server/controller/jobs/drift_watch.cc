@@ -138,7 +138,8 @@ std::vector<std::string> DriftWatch::NoteLinkDrift(LiveJob& job) {
 // Notes the skew of the newest steps if it differs from the one that plans for the job assume. The skew that the job states is
 // the least one that is planned for. Memory does not depend on it: jobs that train have a capacity (model.moe.capacity), which
 // bounds the rows of each expert. On GPUs, products and transfers take the whole rooms of that capacity, however many rows they
-// hold, so the time of a step does not depend on the skew either.
+// hold, so the time of a step does not depend on the skew either. (With model.moe.dropless, rounds make it depend on the skew;
+// no plan can change how many there are.)
 std::vector<std::string> DriftWatch::NoteSkewDrift(LiveJob& job) const {
   const MoeSpec& stated = job.record.spec->model.moe;
   const std::optional<double> lasting = job.drift.skew.Lasting();

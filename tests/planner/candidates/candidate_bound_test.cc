@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "planner/candidates/supported.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/schedule/schedule_memory.h"
 #include "planner/stages/layout_planner.h"
 #include "tests/planner/search/search_requests.h"
 
@@ -168,6 +170,39 @@ TEST(CandidateBound, AGroupInFlightHoldsAllItsMicrobatches) {
   EXPECT_EQ(held(WeaveMode::kPairs, 16), one * 7);
   EXPECT_EQ(held(WeaveMode::kQuads, 16), one * 13);
   EXPECT_EQ(held(WeaveMode::kQuads, 14), one * 11);  // the last group has two microbatches
+}
+
+TEST(CandidateBound, CountsNoMoreInFlightThanTheScheduleHas) {
+  using enum ScheduleKind;
+  PlanRequest request;
+  request.spec.model = {.layers = 48, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+  request.cluster = UniformCluster(1, 4, SmallGpu());
+  request.spec.resources.activation_memory_per_rank = kKiB;
+  PlanCaches caches(request);
+  int checked = 0;
+  for (const ScheduleKind schedule : {kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble}) {
+    for (const int32_t v : {1, 2, 3, 4}) {
+      if ((v > 1) != (schedule == kInterleaved)) continue;
+      for (const WeaveMode weave : {WeaveMode::kOff, WeaveMode::kNeighbours, WeaveMode::kPairs, WeaveMode::kQuads}) {
+        for (const int32_t pp : {2, 3, 4}) {
+          for (int32_t microbatches = 1; microbatches <= 24; ++microbatches) {
+            const Candidate candidate{{.pp = pp, .virtual_stages = v, .schedule = schedule, .weave = weave}, 1, microbatches};
+            if (!CheckScheduleOf(candidate.layout, microbatches).ok()) continue;
+            int32_t most = 0;
+            for (const InFlightCount& count : CountInFlight(ScheduleOf(candidate.layout, microbatches))) {
+              most = std::max(most, count.activations);
+            }
+            const Bytes held = CandidateBound(request, candidate, caches).Lacking() + kKiB;
+            const Bytes of_pair = caches.Floor(candidate).input() * (48 / pp / v);
+            EXPECT_LE(held, of_pair * std::max(1, most + 1 - StrandsOf(weave)))
+                << LayoutText(candidate.layout) << " x " << microbatches;
+            ++checked;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(checked, 400);
 }
 
 TEST(CandidateBound, LessMemoryRaisesItUntilNothingFits) {

@@ -144,6 +144,28 @@ TEST(CostModel, WhatWasMeasuredServesOtherLoadsOfExperts) {
   }
 }
 
+// Experts are measured with full rooms. Where half of the rows have no room and go through rounds, their products count too.
+TEST(CostModel, RowsThatGoThroughRoundsWereNotMeasured) {
+  ModelSpec model{.layers = 4, .hidden = 256, .heads = 8, .ffn = 512, .seq = 128, .vocab = 1024, .dropout = 0};
+  model.family = ModelFamily::kLlama;
+  model.moe = {.experts = 8, .top_k = 2, .capacity = 0.5};
+  HardwareProfile stated = StatedCpuProfile();
+  stated.measured.clear();
+  const HardwareProfile truth = ThirdOf(stated);
+  const ParallelLayout layout{.dp = 4, .ep = 4};
+  HardwareProfile profile = WithMeasured(stated, truth, model, layout, 2);
+  const CostModel rooms(profile, model, layout, 2, 4);
+  profile.measured.front().shape.dropless = model.moe.dropless = true;
+  const CostModel costs(profile, model, layout, 2, 4), real(truth, model, layout, 2, 4);
+  EXPECT_TRUE(costs.measured());
+  for (const Op op : {Op::kFc1, Op::kFc2}) {
+    const double expected = Seconds(real.OpTime(op, Pass::kForward));
+    EXPECT_NEAR(Seconds(costs.OpTime(op, Pass::kForward)), expected, 0.01 * expected) << EnumName(op);
+    EXPECT_GT(costs.OpTime(op, Pass::kForward), rooms.OpTime(op, Pass::kForward) * 3 / 2) << EnumName(op);
+  }
+  EXPECT_EQ(costs.OpTime(Op::kRouter, Pass::kForward), rooms.OpTime(Op::kRouter, Pass::kForward));
+}
+
 TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
   const ModelSpec model = TinyModel(4);
   HardwareProfile profile = RoundProfile(model);
