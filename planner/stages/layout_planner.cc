@@ -252,6 +252,7 @@ std::optional<Draft> LayoutPlanner::DraftOfHeu(Nanos to_beat) {
   fits_.OffloadAbove(Nanos(0));
   std::optional<Draft> best = DraftOf(RecomputeMode::kAuto, to_beat);
   if (!fits_.OffersOffloading()) return best;
+  step_without_host_ = best ? std::optional(best->step) : std::nullopt;
   if (best) {
     const std::optional<Nanos> slowest = SlowestWithOffloading(best->layers);
     if (!slowest) return best;
@@ -414,7 +415,9 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
     for (size_t i = 0; i < program.size(); ++i) {
       if (program[i].kind == ActionKind::kRecvBackwardWait) waited += spans[i].end - spans[i].begin;
     }
-    stalls.push_back(waited / draft.microbatches);
+    // A stage that exposes no recomputation has nothing to hide in its stall.
+    const bool exposes = draft.simulation.stages[stage].recompute_exposed.value > 0;
+    stalls.push_back(exposes ? waited / draft.microbatches : Nanos(0));
   }
   if (std::all_of(stalls.begin(), stalls.end(), [](Nanos stall) { return stall.value == 0; })) return std::nullopt;
   fits_.SetStalls(std::move(stalls));
@@ -513,6 +516,8 @@ std::optional<Draft> LayoutPlanner::ReplanFreshWithoutOverlap(Nanos to_beat) {
 }
 
 std::optional<Draft> LayoutPlanner::ReplanFreshWithoutHost(Nanos to_beat) {
+  const bool known = step_without_host_ && *step_without_host_ >= to_beat;
+  if (known && request_.spec.recompute != RecomputeMode::kOpt) return std::nullopt;
   fits_.ForgetReserves();
   return DraftOf(RecomputeMode::kAuto, to_beat);
 }

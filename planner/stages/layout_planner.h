@@ -175,6 +175,7 @@ class LayoutPlanner {
   const Candidate candidate_;
   PlanCaches& caches_;
   StageOracle fits_;
+  std::optional<Nanos> step_without_host_;     // of DraftOfHeu's newest draft without offloading
   const int64_t delay_permille_;               // see LayerLowerBound
   const std::optional<ShorterSteps> shorter_;  // steps that are simulated in place of the whole one
   int64_t simulated_actions_ = 0;
