@@ -6,8 +6,8 @@
 // the rows, and adds what comes back to its tokens. All ranks of a group run the same number of rounds: as many as the rank
 // needs that has the most rows of one expert without room. The backward pass runs the same rounds again.
 //
-// Nothing of a round is kept. Its memory is workspace of the op to which it belongs (unpermute forward, permute backward), of
-// the size that this file describes, whatever the load is. Pure; thread-safe.
+// A round keeps nothing for later. It works in the workspace of unpermute (forward pass) or of permute (backward pass). This
+// file gives the size of that workspace, which does not depend on the load: so memory is known in advance. Pure; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_EXPERT_ROUNDS_H_
 #define LYNX_PLANNER_PROBLEM_EXPERT_ROUNDS_H_
 

@@ -152,9 +152,8 @@ absl::Status ValidateMoe(const ModelSpec& model) {
                                      "must be 0 (no limit), or from 0.001 to model.moe.experts"));
   }
   if (moe.dropless && moe.capacity == 0) {
-    return absl::InvalidArgumentError(
-        "model.moe.dropless is true, but model.moe.capacity is 0: give model.moe.capacity, which says how large the rooms are "
-        "(1: the even share); rows beyond them go through rounds");
+    return Bad("model.moe.dropless", "true, but model.moe.capacity is 0",
+               "give model.moe.capacity, the size of the rooms (1: the even share); rows beyond it go through rounds");
   }
   LYNX_RETURN_IF_ERROR(
       InRealRange("model.moe.skew", moe.skew, 1, moe.experts, "must be from 1 (an even load) to model.moe.experts"));

@@ -118,8 +118,8 @@ struct RouterShape {
 struct RouteChoice {
   int32_t expert = 0;
   float weight = 0;
-  // Of the row among the rows (E, room) of the rank: expert * room + number in the room. Below 0: the row has no room, and is
-  // number -1 - place among the rows of its expert that have none.
+  // Where the row is among the rows (E, room) that the rank sends: row i of an expert's room has the place expert * room + i.
+  // Below 0 the row has no room: the first such row of its expert has -1, the second -2. So a round finds its rows.
   int32_t place = -1;
 };
 static_assert(sizeof(RouteChoice) == 12);

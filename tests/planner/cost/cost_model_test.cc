@@ -96,6 +96,18 @@ TEST(CostModel, MeasuredTimesArePreferredAndSummedOverSegments) {
   EXPECT_EQ(costs.ComputeTime(ActionOf("0OPT"), context), Nanos(parameters * 1000 / (1 << 20)));
 }
 
+ModelSpec Mixture(double capacity) {
+  return {.layers = 4,
+          .hidden = 256,
+          .heads = 8,
+          .ffn = 512,
+          .seq = 128,
+          .vocab = 1024,
+          .dropout = 0,
+          .family = ModelFamily::kLlama,
+          .moe = {.experts = 8, .top_k = 2, .capacity = capacity}};
+}
+
 TEST(CostModel, AShapeThatNobodyMeasuredIsScaledByTheNearestMeasuredOne) {
   const ModelSpec model{.layers = 4, .hidden = 256, .heads = 8, .ffn = 1024, .seq = 128, .vocab = 1024};
   HardwareProfile stated = StatedCpuProfile();
@@ -127,9 +139,7 @@ TEST(CostModel, AShapeThatNobodyMeasuredIsScaledByTheNearestMeasuredOne) {
 
 // A job is planned again for a load of experts that was measured. What was measured for another load is scaled for it.
 TEST(CostModel, WhatWasMeasuredServesOtherLoadsOfExperts) {
-  ModelSpec model{.layers = 4, .hidden = 256, .heads = 8, .ffn = 512, .seq = 128, .vocab = 1024, .dropout = 0};
-  model.family = ModelFamily::kLlama;
-  model.moe = {.experts = 8, .top_k = 2, .capacity = 4};
+  ModelSpec model = Mixture(/*capacity=*/4);
   HardwareProfile stated = StatedCpuProfile();
   stated.measured.clear();
   const HardwareProfile truth = ThirdOf(stated);
@@ -146,9 +156,7 @@ TEST(CostModel, WhatWasMeasuredServesOtherLoadsOfExperts) {
 
 // Experts are measured with full rooms. Where half of the rows have no room and go through rounds, their products count too.
 TEST(CostModel, RowsThatGoThroughRoundsWereNotMeasured) {
-  ModelSpec model{.layers = 4, .hidden = 256, .heads = 8, .ffn = 512, .seq = 128, .vocab = 1024, .dropout = 0};
-  model.family = ModelFamily::kLlama;
-  model.moe = {.experts = 8, .top_k = 2, .capacity = 0.5};
+  ModelSpec model = Mixture(/*capacity=*/0.5);
   HardwareProfile stated = StatedCpuProfile();
   stated.measured.clear();
   const HardwareProfile truth = ThirdOf(stated);
