@@ -26,7 +26,7 @@ FORMS = {
              [r"^regret over 1 requests: [\d.]+% in the mean, [\d.]+% at most$", (r"^0 of 1 pairs are worse, by at most 0.00%$", 7)]),
         Tiny({"rankOrder=tp-pp-dp": "rankOrder=tp-dp-pp --set parallel.weave=off"}, [r" order-tp-dp-pp ", r"^predicted: step "]),
         Tiny({"mixtral-8x7b mixtral-8x22b qwen3-235b-a22b deepseek-v3": "olmoe-1b-7b", "32 256": "1", "--nodes $nodes": "--nodes $nodes --set parallel.weave=off"},
-             [r"^tp\d.* ep\d.*\(8 ranks\)", r"^predicted: step ", r"^olmoe-1b-7b on 8: [\d.]+ s$"]),
+             [r"^tp\d.* ep\d.*\(8 ranks\)", r"^predicted: step ", r"^olmoe-1b-7b on 8: [\d.]+ s, of it in user mode [\d.]+ s$"]),
         Tiny({"none full": "full", "layers: 14": "layers: 8", "--nodes 8": "--nodes 8 --set parallel.weave=off"}, [r"^tp1 pp4 dp16 ep16 .*\(64 ranks\)", (r"^predicted: step ", 2), "^memory: at most "]),
         Tiny({"bench/peers.py": "bench/peers.py --pinned && bench/peers.py --only metis-gpt"},
              [(r"^\S+: [\d.]+ s by the peer, [\d.]+ s by Lynx$", 7), r"^\| metis-gpt \| dp8 mb4 none \|(.* [\d.]+ \|){3}$"])],
