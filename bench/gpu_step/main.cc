@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -109,8 +110,8 @@ sigset_t EndingSignals() {
 }
 
 // Ends this program and everything that it has started when one of these signals comes; all threads must have blocked them. A
-// rank would otherwise go on, since it is in a session of its own. A rank that is started meanwhile finds no configuration in
-// the folder.
+// rank would otherwise go on, since it is in a session of its own. The folder is removed first, so that a rank that is started
+// meanwhile finds no configuration in it, and again when no process is left that can write into it.
 void EndOnSignals(const std::string& folder) {
   std::thread([folder] {
     const sigset_t signals = EndingSignals();
@@ -118,7 +119,13 @@ void EndOnSignals(const std::string& folder) {
     ::sigwait(&signals, &signal);
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
-    for (const pid_t pid : FindProcessesBelow(folder)) ::kill(pid, SIGKILL);
+    const auto patience_ends = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    for (std::vector<pid_t> left = FindProcessesBelow(folder); !left.empty(); left = FindProcessesBelow(folder)) {
+      for (const pid_t pid : left) ::kill(pid, SIGKILL);
+      if (std::chrono::steady_clock::now() > patience_ends) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    std::filesystem::remove_all(folder, ignored);
     std::_Exit(128 + signal);
   }).detach();
 }
