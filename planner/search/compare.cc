@@ -30,8 +30,8 @@ void RunAll(const PlanRequest& request, const CompareOptions& options, const std
   for (const std::function<void()>& task : tasks) task();
 }
 
-absl::StatusOr<Plan> PlanOrReason(const PlanRequest& request) {
-  LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
+absl::StatusOr<Plan> PlanOrReason(absl::StatusOr<PlanResult> made) {
+  LYNX_ASSIGN_OR_RETURN(PlanResult result, std::move(made));
   if (auto* plan = std::get_if<Plan>(&result)) return std::move(*plan);
   const Infeasible& lacking = std::get<Infeasible>(result);
   std::string text = lacking.reason;
@@ -55,7 +55,7 @@ PlanRequest WithoutLimits(PlanRequest request) {
 
 Alternative TryChange(std::string change, const PlanRequest& request) {
   Alternative alternative{.change = std::move(change)};
-  absl::StatusOr<Plan> plan = PlanOrReason(request);
+  absl::StatusOr<Plan> plan = PlanOrReason(MakePlanWithoutAdvice(request));
   if (plan.ok()) {
     alternative.plan = *std::move(plan);
   } else {
@@ -170,29 +170,34 @@ int64_t ActionsOf(const Plan& plan) {
   return actions;
 }
 
-// Plans the families in the order of their bounds, until no remaining family can be among those that are shown. If the plans
-// have options.rejected_actions actions together, no further family is planned.
+// Plans the families in the order of their bounds, until no remaining family can be among those that are shown, or until the
+// limits in the options are reached.
 Sorted FastestFamilies(const PlanRequest& request, const std::vector<Family>& families, PlanCaches& caches,
                        const CompareOptions& options) {
   Sorted sorted;
-  int64_t actions = 0;
+  int64_t actions = 0, stages_left = options.rejected_stages;
   for (const Family& family : families) {
     if (family.bound > sorted.fastest.slowest()) break;
     std::vector<Candidate> candidates = family.candidates;
     EraseUnsupported(request.spec.model, candidates);
     const bool may_fit = MayTake(request, family, sorted.fastest.slowest(), caches);
-    if (may_fit && actions >= options.rejected_actions) {
+    if (may_fit && (actions >= options.rejected_actions || stages_left <= 0)) {
       sorted.bounded.push_back(&family);
       continue;
     }
     if (may_fit) {
       Tell(options, absl::StrCat("layouts with ", family.name()));
-      absl::StatusOr<std::optional<Plan>> made =
-          PlanAmong(request, std::move(candidates), caches,
-                    {.to_beat = sorted.fastest.slowest() + Nanos(1), .effort = SearchEffort::kGlance});
+      absl::StatusOr<std::optional<Plan>> made = PlanAmong(request, std::move(candidates), caches,
+                                                           {.to_beat = sorted.fastest.slowest() + Nanos(1),
+                                                            .effort = SearchEffort::kGlance,
+                                                            .solved_stages_left = &stages_left});
       if (made.ok() && *made) {
         actions += ActionsOf(**made);
         sorted.fastest.Add(family, **std::move(made));
+        continue;
+      }
+      if (made.ok() && stages_left <= 0) {
+        sorted.bounded.push_back(&family);
         continue;
       }
     }
@@ -332,7 +337,7 @@ ComparedPartition PlanPartition(const PlanRequest& pinned, PartitionMethod metho
   with.spec.parallel.partition = method;
   with.spec.parallel.stage_layers.clear();
   ComparedPartition row{.method = method};
-  absl::StatusOr<Plan> plan = PlanOrReason(with);
+  absl::StatusOr<Plan> plan = PlanOrReason(MakePlanWithoutAdvice(with));
   if (plan.ok()) {
     row.plan = *std::move(plan);
   } else {
@@ -389,14 +394,15 @@ Nanos BoundOfSpace(const PlanRequest& request) {
 absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const CompareOptions& options) {
   PolicyComparison comparison;
   Tell(options, "the plan");
-  LYNX_ASSIGN_OR_RETURN(comparison.best, PlanOrReason(request));
+  LYNX_ASSIGN_OR_RETURN(comparison.best, PlanOrReason(MakePlan(request)));
   const PlanRequest pinned = InLayoutOf(request, comparison.best);
   std::vector<std::function<void()>> tasks;
   tasks.push_back([&] {
     Tell(options, "unlimited memory");
     PlanRequest unlimited = WithoutLimits(pinned);
     unlimited.spec.recompute = RecomputeMode::kNone;
-    if (absl::StatusOr<Plan> plan = PlanOrReason(unlimited); plan.ok()) comparison.unlimited = *std::move(plan);
+    if (absl::StatusOr<Plan> plan = PlanOrReason(MakePlanWithoutAdvice(unlimited)); plan.ok())
+      comparison.unlimited = *std::move(plan);
   });
   const int last = static_cast<int>(request.exact ? RecomputeMode::kOpt : RecomputeMode::kHeu);
   const int first = static_cast<int>(RecomputeMode::kNone);
@@ -424,7 +430,7 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, con
 absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const CompareOptions& options) {
   Explanation explanation;
   Tell(options, "the plan");
-  LYNX_ASSIGN_OR_RETURN(explanation.plan, PlanOrReason(request));
+  LYNX_ASSIGN_OR_RETURN(explanation.plan, PlanOrReason(MakePlan(request)));
   std::vector<Family> families;
   Sorted sorted;
   const std::vector<Change> changes = ChangesOf(request);

@@ -23,9 +23,7 @@ absl::StatusOr<std::optional<Plan>> PlanForEngine(PlanRequest request) {
   return PlanAmong(request, *candidates, caches);
 }
 
-}  // namespace
-
-absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
+absl::StatusOr<PlanResult> Make(const PlanRequest& request, Suggesting suggesting) {
   LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
   LYNX_RETURN_IF_ERROR(Candidates(request.spec, request.cluster, request.target, request.even_batches).status());
   LYNX_RETURN_IF_ERROR(CheckSupported(request));
@@ -45,7 +43,13 @@ absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
   if (plan && (!best || plan->step < best->step)) best = std::move(plan);
   if (best) return PlanResult(*std::move(best));
   if (lacking_host) return PlanResult(*std::move(lacking_host));
-  return PlanResult(ExplainInfeasible(request, candidates, caches));
+  return PlanResult(ExplainInfeasible(request, candidates, caches, suggesting));
 }
+
+}  // namespace
+
+absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) { return Make(request, Suggesting::kChange); }
+
+absl::StatusOr<PlanResult> MakePlanWithoutAdvice(const PlanRequest& request) { return Make(request, Suggesting::kNothing); }
 
 }  // namespace lynx

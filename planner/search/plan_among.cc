@@ -42,7 +42,8 @@ std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, cons
 // own, because guesses are comparable only for plans that are woven in the same way. The simulated step of a woven plan is
 // rarely shorter than its guess, so the smallest ratio of step to guess that is expected (least_ratio) is 1 at first. If the
 // search for pairs has to simulate large programs, the smallest ratio that it finds is expected for quads, too.
-void WeaveIfFaster(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches, Plan& plan) {
+void WeaveIfFaster(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
+                   int64_t* solved_stages_left, Plan& plan) {
   if (!MayChooseWeave(request)) return;
   double least_ratio = 1;
   const auto take = [&](const std::vector<Candidate>& from, WeaveMode weave) {
@@ -52,8 +53,10 @@ void WeaveIfFaster(const PlanRequest& request, const std::vector<Candidate>& can
     // Lowering and folding take many times as long for a woven program as for a plain one. So only the most promising
     // candidates are simulated.
     PlanSearch search(request, woven, caches, SearchEffort::kGlance);
+    if (solved_stages_left != nullptr) search.LimitSolvedStages(*solved_stages_left);
     const Nanos to_beat = plan.step - plan.step / kWorthWeaving;
     std::optional<Plan> faster = search.FastestBelow(to_beat, weave == WeaveMode::kNeighbours ? 1 : least_ratio);
+    if (solved_stages_left != nullptr) *solved_stages_left -= search.counts().solved_stages;
     least_ratio = search.RatioOfLargePrograms().value_or(least_ratio);
     if (faster && faster->step < to_beat && !LackingHostMemory(request.cluster, *faster)) plan = *std::move(faster);
   };
@@ -67,11 +70,14 @@ absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& req
                                                           PlanCaches& caches, const PlanAmongOptions& options) {
   for (int searches = 0; searches < kMaxSearches && !candidates.empty(); ++searches) {
     PlanSearch search(request, candidates, caches, options.effort);
+    int64_t* const left = options.to_beat ? options.solved_stages_left : nullptr;
+    if (left != nullptr) search.LimitSolvedStages(*left);
     std::optional<Plan> plan = options.to_beat ? search.FastestBelow(*options.to_beat) : search.Fastest();
+    if (left != nullptr) *left -= search.counts().solved_stages;
     if (!plan) break;
     std::optional<Infeasible> lacking = LackingHostMemory(request.cluster, *plan);
     if (!lacking) {
-      WeaveIfFaster(request, candidates, caches, *plan);
+      WeaveIfFaster(request, candidates, caches, left, *plan);
       LYNX_ASSIGN_OR_RETURN(plan, FinishedPlan(*std::move(plan)));
       return plan;
     }

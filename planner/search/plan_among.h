@@ -19,6 +19,9 @@ struct PlanAmongOptions {
   // fit. nullopt: returns any plan that fits.
   std::optional<Nanos> to_beat = {};
   SearchEffort effort = SearchEffort::kWhole;
+  // If set together with `to_beat`, limits the search as PlanSearch::LimitSolvedStages does, and is reduced by the stages that
+  // were solved. 0 or less afterwards: the search may have ended too early to find the fastest plan, or any. May be null.
+  int64_t* solved_stages_left = nullptr;
   // An output. If there is no plan because the fastest plan lacks host memory, it is set to the missing memory. May be null.
   std::optional<Infeasible>* lacking_host = nullptr;
 };

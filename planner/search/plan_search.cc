@@ -124,9 +124,10 @@ void PlanSearch::Guess(size_t index) {
 void PlanSearch::Simulate(Guessed& guessed, Found& found) {
   const Nanos beat = found.beat();
   if (guessed.planner == nullptr || (guessed.simulated && *guessed.simulated >= beat)) return;
-  const int64_t before = guessed.planner->simulated_actions();
+  const int64_t before = guessed.planner->simulated_actions(), solved = guessed.planner->solved_stages();
   std::optional<Draft> draft = guessed.planner->Best(beat);
   ++counts_.simulated;
+  counts_.solved_stages += guessed.planner->solved_stages() - solved;
   found.actions += guessed.planner->simulated_actions() - before;
   if (!draft) return;
   guessed.simulated = draft->step;
@@ -156,6 +157,7 @@ PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat, double expected_ratio)
   Found found{.to_beat = to_beat, .expected_ratio = expected_ratio};
   for (const Entry& entry : std::exchange(aside_, {})) queue_.push(entry);
   for (size_t i = 0; found.beat() == kForever || found.actions <= BudgetOf(effort_).most; ++i) {
+    if (counts_.solved_stages > most_solved_stages_) break;
     const Nanos most = MostPromising(found);
     if (i == guessed_.size() && !GuessNext(most, found.beat())) break;
     if (guessed_[i].step > most) continue;  // the guesses are only nearly in order

@@ -37,6 +37,7 @@ namespace lynx {
 // Statistics of a search: how many candidates reached each tier.
 struct SearchCounts {
   int64_t candidates = 0, bounded = 0, guessed = 0, simulated = 0;
+  int64_t solved_stages = 0;  // by HEU, for the simulated candidates
 };
 
 // Limits the number of actions in the simulated programs. If all programs are small, the search does not reach the limit.
@@ -50,6 +51,8 @@ class PlanSearch {
   // The arguments must outlive the object.
   PlanSearch(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
              SearchEffort effort = SearchEffort::kWhole);
+  // After about this number of solved stages, FastestBelow simulates no further candidate. At the beginning there is no limit.
+  void LimitSolvedStages(int64_t most) { most_solved_stages_ = most; }
 
   // Returns the fastest plan. The plan has no digest. nullopt: nothing fits into memory.
   std::optional<Plan> Fastest();
@@ -122,6 +125,7 @@ class PlanSearch {
   std::vector<Guessed> doubtful_;  // candidates that seem not to fit
   std::optional<double> ratio_of_large_programs_;
   SearchCounts counts_;
+  int64_t most_solved_stages_ = std::numeric_limits<int64_t>::max();
 };
 
 }  // namespace lynx

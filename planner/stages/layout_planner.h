@@ -100,6 +100,8 @@ class LayoutPlanner {
   Shortfall LeastShortfall();
   // Number of actions in the programs that were simulated so far.
   int64_t simulated_actions() const { return simulated_actions_; }
+  // Number of times that HEU has made policies for a stage so far.
+  int64_t solved_stages() const { return fits_.solved(); }
   struct Limits {
     // If more actions than this have been simulated, only the most promising drafts are simulated.
     int64_t many_actions = 1'000'000;

@@ -21,6 +21,9 @@ constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
 // If less than 1 / kNextToNothing of the limit is unused, another attempt is not worthwhile.
 constexpr int64_t kNextToNothing = 256;
+// A larger budget can have a smaller peak, but not one that is smaller by as much as this: no budget fits if the peak of the
+// least budget is so far above the limit.
+constexpr bool FarAbove(Bytes peak, Bytes limit) { return peak / 3 > limit / 2; }
 
 constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
                                     RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull};
@@ -306,6 +309,7 @@ Bytes StageOracle::LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers)
 
 std::pair<std::vector<StagePolicy>, StageOracle::Estimate> StageOracle::BestOfHeu(RecomputeMode mode, int32_t stage,
                                                                                   int32_t layers, Bytes budget) {
+  ++solved_;
   std::vector<StagePolicy> policies;
   Estimate sum;
   std::optional<Part> known;  // the last part that was solved; most parts have the same solution
@@ -373,6 +377,10 @@ std::optional<StageOracle::Fit> StageOracle::FitBudget(RecomputeMode mode, int32
       last_fitting = std::move(policies);
     } else {
       exceeds = bytes;
+      if (i == 0 && budget > least && FarAbove(peak, limit)) {
+        const Bytes of_least = Peak(stage, BestOfHeu(mode, stage, layers, least).first, limit);
+        if (FarAbove(of_least, limit)) break;
+      }
     }
     if (exceeds - fits <= Bytes(1)) break;
     budget = bytes + spare;

@@ -127,6 +127,8 @@ class StageOracle {
     Nanos known, bound;
     bool stopped = false;  // the solver ran out of time
   };
+  // Number of times that HEU has made policies for a stage, for FitOf or LeastArena. Most of the search's time goes into these.
+  int64_t solved() const { return solved_; }
   // Solves the stage exactly, to find policies that are better than `known`. The policies `known` must fit. nullopt: there is
   // no memory limit, the model cannot express `known`, or the solver fails.
   std::optional<ExactFit> FitExact(const StageSolver& solver, int32_t stage, const std::vector<StagePolicy>& known);
@@ -255,6 +257,7 @@ class StageOracle {
   // the key is stage, probed, limit, policies
   std::map<std::tuple<int32_t, Probed, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
   bool offloading_ = false;
+  int64_t solved_ = 0;
   Nanos offload_above_;
   // For each stage: host memory that each virtual stage may use, if all stages have an equal number of layers. 0: the stage
   // cannot or may not offload.

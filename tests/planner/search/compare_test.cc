@@ -229,11 +229,12 @@ TEST(Compare, PartsWithAnExactSolverRunOneByOne) {
   EXPECT_FALSE(ran);
 }
 
-TEST(Explain, LargeProgramsLeaveBoundsOfOtherLayouts) {
+// With `options`, one of the other layouts has a plan, and the others have bounds.
+void ExpectBoundsOfOtherLayouts(const CompareOptions& options) {
   PlanRequest request = TightRequest();
   request.spec.parallel = {};
   const absl::StatusOr<Explanation> whole = ExplainPlan(request);
-  const absl::StatusOr<Explanation> short_one = ExplainPlan(request, {.rejected_actions = 1});
+  const absl::StatusOr<Explanation> short_one = ExplainPlan(request, options);
   ASSERT_TRUE(whole.ok() && short_one.ok());
   EXPECT_EQ(std::ranges::count_if(short_one->rejected, [](const Alternative& row) { return row.plan.has_value(); }), 1);
   EXPECT_EQ(short_one->rejected.size(), whole->rejected.size());
@@ -255,6 +256,10 @@ TEST(Explain, LargeProgramsLeaveBoundsOfOtherLayouts) {
   }
   EXPECT_GE(compared, 2);
 }
+
+TEST(Explain, LargeProgramsLeaveBoundsOfOtherLayouts) { ExpectBoundsOfOtherLayouts({.rejected_actions = 1}); }
+
+TEST(Explain, ManySolvedStagesLeaveBoundsOfOtherLayouts) { ExpectBoundsOfOtherLayouts({.rejected_stages = 1}); }
 
 TEST(Explain, RejectedLayoutsSayWhatTheyLackAndNoMore) {
   PlanRequest request = TightRequest();
