@@ -26,10 +26,11 @@ using RunTasks = std::function<void(const std::vector<std::function<void()>>& ta
 struct CompareOptions {
   TellPart tell = {};
   RunTasks run = {};
-  // If the programs of rejected plans have this many actions together, or if HEU has solved this many stages for them,
-  // ExplainPlan makes no more of these plans. Only requests for hundreds or thousands of devices reach these numbers.
+  // If the programs of rejected plans have this many actions together, or if HEU has solved this many stages for them (see
+  // StageOracle::solved), ExplainPlan makes no more of these plans. Only requests for hundreds or thousands of devices reach
+  // these numbers.
   int64_t rejected_actions = 4'000'000;
-  int64_t rejected_stages = 1'000;
+  int64_t rejected_stages = 8'000;
 };
 
 struct ComparedPolicy {

@@ -19,6 +19,8 @@ namespace {
 
 constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
+// With offloading, HEU takes about this many times as long.
+constexpr int64_t kSolvesOfOffloading = 10;
 // If less than 1 / kNextToNothing of the limit is unused, another attempt is not worthwhile.
 constexpr int64_t kNextToNothing = 256;
 // A larger budget can have a smaller peak, but not one that is smaller by as much as this: no budget fits if the peak of the
@@ -309,7 +311,7 @@ Bytes StageOracle::LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers)
 
 std::pair<std::vector<StagePolicy>, StageOracle::Estimate> StageOracle::BestOfHeu(RecomputeMode mode, int32_t stage,
                                                                                   int32_t layers, Bytes budget) {
-  ++solved_;
+  solved_ += offloading_ && mode == RecomputeMode::kAuto ? kSolvesOfOffloading : 1;
   std::vector<StagePolicy> policies;
   Estimate sum;
   std::optional<Part> known;  // the last part that was solved; most parts have the same solution

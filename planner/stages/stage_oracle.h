@@ -127,7 +127,8 @@ class StageOracle {
     Nanos known, bound;
     bool stopped = false;  // the solver ran out of time
   };
-  // Number of times that HEU has made policies for a stage, for FitOf or LeastArena. Most of the search's time goes into these.
+  // Number of times that HEU has made policies for a stage, for FitOf or LeastArena; one with offloading counts as several.
+  // Most of the search's time goes into these.
   int64_t solved() const { return solved_; }
   // Solves the stage exactly, to find policies that are better than `known`. The policies `known` must fit. nullopt: there is
   // no memory limit, the model cannot express `known`, or the solver fails.
