@@ -42,6 +42,7 @@ struct AgentFlags {
   std::string network_domain;
   std::string link_rate;
   std::string inter_node_rate;
+  bool encrypt_ranks = false;
   std::string metrics_address;
   std::string log_level = "info";
   bool probe = false;
@@ -72,6 +73,8 @@ struct AgentFlags {
         {"inter-node-rate", &inter_node_rate,
          "stated rate between nodes; empty: as measured within this node, and then GPUs are not used together with those of "
          "other nodes"},
+        {"encrypt-ranks", &encrypt_ranks,
+         "measure the link with encrypted connections, as ranks use them where lynx-server has --encrypt-ranks on"},
         {"metrics-address", &metrics_address, "host:port to serve /metrics, /healthz and /readyz on; empty: not served"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},
         {"probe", &probe, "print the devices that this node would offer, and why not its GPUs, and end"},
@@ -223,7 +226,8 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
                    .measurement = {.rank_binary = flags.rank_binary,
                                    .directory = directory,
                                    .address = flags.address,
-                                   .pacing_bytes_per_second = link_rate},
+                                   .pacing_bytes_per_second = link_rate,
+                                   .encrypt = flags.encrypt_ranks},
                    .inter_node_rate = inter_node_rate,
                    .clock = clock,
                    .metrics = metrics,

@@ -72,7 +72,8 @@ absl::StatusOr<LinkResult> MeasureLink(const MeasurementOptions& options, const 
       WriteFileDurably(file, LinkRequestText({.host = options.address,
                                               .cores = {devices.front().cores, devices[devices.size() > 1 ? 1 : 0].cores},
                                               .budget_seconds = options.budget_seconds,
-                                              .pacing_bytes_per_second = options.pacing_bytes_per_second})));
+                                              .pacing_bytes_per_second = options.pacing_bytes_per_second,
+                                              .encrypt = options.encrypt})));
   const CommandResult outcome = RunCommands({{options.rank_binary, "--measure-link", file}}, options.limit, cancel).front();
   if (!outcome.status.ok()) return Annotate(outcome.status, "measuring the link");
   absl::StatusOr<LinkResult> result = ParseLinkResult(outcome.output);

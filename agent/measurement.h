@@ -19,6 +19,7 @@ struct MeasurementOptions {
   std::string directory;  // for the request files of the processes; must exist
   std::string address;    // the node's numeric address; the measured link runs over it
   int64_t pacing_bytes_per_second = 0;
+  bool encrypt = false;         // measure the link with encrypted connections
   double budget_seconds = 20;   // soft limit; the processes keep to it themselves
   Nanos limit{60'000'000'000};  // the processes are killed after this time
 };

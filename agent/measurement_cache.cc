@@ -29,8 +29,8 @@ constexpr char kLinkKey[] = "link", kGpuLinksKey[] = "links between GPUs";
 
 absl::StatusOr<std::string> NodeKey(const MeasurementOptions& options, const std::vector<NodeDevice>& devices) {
   LYNX_ASSIGN_OR_RETURN(const std::string binary, ReadFile(options.rank_binary, kBinaryLimitBytes));
-  std::string key =
-      absl::StrCat("binary ", Sha256Hex(binary), "; address ", options.address, "; pacing ", options.pacing_bytes_per_second);
+  std::string key = absl::StrCat("binary ", Sha256Hex(binary), "; address ", options.address, "; pacing ",
+                                 options.pacing_bytes_per_second, options.encrypt ? "; encrypted" : "");
   for (const NodeDevice& device : devices) {
     absl::StrAppend(&key, "; ", EnumName(device.kind), " ", device.model, device.uuid, " on ",
                     absl::StrJoin(device.cores, ","));

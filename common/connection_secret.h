@@ -5,9 +5,23 @@
 #define LYNX_COMMON_CONNECTION_SECRET_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
+#include "common/enum_names.h"
+
 namespace lynx {
+
+// Whether the ranks of a cluster also encrypt their connections. The operator decides (lynx-server --encrypt-ranks), and no job
+// can change it.
+enum class RankEncryption : uint8_t {
+  kOff,
+  // Ranks encrypt everything that they send to each other. NCCL cannot, so ranks that would use it refuse to begin.
+  kOn,
+  kExceptNccl,  // as kOn, but what NCCL moves between GPUs is not encrypted
+};
+template <>
+inline constexpr auto kEnumNames<RankEncryption> = EnumTable("off", "on", "except-nccl");
 
 inline constexpr size_t kConnectionSecretDigits = 64;
 

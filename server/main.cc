@@ -50,6 +50,7 @@ struct Flags {
   bool tls = false;
   bool insecure = false;
   bool no_leases = false;
+  std::string encrypt_ranks = "off";
   std::string tls_names;
   std::string certificate_life = "720h";
   std::string authority_life = "87600h";
@@ -136,6 +137,16 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   }
   controller.kept_jobs = static_cast<size_t>(flags.keep_jobs);
   controller.leases = !flags.no_leases;
+  if (!ParseEnum(flags.encrypt_ranks, controller.encryption)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--encrypt-ranks '", flags.encrypt_ranks, "' is not off, on or except-nccl"));
+  }
+  if (controller.encryption != RankEncryption::kOff && flags.insecure && !IsLoopback(flags.listen)) {
+    return absl::InvalidArgumentError(
+        "--encrypt-ranks needs TLS on an address that other machines reach: with --insecure the secrets of ranks go to the "
+        "nodes "
+        "in plain text");
+  }
   controller.wanted_shapes = WantedShapes;
   controller.wanted_shape_of = WantedShapeOf;
   options.core.planner = PlanWithSolver;
@@ -176,6 +187,10 @@ int Main(int argc, char** argv) {
        {"heartbeat", &flags.heartbeat, "how often nodes report when nothing has changed; longer for thousands of them"},
        {"measure-timeout", &flags.measure_timeout, "most time to measure for a plan"},
        {"no-leases", &flags.no_leases, "nodes that are cut off go on training, though their work may be given to others"},
+       {"encrypt-ranks", &flags.encrypt_ranks,
+        "whether ranks encrypt what they send to each other: off; on (ranks that would use NCCL are refused); except-nccl "
+        "(what "
+        "NCCL moves between GPUs stays plain); give lynx-agent --encrypt-ranks, too, so that plans count its cost"},
        {"keep-jobs", &flags.keep_jobs, "ended jobs to remember; older ones are forgotten, what they wrote stays"},
        {"log-level", &flags.log_level, "trace, debug, info, warn or error"},
        {"tls", &flags.tls, "TLS and tokens on a loopback address, too; on all others it is so unless --insecure is given"},

@@ -26,6 +26,14 @@ NodeView ClusterViews::ViewOf(const NodeId& name) const {
   view.last_seen = node.seen;
   view.profile = node.agent.profile;
   view.conditions = node.agent.conditions;
+  if (node.worker_attached() && !devices_.MayEncrypt(node)) {
+    view.conditions.push_back(
+        {.kind = "plain",
+         .message = absl::StrCat("gets no ranks: its lynx-worker ", node.worker_version,
+                                 " cannot encrypt connections, which lynx-server --encrypt-ranks demands; "
+                                 "install the server's release there"),
+         .since = node.seen});
+  }
   if (const std::map<JobId, Nanos>* jobs = jobs_.ExcludedBy(name); jobs != nullptr) {
     for (const auto& [id, since] : *jobs) {
       view.conditions.push_back(

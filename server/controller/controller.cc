@@ -151,6 +151,7 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
   node->seen_monotonic = step_.now();
   node->address = state.address;
   node->worker_version = state.version;
+  if (std::exchange(node->encrypts, state.encrypts) != state.encrypts) step_.LookAtQueue();
   node->heard = true;
   node->lost = false;
   leases_.TakeWitness(*node, state);

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/connection_secret.h"
 #include "common/fault_cause.h"
 #include "common/ids.h"
 #include "common/link_use.h"
@@ -99,6 +100,7 @@ struct WorkerState {
   std::string version;
   int64_t number = 0;        // number of the report; 0: the daemon's version is too old to know leases
   int32_t witness_port = 0;  // 0: the node cannot be a witness
+  bool encrypts = false;     // the node's ranks can encrypt their connections
   int64_t renewed = 0;       // the newest report for which the node has received a renewal
   std::set<JobId> copies;    // jobs whose states the node keeps in memory
 };
@@ -124,6 +126,7 @@ struct RankAssignment {
   std::string checkpoint_directory;  // an absolute path
   bool yield = false;                // the rank must give way after the current step
   bool check = false;                // the rank must check devices and links before it trains
+  RankEncryption encryption = RankEncryption::kOff;
 };
 
 struct ReportAck {

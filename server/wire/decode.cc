@@ -230,6 +230,7 @@ absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message) {
   state.number = message.number();
   state.renewed = message.renewed();
   state.witness_port = message.witness_port();
+  state.encrypts = message.encrypts();
   LYNX_RETURN_IF_ERROR(CheckSize("copies_of_jobs", message.copies_of_jobs().size(), 0, kMaxRanksOfDaemon, "entries"));
   for (int i = 0; i < message.copies_of_jobs_size(); ++i) {
     LYNX_RETURN_IF_ERROR(CheckName(FieldPath("", "copies_of_jobs", i), message.copies_of_jobs(i)));

@@ -22,6 +22,7 @@ RankConfig ConfigOf(const RankAssignment& assignment, const ConnectionKey& key) 
                     .checkpoint_directory = assignment.checkpoint_directory,
                     .resume_step = assignment.resume_step,
                     .check = assignment.check,
+                    .encryption = assignment.encryption,
                     .device = {assignment.device_kind, assignment.device, assignment.device_uuid},
                     .cores = assignment.cores};
   // The plan may be for another skew than the job states (SkewOf in live_job.h). The skew concerns times alone, so the ranks

@@ -17,7 +17,8 @@ FORMS = {
              [rf"^{op}[</_]\S*median +[\d.e+-]+ [mun]s +[\d.e+-]+ [mun]s" for op in OPS], never=["ERROR"])],
     "docs/measurements/collectives_cpu.md": [
         Tiny({"for round in 1 2 3 4 5; do": "for round in 1; do", "for ranks in 2 4; do": "for ranks in 2; do", "$ranks 30": "$ranks 10"},
-             [*((row, 2) for row in rows(*SIZES)), (r"^waiting \d+ ms for a late peer: [\d.]+ ms of CPU$", 2)])],
+             [*((row, 2) for row in rows(*SIZES)), (r"^waiting \d+ ms for a late peer: [\d.]+ ms of CPU$", 2)]),
+        Tiny({"for ranks in 2 4; do": "for ranks in 2; do", "$ranks 100": "$ranks 10"}, [rf"^\| {re.escape(size)} \|.*\| [\d.]+ \|$" for size in SIZES])],
 }
 
 

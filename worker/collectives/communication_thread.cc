@@ -163,12 +163,12 @@ void CommunicationThread::Progress(Lane& lane) {
   for (int round = 0; round < kRoundsPerTurn && lane.exchange.has_value(); ++round) {
     IoResult sent, received;
     if (lane.out >= 0) {
-      sent = lane.exchange->Send(links_[lane.out].fd.get());
+      sent = lane.exchange->Send(links_[lane.out].stream);
       bytes_sent_.fetch_add(sent.bytes, std::memory_order_relaxed);
       if (!Accept(lane, lane.out, sent)) return;
     }
     if (lane.in >= 0) {
-      received = lane.exchange->Receive(links_[lane.in].fd.get(), staging_);
+      received = lane.exchange->Receive(links_[lane.in].stream, staging_);
       if (!Accept(lane, lane.in, received)) return;
     }
     if (lane.exchange->done()) {
@@ -183,7 +183,13 @@ bool CommunicationThread::Accept(Lane& lane, int32_t link, const IoResult& resul
   switch (result.state) {
     case IoState::kBlocked: return true;
     case IoState::kMoved: lane.last_progress = MonotonicNow(); return true;
-    case IoState::kLost: DataLinkLost(lane, link, result.error); return false;
+    case IoState::kLost:
+      if (result.error == EBADMSG) {
+        Forged(link, absl::StrCat(" during ", OperationText(lane)));
+      } else {
+        DataLinkLost(lane, link, result.error);
+      }
+      return false;
     case IoState::kMismatch: Mismatch(lane, link, result); return false;
   }
   return false;
@@ -216,7 +222,7 @@ void CommunicationThread::TakeLinkUses() {
   for (const Link& link : links_) {  // sorted by peer
     if (!std::binary_search(options_.elsewhere.begin(), options_.elsewhere.end(), link.key.peer)) continue;
     if (uses.empty() || uses.back().peer != link.key.peer) uses.push_back({.peer = link.key.peer});
-    const SocketUse use = UseOfSocket(link.fd.get());
+    const SocketUse use = UseOfSocket(link.stream.fd());
     uses.back().bytes += use.bytes;
     uses.back().busy = uses.back().busy + use.busy;
   }
@@ -230,12 +236,13 @@ std::vector<LinkUse> CommunicationThread::LinkUses() const {
 }
 
 void CommunicationThread::PollOnce() {
+  bool unread = false;  // bytes can be received without a look at a socket
   polled_.assign(1 + links_.size(), pollfd{-1, 0, 0});
   polled_[0] = {board_->wake_fd(), POLLIN, 0};
   if (!failed_) {
     for (size_t i = 0; i < links_.size(); ++i) polled_[1 + i].fd = -1;
     const auto watch = [&](int32_t link, short events) {
-      polled_[1 + link].fd = links_[link].fd.get();
+      polled_[1 + link].fd = links_[link].stream.fd();
       polled_[1 + link].events |= events;
     };
     for (const Peer& peer : peers_) {
@@ -245,12 +252,14 @@ void CommunicationThread::PollOnce() {
       if (!lane.exchange.has_value() || lane.stalled) continue;
       if (lane.exchange->CanSend()) watch(lane.out, POLLOUT);
       if (!lane.exchange->received()) {
-        AwaitBytes(lane.in, lane.exchange->Awaited());
+        const LinkStream& in = links_[lane.in].stream;
+        unread |= in.has_unread();
+        AwaitBytes(lane.in, in.AwaitedOnWire(lane.exchange->Awaited()));
         watch(lane.in, POLLIN);
       }
     }
   }
-  if (poll(polled_.data(), polled_.size(), PollTimeoutMs()) < 0) {
+  if (poll(polled_.data(), polled_.size(), unread ? 0 : PollTimeoutMs()) < 0) {
     LYNX_CHECK(errno == EINTR || errno == ENOMEM);
     return;
   }
@@ -266,7 +275,7 @@ void CommunicationThread::PollOnce() {
   for (Lane& lane : lanes_) {
     if (failed_) return;
     const bool out_ready = lane.out >= 0 && polled_[1 + lane.out].revents != 0;
-    const bool in_ready = lane.in >= 0 && polled_[1 + lane.in].revents != 0;
+    const bool in_ready = lane.in >= 0 && (polled_[1 + lane.in].revents != 0 || links_[lane.in].stream.has_unread());
     if (lane.exchange.has_value() && (out_ready || in_ready)) Progress(lane);
   }
   if (!failed_) CheckDeadlines(now);
@@ -276,7 +285,7 @@ void CommunicationThread::AwaitBytes(int32_t link, int64_t bytes) {
   const int32_t value = static_cast<int32_t>(bytes);
   if (awaited_[link] == value) return;
   // setsockopt has no effect on a closed or failed connection, but poll() reports such a connection as readable in any case.
-  setsockopt(links_[link].fd.get(), SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value));
+  setsockopt(links_[link].stream.fd(), SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value));
   awaited_[link] = value;
 }
 
@@ -346,8 +355,9 @@ void CommunicationThread::Excuse(Nanos gap, Nanos now) {
 
 void CommunicationThread::ReadControl(Peer& peer) {
   char buffer[kNoticeHeadBytes + kMaxWireTextBytes];
-  const ssize_t got = recv(links_[peer.control].fd.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+  const ssize_t got = links_[peer.control].stream.Receive(buffer);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got < 0 && errno == EBADMSG) return Forged(peer.control, "");
   if (got <= 0) return PeerClosed(peer, got < 0 ? errno : 0);
   peer.received.append(buffer, got);
   while (!failed_ && peer.received.size() >= kNoticeHeadBytes) {
@@ -382,7 +392,7 @@ void CommunicationThread::Heed(Peer& peer, const Notice& notice) {
 void CommunicationThread::TellPeers(const Notice& notice) {
   const std::string bytes = EncodeNotice(notice);
   for (const Peer& peer : peers_) {
-    if (!peer.left) send(links_[peer.control].fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (!peer.left) links_[peer.control].stream.SendShort(bytes);
   }
 }
 
@@ -393,7 +403,7 @@ void CommunicationThread::TellLastWord(const Notice& notice) {
   TellPeers(notice);
   char unread[256];
   for (const Peer& peer : peers_) {
-    while (recv(links_[peer.control].fd.get(), unread, sizeof(unread), MSG_DONTWAIT) > 0) {}
+    while (recv(links_[peer.control].stream.fd(), unread, sizeof(unread), MSG_DONTWAIT) > 0) {}
   }
 }
 
@@ -432,6 +442,14 @@ void CommunicationThread::DataLinkLost(Lane& lane, int32_t link, int error) {
   if (peer.left) PeerClosed(peer, error);
 }
 
+void CommunicationThread::Forged(int32_t link, const std::string& during) {
+  const absl::Status forged = absl::DataLossError(
+      absl::StrCat("bytes from ", Name(links_[link].key.peer), " were changed, left out, repeated or moved on their way to ",
+                   Name(options_.rank), during, ": a frame of their encrypted connection (",
+                   ChannelName(links_[link].key.channel), ") is not authentic"));
+  FailHere(forged, forged);
+}
+
 void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResult& result) {
   const std::string other = Name(links_[link].key.peer);
   if (result.garbage) {
@@ -465,7 +483,7 @@ void CommunicationThread::CloseAfterFailure(const absl::Status& told) {
     lane.exchange.reset();
     lane.queue.clear();
   }
-  for (Link& link : links_) link.fd.Reset();
+  for (Link& link : links_) link.stream.Close();
   board_->ReleaseBuffers();
 }
 

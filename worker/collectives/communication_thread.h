@@ -115,7 +115,8 @@ class CommunicationThread {
   void TellLastWord(const Notice& notice);
   void PeerClosed(Peer& peer, int error);
   void DataLinkLost(Lane& lane, int32_t link, int error);
-  void CheckDeadlines(Nanos now);  // `now`: a time that was read before this turn moved bytes
+  void CheckDeadlines(Nanos now);                        // `now`: a time that was read before this turn moved bytes
+  void Forged(int32_t link, const std::string& during);  // bytes of an encrypted connection are not authentic
   void Mismatch(const Lane& lane, int32_t link, const IoResult& result);
 
   void FailHere(const absl::Status& here, const absl::Status& told);
@@ -153,7 +154,7 @@ class CommunicationThread {
 };
 
 // The memory that one communicator allocates for itself. It does not depend on the size of the transfers, and does not include
-// the kernel's socket buffers.
+// the kernel's socket buffers. Each encrypted connection has 2 * kMaxFrameBytes besides (link_stream.h).
 inline constexpr Bytes kCommunicatorStaging{256 * 1024};
 
 }  // namespace lynx::worker

@@ -101,6 +101,9 @@ struct CommunicatorOptions {
   // which this process itself did not run does not count as silence of a peer. 0 = no signs are sent, and silence is never an
   // error. All ranks must have the same value.
   Nanos silence_limit{0};
+  // true: everything that follows the proofs is encrypted and authenticated (frame_cipher.h). A peer with another value is
+  // refused.
+  bool encrypt = false;
   int64_t pacing_bytes_per_second = 0;  // SO_MAX_PACING_RATE of every connection, to imitate a slower network; 0 = no limit
   // Receives a line for each peer that this rank refuses while it connects, with the reason. It receives at most a fixed number
   // of lines. May be null.

@@ -1,6 +1,5 @@
 #include "worker/collectives/exchange.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -69,20 +68,17 @@ void Exchange::NoteBegun() {
   if (out_begun && in_begun) begun_both_ = MonotonicNow();
 }
 
-IoResult Exchange::Send(int fd) {
+IoResult Exchange::Send(LinkStream& link) {
   if (!CanSend()) return {IoState::kBlocked};
   iovec pieces[2];
   int count = 0;
   const size_t header_left = header_out_.size() - header_sent_;
   if (header_left > 0) pieces[count++] = {header_out_.data() + header_sent_, header_left};
   if (const int64_t payload = SendablePayload(); payload > 0) {
-    // The cast is safe, because sendmsg() only reads these bytes.
+    // The cast is safe, because sending only reads these bytes.
     pieces[count++] = {const_cast<char*>(source_ + out_.offset()), static_cast<size_t>(payload)};
   }
-  msghdr message{};
-  message.msg_iov = pieces;
-  message.msg_iovlen = count;
-  const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t sent = link.Send({pieces, static_cast<size_t>(count)});
   if (sent < 0) return FromErrno();
   const size_t of_header = std::min(static_cast<size_t>(sent), header_left);
   header_sent_ += of_header;
@@ -91,8 +87,8 @@ IoResult Exchange::Send(int fd) {
   return {IoState::kMoved, sent};
 }
 
-IoResult Exchange::ReceiveHeader(int fd) {
-  const ssize_t got = recv(fd, header_in_.data() + header_received_, header_in_.size() - header_received_, MSG_DONTWAIT);
+IoResult Exchange::ReceiveHeader(LinkStream& link) {
+  const ssize_t got = link.Receive(std::span(header_in_).subspan(header_received_));
   if (got < 0) return FromErrno();
   if (got == 0) return {IoState::kLost};
   header_received_ += got;
@@ -104,14 +100,14 @@ IoResult Exchange::ReceiveHeader(int fd) {
   return {IoState::kMoved, got};
 }
 
-IoResult Exchange::Receive(int fd, std::span<char> staging) {
+IoResult Exchange::Receive(LinkStream& link, std::span<char> staging) {
   LYNX_CHECK(staging.size() >= sizeof(float));
   if (received()) return {IoState::kBlocked};
-  if (header_received_ < header_in_.size()) return ReceiveHeader(fd);
+  if (header_received_ < header_in_.size()) return ReceiveHeader(link);
 
   if (!in_.part().reduce) {
     const int64_t wanted = std::min(in_.part_bytes_left(), kReceiveBytes);
-    const ssize_t got = recv(fd, data_ + in_.offset(), wanted, MSG_DONTWAIT);
+    const ssize_t got = link.Receive({data_ + in_.offset(), static_cast<size_t>(wanted)});
     if (got < 0) return FromErrno();
     if (got == 0) return {IoState::kLost};
     in_.Advance(got);
@@ -121,7 +117,7 @@ IoResult Exchange::Receive(int fd, std::span<char> staging) {
   const int64_t carried = static_cast<int64_t>(carry_bytes_);
   const int64_t room = static_cast<int64_t>(staging.size()) - carried;
   const int64_t wanted = std::min(in_.part_bytes_left() - carried, room);
-  const ssize_t got = recv(fd, staging.data() + carried, wanted, MSG_DONTWAIT);
+  const ssize_t got = link.Receive(staging.subspan(static_cast<size_t>(carried), static_cast<size_t>(wanted)));
   if (got < 0) return FromErrno();
   if (got == 0) return {IoState::kLost};
   std::memcpy(staging.data(), carry_.data(), carry_bytes_);

@@ -1,9 +1,9 @@
 // Exchange is one operation in progress on one rank. It has a stream of bytes to send, a stream of bytes to receive, and a rule
-// for how far sending must wait for receiving. It sends and receives as many bytes as the non-blocking sockets allow. It adds
-// received bytes to the buffer, or overwrites the buffer with them.
+// for how far sending must wait for receiving. It sends and receives as many bytes as the connections allow without blocking.
+// It adds received bytes to the buffer, or overwrites the buffer with them.
 //
-// The communication thread owns an Exchange. The Exchange borrows the operation's buffers. The caller passes the sockets and
-// the staging memory.
+// The communication thread owns an Exchange. The Exchange borrows the operation's buffers. The caller passes the connections
+// and the staging memory.
 #ifndef LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
 #define LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
 
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/units.h"
+#include "worker/collectives/link_stream.h"
 #include "worker/collectives/ring.h"
 #include "worker/collectives/wire.h"
 
@@ -25,8 +26,9 @@ enum class IoState : uint8_t {
 };
 struct IoResult {
   IoState state = IoState::kBlocked;
-  int64_t bytes = 0;          // the number of bytes that were sent or received
-  int error = 0;              // errno for kLost; 0: the peer closed the connection
+  int64_t bytes = 0;  // the number of bytes that were sent or received
+  // errno for kLost; 0: the peer closed the connection; EBADMSG: see LinkStream::Receive
+  int error = 0;
   OperationHeader announced;  // for kMismatch: what the peer announced; not valid if `garbage`
   bool garbage = false;
 };
@@ -52,9 +54,9 @@ class Exchange {
   // for long; otherwise it is larger.
   int64_t Awaited() const;
 
-  IoResult Send(int fd);
+  IoResult Send(LinkStream& link);
   // Receives bytes. Bytes that are added to the buffer go through `staging`, which must have at least 4 bytes.
-  IoResult Receive(int fd, std::span<char> staging);
+  IoResult Receive(LinkStream& link, std::span<char> staging);
 
   // Returns the time when the exchange had begun in all of its directions; 0 before that.
   Nanos started() const { return begun_both_; }
@@ -64,7 +66,7 @@ class Exchange {
 
  private:
   int64_t SendablePayload() const;
-  IoResult ReceiveHeader(int fd);
+  IoResult ReceiveHeader(LinkStream& link);
   void PlaceReduced(std::span<char> staging, int64_t bytes);
   void NoteBegun();
 

@@ -34,17 +34,11 @@ constexpr int kMaxTold = 10;
 
 enum class DialState : uint8_t { kWaiting, kConnecting, kAwaitingChallenge, kAwaitingReply, kDone };
 
-// Sends a short text at once. In practice this always succeeds, because few bytes were sent before and the send buffer has
-// room.
-bool SendShort(int fd, std::string_view bytes) {
-  return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
-}
-
 // One connection that this rank opens to a peer.
 struct Dial {
   LinkKey key;
   DialState state = DialState::kWaiting;
-  UniqueFd fd;
+  LinkStream stream;
   Nanos next_attempt{0};
   Nanos retry = kFirstRetry;
   std::string hello;  // the bytes that were sent
@@ -54,7 +48,7 @@ struct Dial {
 
 // A connection that another process opened to this rank, and that has not yet proven to be of this generation.
 struct Arrival {
-  UniqueFd fd;
+  LinkStream stream;
   Nanos deadline;
   std::string hello;  // the bytes that were received so far
   Nonce nonce{};      // the nonce of the challenge with which this rank answered the complete Hello
@@ -114,7 +108,7 @@ class Rendezvous {
   std::vector<Dial> dials_;
   std::vector<Arrival> arrivals_;  // oldest first
   std::set<LinkKey> awaited_;      // links that peers have not opened yet
-  std::map<LinkKey, UniqueFd> established_;
+  std::map<LinkKey, LinkStream> established_;
   std::string last_refusal_;  // why this rank last refused a peer; the error for a passed deadline quotes it
   int told_ = 0;
 };
@@ -125,10 +119,10 @@ absl::StatusOr<std::vector<Link>> Rendezvous::Run() {
     LYNX_RETURN_IF_ERROR(PollOnce());
   }
   std::vector<Link> links;
-  for (auto& [key, fd] : established_) {
+  for (auto& [key, stream] : established_) {
     const bool data = key.channel != Channel::kControl;
-    LYNX_RETURN_IF_ERROR(ConfigureLink(fd.get(), data ? options_.pacing_bytes_per_second : 0));
-    links.push_back(Link{key, std::move(fd)});
+    LYNX_RETURN_IF_ERROR(ConfigureLink(stream.fd(), data ? options_.pacing_bytes_per_second : 0));
+    links.push_back(Link{key, std::move(stream)});
   }
   return links;
 }
@@ -142,11 +136,11 @@ absl::Status Rendezvous::PollOnce() {
     if (dial.state == DialState::kWaiting) wake = std::min(wake, dial.next_attempt);
     const bool open = dial.state != DialState::kWaiting && dial.state != DialState::kDone;
     const short events = dial.state == DialState::kConnecting ? POLLOUT : POLLIN;
-    polled.push_back({open ? dial.fd.get() : -1, events, 0});
+    polled.push_back({open ? dial.stream.fd() : -1, events, 0});
   }
   for (const Arrival& arrival : arrivals_) {
     wake = std::min(wake, arrival.deadline);
-    polled.push_back({arrival.fd.get(), POLLIN, 0});
+    polled.push_back({arrival.stream.fd(), POLLIN, 0});
   }
   const int64_t wait_ms = std::max<int64_t>(0, (wake - now).value / 1'000'000 + 1);
   if (poll(polled.data(), polled.size(), static_cast<int>(std::min<int64_t>(wait_ms, 60'000))) < 0 && errno != EINTR) {
@@ -191,7 +185,7 @@ absl::Status Rendezvous::DeadlineError() const {
 
 absl::Status Rendezvous::Proceed(Dial& dial) {
   if (dial.state == DialState::kConnecting) {
-    const int error = ConnectResult(dial.fd.get());
+    const int error = ConnectResult(dial.stream.fd());
     if (error != 0) {
       TryAgain(dial, std::strerror(error));
     } else {
@@ -207,7 +201,7 @@ absl::Status Rendezvous::Proceed(Dial& dial) {
 void Rendezvous::StartAttempt(Dial& dial) {
   absl::StatusOr<UniqueFd> fd = BeginConnect(options_.peers[dial.key.peer]);
   if (!fd.ok()) return TryAgain(dial, std::string(fd.status().message()));
-  dial.fd = *std::move(fd);
+  dial.stream = LinkStream(*std::move(fd));
   dial.state = DialState::kConnecting;
 }
 
@@ -218,13 +212,14 @@ void Rendezvous::SendHello(Dial& dial) {
   hello.layout = options_.layout;
   hello.schedule_digest = DigestOfSchedule(options_.layout);
   hello.experts = options_.experts;
+  hello.encrypt = options_.encrypt;
   hello.from = options_.rank;
   hello.to = dial.key.peer;
   hello.channel = dial.key.channel;
   hello.part = dial.key.part;
   hello.nonce = NewNonce();
   dial.hello = EncodeHello(hello);
-  if (!SendShort(dial.fd.get(), dial.hello)) return TryAgain(dial, "could not be sent an introduction");
+  if (!dial.stream.SendShort(dial.hello)) return TryAgain(dial, "could not be sent an introduction");
   dial.reply.clear();
   dial.state = DialState::kAwaitingChallenge;
 }
@@ -232,11 +227,13 @@ void Rendezvous::SendHello(Dial& dial) {
 bool Rendezvous::ReadMore(Dial& dial, size_t wanted) {
   char buffer[kHelloReplyHeadBytes + kMaxWireTextBytes];
   while (dial.reply.size() < wanted) {
-    const ssize_t got = recv(dial.fd.get(), buffer, std::min(wanted - dial.reply.size(), sizeof(buffer)), 0);
+    const ssize_t got = dial.stream.Receive({buffer, std::min(wanted - dial.reply.size(), sizeof(buffer))});
     if (got > 0) {
       dial.reply.append(buffer, static_cast<size_t>(got));
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-      TryAgain(dial, got == 0 ? "closed the connection before answering" : std::strerror(errno));
+      TryAgain(dial, got == 0           ? "closed the connection before answering"
+                     : errno == EBADMSG ? "answered without the encryption that this rank asks for, or its answer was changed"
+                                        : std::strerror(errno));
       return false;
     } else {
       return false;
@@ -262,7 +259,8 @@ void Rendezvous::ReadChallenge(Dial& dial) {
     return TryAgain(dial, "does not know the secret of this generation of the job: another process listens there");
   }
   const Mac proof = ProofOf(options_.secret, ProofRole::kConnects, dial.hello, challenge->nonce);
-  if (!SendShort(dial.fd.get(), {proof.data(), proof.size()})) return TryAgain(dial, "could not be sent a proof");
+  if (!dial.stream.SendShort({proof.data(), proof.size()})) return TryAgain(dial, "could not be sent a proof");
+  if (options_.encrypt) dial.stream.Encrypt(options_.secret, ProofRole::kConnects, dial.hello, challenge->nonce);
   dial.reply.clear();
   dial.state = DialState::kAwaitingReply;
 }
@@ -281,13 +279,13 @@ absl::Status Rendezvous::ReadReply(Dial& dial) {
                                                       RankText(options_.layout, options_.rank), ": ",
                                                       dial.reply.substr(kHelloReplyHeadBytes)));
   }
-  established_[dial.key] = std::move(dial.fd);
+  established_[dial.key] = std::move(dial.stream);
   dial.state = DialState::kDone;
   return absl::OkStatus();
 }
 
 void Rendezvous::TryAgain(Dial& dial, const std::string& error) {
-  dial.fd.Reset();
+  dial.stream.Close();
   dial.state = DialState::kWaiting;
   dial.last_error = error;
   dial.next_attempt = MonotonicNow() + dial.retry;
@@ -311,14 +309,14 @@ absl::Status Rendezvous::Accept() {
       TurnAway(*dropped, absl::StrCat(kMaxArrivals, " connections have proven nothing yet, and another one came"));
       arrivals_.erase(dropped);
     }
-    arrivals_.push_back(Arrival{.fd = std::move(fd), .deadline = MonotonicNow() + kProofDeadline});
+    arrivals_.push_back(Arrival{.stream = LinkStream(std::move(fd)), .deadline = MonotonicNow() + kProofDeadline});
   }
   return absl::OkStatus();
 }
 
 bool Rendezvous::TurnAway(const Arrival& arrival, const std::string& why) {
   if (++told_ > kMaxTold || options_.tell == nullptr) return true;
-  options_.tell(absl::StrCat("turned away a connection from ", AddressOfPeer(arrival.fd.get()), ": ", why,
+  options_.tell(absl::StrCat("turned away a connection from ", AddressOfPeer(arrival.stream.fd()), ": ", why,
                              told_ == kMaxTold ? "; further ones are not told of" : ""));
   return true;
 }
@@ -327,7 +325,7 @@ bool Rendezvous::Read(Arrival& arrival) {
   std::string& wanted = arrival.challenged() ? arrival.proof : arrival.hello;
   const size_t whole = arrival.challenged() ? sizeof(Mac) : kHelloBytes;
   char buffer[kHelloBytes];
-  const ssize_t got = recv(arrival.fd.get(), buffer, whole - wanted.size(), 0);
+  const ssize_t got = arrival.stream.Receive({buffer, whole - wanted.size()});
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (got <= 0) return true;
   wanted.append(buffer, static_cast<size_t>(got));
@@ -340,14 +338,14 @@ bool Rendezvous::AnswerHello(Arrival& arrival) {
   if (const std::optional<uint32_t> version = VersionOfHello(arrival.hello); version && *version != kWireVersion) {
     last_refusal_ = absl::StrCat("protocol version ", *version, " was offered, version ", kWireVersion,
                                  " is spoken here; run the same release on all nodes");
-    SendShort(arrival.fd.get(), EncodeHelloReply(last_refusal_));
+    arrival.stream.SendShort(EncodeHelloReply(last_refusal_));
     return TurnAway(arrival, last_refusal_);
   }
   if (!arrival.challenged()) return false;
   if (!DecodeHello(arrival.hello)) return TurnAway(arrival, "what it said is not this protocol");
   arrival.nonce = NewNonce();
   const Mac proof = ProofOf(options_.secret, ProofRole::kAccepts, arrival.hello, arrival.nonce);
-  return !SendShort(arrival.fd.get(), EncodeChallenge({arrival.nonce, proof}));
+  return !arrival.stream.SendShort(EncodeChallenge({arrival.nonce, proof}));
 }
 
 bool Rendezvous::AnswerProof(Arrival& arrival) {
@@ -358,8 +356,12 @@ bool Rendezvous::AnswerProof(Arrival& arrival) {
     return TurnAway(arrival,
                     absl::StrCat("it says that it is rank ", hello.from, ", and does not know the secret of this generation"));
   }
+  // The Hello is proven now, so both ends agree on what it says. A peer that does not encrypt gets its refusal in plain text.
+  if (options_.encrypt && hello.encrypt) {
+    arrival.stream.Encrypt(options_.secret, ProofRole::kAccepts, arrival.hello, arrival.nonce);
+  }
   const std::string refusal = Refusal(hello);
-  const bool sent = SendShort(arrival.fd.get(), EncodeHelloReply(refusal));
+  const bool sent = arrival.stream.SendShort(EncodeHelloReply(refusal));
   if (!refusal.empty()) {
     last_refusal_ = refusal;
     return true;
@@ -367,7 +369,7 @@ bool Rendezvous::AnswerProof(Arrival& arrival) {
   if (!sent) return true;
   const LinkKey key{hello.from, hello.channel, hello.part};
   // If a peer connects again, its earlier connection was lost, so the newer one counts.
-  established_[key] = std::move(arrival.fd);
+  established_[key] = std::move(arrival.stream);
   awaited_.erase(key);
   return true;
 }
@@ -392,6 +394,10 @@ std::string Rendezvous::Refusal(const Hello& hello) const {
   if (hello.experts != options_.experts) {
     const auto model = [](bool experts) { return experts ? "a model with experts" : "a model without experts"; };
     return absl::StrCat(model(hello.experts), " was offered, ", model(options_.experts), " runs here");
+  }
+  if (hello.encrypt != options_.encrypt) {
+    const auto kind = [](bool encrypt) { return encrypt ? "an encrypted connection" : "a connection that is not encrypted"; };
+    return absl::StrCat(kind(hello.encrypt), " was offered, ranks use ", kind(options_.encrypt), " here");
   }
   const LinkKey key{hello.from, hello.channel, hello.part};
   const std::vector<LinkKey> links = LinksOf(options_.layout, options_.rank, options_.experts);

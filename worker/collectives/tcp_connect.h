@@ -18,13 +18,14 @@
 #include "absl/status/statusor.h"
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/group.h"
+#include "worker/collectives/link_stream.h"
 #include "worker/collectives/socket.h"
 
 namespace lynx::worker {
 
 struct Link {
   LinkKey key;
-  UniqueFd fd;
+  LinkStream stream;
 };
 
 // Blocks until all links of LinksOf are connected, and returns them in that order. DeadlineExceeded: some peers did not connect

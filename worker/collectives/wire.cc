@@ -69,6 +69,7 @@ std::string EncodeHello(const Hello& hello) {
   Put<uint8_t>(at + 61, static_cast<uint8_t>(hello.layout.rank_order));
   Put<int32_t>(at + 64, hello.layout.ep);
   Put<uint8_t>(at + 68, hello.experts ? 1 : 0);
+  Put<uint8_t>(at + 69, hello.encrypt ? 1 : 0);
   std::memcpy(at + kJobIdAt, hello.job.value.data(), hello.job.value.size());
   std::memcpy(at + kJobIdAt + kMaxJobIdBytes, hello.nonce.data(), hello.nonce.size());
   return bytes;
@@ -107,7 +108,8 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   const uint8_t weave = Get<uint8_t>(at + 60);
   const uint8_t order = Get<uint8_t>(at + 61);
   const uint8_t experts = Get<uint8_t>(at + 68);
-  if (channel > static_cast<uint8_t>(Channel::kExpertData) || experts > 1 || schedule >= kScheduleKindCount ||
+  const uint8_t encrypt = Get<uint8_t>(at + 69);
+  if (channel > static_cast<uint8_t>(Channel::kExpertData) || experts > 1 || encrypt > 1 || schedule >= kScheduleKindCount ||
       zero > static_cast<uint8_t>(ZeroStage::kWeights) || sequence_parallel > 1 || weave >= kEnumNames<WeaveMode>.size() ||
       order == static_cast<uint8_t>(RankOrder::kAuto) || order >= kEnumNames<RankOrder>.size()) {
     return std::nullopt;
@@ -121,6 +123,7 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   hello.layout.rank_order = static_cast<RankOrder>(order);
   hello.layout.ep = Get<int32_t>(at + 64);
   hello.experts = experts == 1;
+  hello.encrypt = encrypt == 1;
   hello.job = JobId(std::string(at + kJobIdAt, strnlen(at + kJobIdAt, kMaxJobIdBytes)));
   std::memcpy(hello.nonce.data(), at + kJobIdAt + kMaxJobIdBytes, hello.nonce.size());
   return hello;

@@ -6,6 +6,7 @@
 //   connecting rank -> its proof        accepting rank -> HelloReply
 //   then on a data channel:             for each operation, an OperationHeader and the payload
 //   then on the control channel:        Notices; nothing follows a last notice
+// If the ranks encrypt their connections, everything after the two proofs is sent in frames (frame_cipher.h).
 //
 // If a rank gets a Hello of another version, it sends no Challenge and answers with a HelloReply. The HelloReply has the form
 // that versions before 5 can read.
@@ -30,7 +31,7 @@
 
 namespace lynx::worker {
 
-inline constexpr uint32_t kWireVersion = 9;
+inline constexpr uint32_t kWireVersion = 10;
 inline constexpr size_t kMaxJobIdBytes = 128;
 inline constexpr size_t kMaxWireTextBytes = 1024;
 
@@ -41,6 +42,7 @@ struct Hello {
   ParallelLayout layout;         // without the slots of a custom schedule
   uint64_t schedule_digest = 0;  // DigestOfSchedule
   bool experts = false;          // CommunicatorOptions::experts
+  bool encrypt = false;          // CommunicatorOptions::encrypt
   int32_t from = 0;
   int32_t to = 0;
   Channel channel = Channel::kControl;

@@ -352,7 +352,8 @@ std::string LinkRequestText(const LinkRequest& request) {
                      {"cores", request.cores},
                      {"repetitions", request.repetitions},
                      {"budget_seconds", request.budget_seconds},
-                     {"pacing_bytes_per_second", request.pacing_bytes_per_second}};
+                     {"pacing_bytes_per_second", request.pacing_bytes_per_second},
+                     {"encrypt", request.encrypt}};
   return json.dump(2);
 }
 
@@ -364,6 +365,7 @@ absl::StatusOr<LinkRequest> ParseLinkRequest(const std::string& text) {
   reader.Number("repetitions", request.repetitions);
   reader.Number("budget_seconds", request.budget_seconds);
   reader.Number("pacing_bytes_per_second", request.pacing_bytes_per_second);
+  reader.Truth("encrypt", request.encrypt);
   reader.Require(request.repetitions >= 1 && request.repetitions <= 1000, "repetitions", "in 1..1000");
   reader.Require(request.budget_seconds > 0, "budget_seconds", "positive");
   reader.Require(request.pacing_bytes_per_second >= 0, "pacing_bytes_per_second", "0 or more");

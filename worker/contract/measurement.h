@@ -25,7 +25,7 @@
 //                   "measured": [{"shape": SHAPE, "optimizer_per_mega_parameter_ns": 1,
 //                                 "ops": {"qkv": {"forward_ns": 1, "backward_ns": 1, "weight_ns": 1}, ...}}]}
 //   LinkRequest    {"host": "127.0.0.1", "cores": [[0], [1]], "repetitions": 5, "budget_seconds": 10.0,
-//                   "pacing_bytes_per_second": 0}
+//                   "pacing_bytes_per_second": 0, "encrypt": false}
 //   LinkResult     {"latency_ns": 1, "bytes_per_second": 1, "overlap_slowdown_permille": 1000,
 //                   "communication_compute_permille": 0}
 //   GpuLinksRequest {"host": "127.0.0.1", "device_uuids": ["GPU-..."], "cores": [[0], [1]], "blocks": [2],
@@ -82,6 +82,7 @@ struct LinkRequest {
   int32_t repetitions = 5;                  // for each size of a transfer
   double budget_seconds = 10;               // a soft limit; > 0
   int64_t pacing_bytes_per_second = 0;      // as in CommunicatorOptions; 0 = no limit
+  bool encrypt = false;                     // as in CommunicatorOptions
   bool operator==(const LinkRequest&) const = default;
 };
 

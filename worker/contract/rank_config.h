@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/connection_secret.h"
 #include "common/ids.h"
 #include "common/units.h"
 #include "planner/problem/job_spec.h"
@@ -53,6 +54,7 @@ struct RankConfig {
   // True if the rank must check devices and links before everything else (worker/rank/check/node_check.h). All ranks have the
   // same value.
   bool check = false;
+  RankEncryption encryption = RankEncryption::kOff;   // all ranks have the same value
   Nanos last_checkpoint_patience{1'800'000'000'000};  // how long the rank retries to write the checkpoint of the last step
   RankDevice device;
   int32_t threads = 1;         // number of threads of the compute library

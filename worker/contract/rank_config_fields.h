@@ -79,6 +79,7 @@ void Describe(Fields& fields, RankConfig& config) {
   fields.Field(LYNX_FIELD(checkpoint_directory), config.checkpoint_directory);
   fields.Number(LYNX_FIELD(resume_step), config.resume_step, config_limits::kResumeSteps);
   fields.Field(LYNX_FIELD(check), config.check);
+  fields.Named(LYNX_FIELD(encryption), config.encryption);
   fields.Part("device", config.device);
   fields.Numbers(LYNX_FIELD(cores), config.cores, config_limits::kCores, config_limits::kCoreCounts);
   if constexpr (Fields::kForRanks) {  // the daemon adds these fields

@@ -32,10 +32,10 @@ constexpr int kConnectMs = 10'000;
 constexpr size_t kFileAt = 64;
 
 constexpr uint32_t kOpeningMark = 0x4f43584c;  // "LXCO"
-constexpr uint32_t kVersion = 2;               // version 1 had a token in each request
+constexpr uint32_t kVersion = 3;               // version 1 had a token in each request, version 2 no encryption
 constexpr Nanos kProofLimit{10'000'000'000};
-// Fields of an opening and their sizes in bytes: mark 4, version 4, generation 8, from 4, to 4, nonce 32
-constexpr size_t kNonceAt = 24;
+// Fields of an opening and their sizes in bytes: mark 4, version 4, generation 8, from 4, to 4, encrypt 4, zeros 4, nonce 32
+constexpr size_t kNonceAt = 32;
 using Opening = std::array<char, kNonceAt + sizeof(Nonce)>;
 
 struct ReplyHead {
@@ -100,7 +100,7 @@ std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes) {
 }
 
 absl::Status CopyLink::AwaitReady(short events) {
-  pollfd polled{fd_.get(), events, 0};
+  pollfd polled{stream_.fd(), events, 0};
   while (true) {
     const bool proving = deadline_ > Nanos(0);
     const int64_t left_ms = proving ? std::max<int64_t>(0, (deadline_ - MonotonicNow()).value / 1'000'000) : kIdleMs;
@@ -114,12 +114,13 @@ absl::Status CopyLink::AwaitReady(short events) {
 
 absl::Status CopyLink::Open(const CopyEnds& ends) {
   deadline_ = MonotonicNow() + kProofLimit;
-  Opening opening;
+  Opening opening{};
   Put<uint32_t>(opening.data(), kOpeningMark);
   Put<uint32_t>(opening.data() + 4, kVersion);
   Put<int64_t>(opening.data() + 8, ends.generation.value);
   Put<int32_t>(opening.data() + 16, ends.from);
   Put<int32_t>(opening.data() + 20, ends.to);
+  Put<uint32_t>(opening.data() + 24, ends.encrypt ? 1 : 0);
   FillRandom(std::span(opening).subspan<kNonceAt>());
   LYNX_RETURN_IF_ERROR(Send(opening));
   std::array<char, kChallengeBytes> answer;
@@ -130,6 +131,8 @@ absl::Status CopyLink::Open(const CopyEnds& ends) {
     return absl::UnavailableError("what answers there does not know the secret of this generation of the job");
   }
   LYNX_RETURN_IF_ERROR(Send(ProofOf(ends.secret, ProofRole::kConnects, opened, challenge->nonce)));
+  ends_text_ = absl::StrCat("from rank ", ends.to, " to rank ", ends.from);
+  if (ends.encrypt) stream_.Encrypt(ends.secret, ProofRole::kConnects, opened, challenge->nonce);
   deadline_ = Nanos(0);
   return absl::OkStatus();
 }
@@ -157,13 +160,21 @@ absl::Status CopyLink::Admit(const CopyEnds& ends) {
                                                     " of generation ", Get<int64_t>(opening.data() + 8), ", and this is rank ",
                                                     ends.to, " of ", ends.generation.value));
   }
+  if (Get<uint32_t>(opening.data() + 24) != (ends.encrypt ? 1 : 0)) {
+    return absl::PermissionDeniedError(absl::StrCat("rank ", from, ends.encrypt ? " does not encrypt" : " encrypts",
+                                                    " its connection, and rank ", ends.to,
+                                                    ends.encrypt ? " does" : " does not"));
+  }
+  ends_text_ = absl::StrCat("from rank ", from, " to rank ", ends.to);
+  if (ends.encrypt) stream_.Encrypt(ends.secret, ProofRole::kAccepts, opened, challenge.nonce);
   deadline_ = Nanos(0);
   return absl::OkStatus();
 }
 
 absl::Status CopyLink::Send(std::span<const char> bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const iovec piece{const_cast<char*>(bytes.data()), bytes.size()};  // sending only reads these bytes
+    const ssize_t sent = stream_.Send({&piece, 1});
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -177,9 +188,14 @@ absl::Status CopyLink::Send(std::span<const char> bytes) {
 
 absl::Status CopyLink::Receive(std::span<char> out) {
   while (!out.empty()) {
-    const ssize_t got = recv(fd_.get(), out.data(), out.size(), MSG_DONTWAIT);
+    const ssize_t got = stream_.Receive(out);
     if (got > 0) {
       out = out.subspan(static_cast<size_t>(got));
+    } else if (got < 0 && errno == EBADMSG) {
+      forgery_ = absl::StrCat("bytes of a copy ", ends_text_,
+                              " were changed, left out, repeated or moved on their way: a frame of their encrypted connection "
+                              "is not authentic");
+      return absl::UnavailableError(forgery_);
     } else if (got == 0) {
       return absl::UnavailableError("a copy's connection was closed by its peer");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -209,7 +225,7 @@ absl::Status CopyLink::ReceiveReply() {
   return absl::Status(static_cast<absl::StatusCode>(head.code), text);
 }
 
-void CopyLink::End() { shutdown(fd_.get(), SHUT_RDWR); }
+void CopyLink::End() { shutdown(stream_.fd(), SHUT_RDWR); }
 
 absl::Status ConfigureForCopies(int fd, int64_t pacing_bytes_per_second) {
   LYNX_RETURN_IF_ERROR(ConfigureLink(fd, pacing_bytes_per_second));

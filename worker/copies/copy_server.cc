@@ -104,6 +104,7 @@ void CopyServer::Accept() {
       if (Admit(connection)) ServeConnection(*connection.link);
       connection.link->End();
       std::lock_guard done(mutex_);
+      if (!connection.link->forgery().empty()) Tell(connection.link->forgery());
       connection.state = Connection::State::kDone;
     });
   }
@@ -129,14 +130,17 @@ bool CopyServer::MakeRoom() {
 
 void CopyServer::TurnAway(Connection& connection, const std::string& why) {
   connection.state = Connection::State::kTurnedAway;
+  Tell(absl::StrCat("turned away a connection for copies from ", connection.from, ": ", why));
+}
+
+void CopyServer::Tell(const std::string& line) {
   if (++told_ > kMaxTold || options_.tell == nullptr) return;
-  options_.tell(absl::StrCat("turned away a connection for copies from ", connection.from, ": ", why,
-                             told_ == kMaxTold ? "; further ones are not told of" : ""));
+  options_.tell(absl::StrCat(line, told_ == kMaxTold ? "; further ones are not told of" : ""));
 }
 
 bool CopyServer::Admit(Connection& connection) {
-  const absl::Status admitted =
-      connection.link->Admit({.secret = options_.secret, .generation = options_.run.generation, .to = options_.rank});
+  const absl::Status admitted = connection.link->Admit(
+      {.secret = options_.secret, .generation = options_.run.generation, .to = options_.rank, .encrypt = options_.encrypt});
   std::lock_guard lock(mutex_);
   if (connection.state != Connection::State::kProving) return false;
   if (!admitted.ok()) {

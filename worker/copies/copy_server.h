@@ -26,6 +26,7 @@ struct CopyServerOptions {
   CheckpointIdentity run;        // the run of the generation; its step is not used
   std::string secret;            // the connection secret of the generation
   int32_t rank = 0;              // the serving rank
+  bool encrypt = false;          // has the meaning of the field in CopyEnds
   int32_t most_connections = 0;  // limit for connections that have proven their identity
   int64_t pacing_bytes_per_second = 0;
   // Receives a line for each connection that is refused, with the reason. It receives at most a fixed number of lines. Any
@@ -62,6 +63,7 @@ class CopyServer {
   // Removes ended connections. If too many connections are without a proof, refuses the oldest of them. Returns false if there
   // is no room for one more connection. The caller holds the lock.
   bool MakeRoom();
+  void Tell(const std::string& line);  // the caller holds the lock
   // Refuses the connection and reports `why`. The caller holds the lock.
   void TurnAway(Connection& connection, const std::string& why);
   // Returns true if the connection may be served: it has proven that it belongs to the generation, and fewer than

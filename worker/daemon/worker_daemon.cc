@@ -88,6 +88,7 @@ class Loop {
     report.set_number(++reports_);
     report.set_witness_port(lease_.witness_port());
     report.set_renewed(lease_.renewed());
+    report.set_encrypts(true);
     supervisor_.Fill(report);
     lease_.Sent(reports_);
     // If the stream has just ended, TrySend sends nothing; the next stream sends everything again.

@@ -62,6 +62,7 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   options.peers = config.peers;
   options.idle_timeout = kIdleLimit;
   options.silence_limit = kSilenceLimit;
+  options.encrypt = config.encryption != RankEncryption::kOff;
   options.pacing_bytes_per_second = config.pacing_bytes_per_second;
   return options;
 }
@@ -291,8 +292,8 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
 absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& config, Communicator& between_hosts,
                                                              Backend& backend) {
   const ParallelLayout& layout = config.context.layout;
-  LYNX_ASSIGN_OR_RETURN(const bool by_nccl,
-                        AgreeOnNccl(NcclName(), MachineName(), {config.rank, layout.ranks(), between_hosts}));
+  LYNX_ASSIGN_OR_RETURN(const bool by_nccl, AgreeOnNccl(NcclName(), MachineName(), config.encryption,
+                                                        {config.rank, layout.ranks(), between_hosts}));
   if (!by_nccl) return std::make_unique<StagedCommunicator>(layout, config.rank, between_hosts, backend);
   const NcclOptions options{.layout = layout,
                             .experts = config.context.model.moe.any(),

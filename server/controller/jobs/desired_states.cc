@@ -30,6 +30,7 @@ RankAssignment DesiredStates::AssignmentOf(const LiveJob& job, int32_t rank, con
   if (assignment.device_kind == DeviceKind::kCuda && assignment.device_uuid.empty()) assignment.peers = nullptr;
   assignment.yield = GivesWay(job.record.stop);
   assignment.check = job.record.check_due;
+  assignment.encryption = options_.encryption;
   const auto seen = node.ranks.find(assignment.key);
   assignment.started = seen != node.ranks.end() && seen->second.phase != RankPhase::kListening;
   return assignment;

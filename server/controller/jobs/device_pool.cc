@@ -28,8 +28,10 @@ bool DevicePool::HasOrphans(const LiveNode& node) const {
   });
 }
 
+bool DevicePool::MayEncrypt(const LiveNode& node) const { return options_.encryption == RankEncryption::kOff || node.encrypts; }
+
 bool DevicePool::TakesRanks(const LiveNode& node, Cordoned cordoned) const {
-  return node.worker_attached() && !HasOrphans(node) &&
+  return node.worker_attached() && MayEncrypt(node) && !HasOrphans(node) &&
          (cordoned == Cordoned::kIncluded || !nodes_.cordons().contains(node.name));
 }
 
@@ -146,17 +148,18 @@ UsedDevices DevicePool::Used() const {
   return used;
 }
 
-std::pair<int32_t, int32_t> DevicePool::CountAttached(DeviceKind kind) const {
-  int32_t all = 0, cordoned = 0;
+DevicePool::AttachedCount DevicePool::CountAttached(DeviceKind kind) const {
+  AttachedCount count;
   for (const auto& [name, node] : nodes_.all()) {
     if (!node.worker_attached()) continue;
     for (const Device& device : node.agent.devices) {
       if (device.kind != kind) continue;
-      ++all;
-      cordoned += nodes_.cordons().contains(name) ? 1 : 0;
+      ++count.all;
+      count.cordoned += nodes_.cordons().contains(name) ? 1 : 0;
+      count.plain += MayEncrypt(node) ? 0 : 1;
     }
   }
-  return {all, cordoned};
+  return count;
 }
 
 NodeDevices DevicePool::FactsOf(const NodeId& name, DeviceKind kind) const {
@@ -229,7 +232,7 @@ std::string DevicePool::UuidOf(const DeviceRef& where, DeviceKind kind, const st
 bool DevicePool::NodesServe(const LiveJob& job) const {
   return std::all_of(job.record.ranks.begin(), job.record.ranks.end(), [&](const RankRecord& rank) {
     const LiveNode* node = nodes_.Find(rank.where.node);
-    if (node == nullptr || !node->worker_attached() || node->lost) return false;
+    if (node == nullptr || !node->worker_attached() || node->lost || !MayEncrypt(*node)) return false;
     if (HasOrphans(*node)) return false;
     const std::vector<NodeId>& excluded = job.record.excluded;
     if (nodes_.cordons().contains(rank.where.node) ||

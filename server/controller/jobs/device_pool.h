@@ -68,8 +68,12 @@ class DevicePool {
   // True if the job may use devices of this kind on the node. The node must have such devices, have a worker daemon attached,
   // and run no orphans. It must be neither cordoned nor excluded by the job.
   bool MayUse(const LiveJob& job, DeviceKind kind, const NodeId& name) const;
-  // Number of devices of this kind on nodes with a worker daemon, and how many of them are on cordoned nodes.
-  std::pair<int32_t, int32_t> CountAttached(DeviceKind kind) const;
+  // Number of devices of this kind on nodes with a worker daemon. `cordoned`, `plain`: how many of them are on cordoned nodes,
+  // and on nodes whose ranks cannot encrypt although they must.
+  struct AttachedCount {
+    int32_t all = 0, cordoned = 0, plain = 0;
+  };
+  AttachedCount CountAttached(DeviceKind kind) const;
   // True if the node of every rank of the job can run this rank again, on the same device.
   bool NodesServe(const LiveJob& job) const;
 
@@ -84,6 +88,8 @@ class DevicePool {
 
   // True if the rank belongs to its job's current generation and is placed on this node.
   bool IsLive(const RankKey& key, const LiveNode& node) const;
+  // True if the node's ranks can encrypt their connections, or need not.
+  bool MayEncrypt(const LiveNode& node) const;
   // True if orphans run on the node: processes of a generation that is over. This happens if the server has given up the node
   // as lost and the node comes back. The node's devices are not free until these processes have ended.
   bool HasOrphans(const LiveNode& node) const;

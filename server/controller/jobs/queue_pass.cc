@@ -28,12 +28,12 @@ constexpr Nanos kPassEvery{5'000'000'000};
 
 // What one pass over the queue has found so far.
 struct QueuePass::PassState {
-  const LiveJob* head = nullptr;                               // the first job that must wait
-  std::optional<Expectation> expectation;                      // when the head can begin and on which devices
-  std::string room;                                            // names of the jobs that give way to the head
-  int64_t ahead = 0;                                           // number of waiting jobs before the present one
-  std::map<DeviceKind, std::pair<int32_t, int32_t>> attached;  // numbers of all devices, and of those on cordoned nodes
-  std::vector<NodeDevices> own;                                // free devices for the present job, if it excludes some nodes
+  const LiveJob* head = nullptr;           // the first job that must wait
+  std::optional<Expectation> expectation;  // when the head can begin and on which devices
+  std::string room;                        // names of the jobs that give way to the head
+  int64_t ahead = 0;                       // number of waiting jobs before the present one
+  std::map<DeviceKind, DevicePool::AttachedCount> attached;
+  std::vector<NodeDevices> own;  // free devices for the present job, if it excludes some nodes
 };
 
 QueuePass::QueuePass(const Parts& parts)
@@ -476,12 +476,13 @@ std::vector<PendingReason> QueuePass::WhyWaits(const LiveJob& job, const Turn& t
   const DeviceKind kind = devices_.KindOf(job);
   const int32_t needed = job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : devices_.DemandOf(job).min_ranks;
   if (!pass.attached.contains(kind)) pass.attached[kind] = devices_.CountAttached(kind);
-  const auto [all, cordoned] = pass.attached.at(kind);
+  const auto [all, cordoned, plain] = pass.attached.at(kind);
   const std::vector<NodeDevices>& free = FreeFor(job, pass);
   const int32_t count = CountDevices(free);
   const std::string waits = absl::StrCat("waits for ", CountText(needed, kind));
   const std::string have = absl::StrCat("; of ", CountText(all, kind), " ", count, count == 1 ? " is free" : " are free",
-                                        cordoned > 0 ? absl::StrCat(", and ", cordoned, " of cordoned nodes") : "");
+                                        cordoned > 0 ? absl::StrCat(", and ", cordoned, " of cordoned nodes") : "",
+                                        plain > 0 ? absl::StrCat(", and ", plain, " of nodes that cannot encrypt") : "");
   std::vector<PendingReason> reasons;
   if (job.queue.structural && needed > all) {
     reasons.push_back({"structural", absl::StrCat(waits, ", but the attached nodes have ", all,

@@ -18,6 +18,14 @@ namespace {
 constexpr double kEvenLoad = 1.1;
 constexpr char kForgotten[] = "its process is gone: the worker daemon or the machine restarted without it";
 
+// Says whether the ranks' connections are encrypted; "" if they are not.
+std::string EncryptionText(RankEncryption encryption, DeviceKind kind) {
+  if (encryption == RankEncryption::kOff) return "";
+  return kind == DeviceKind::kCuda && encryption == RankEncryption::kExceptNccl
+             ? "; their connections are encrypted, except those of NCCL"
+             : "; their connections are encrypted";
+}
+
 }  // namespace
 
 void RankEvents::OnMessage(const RankMessage& message) {
@@ -273,12 +281,13 @@ void RankEvents::CheckRunning(LiveJob& job) {
     step_.AddEvent(job, EventKind::kResumed,
                    absl::StrCat("goes on at step ", first_step, ", from copies of the states in the memory of nodes"));
   }
+  const std::string from = job.generation.from_copies ? absl::StrCat("copies of step ", first_step, " in memory")
+                           : first_step > 0           ? absl::StrCat("the checkpoint of step ", first_step)
+                           : record.spec->checkpoint.from.empty()
+                               ? "initial weights"
+                               : absl::StrCat("the weights in ", record.spec->checkpoint.from);
   step_.SetState(job, JobState::kRunning, EventKind::kRunning,
-                 job.generation.from_copies ? absl::StrCat("all ranks run, from copies of step ", first_step, " in memory")
-                 : first_step > 0           ? absl::StrCat("all ranks run, from the checkpoint of step ", first_step)
-                 : record.spec->checkpoint.from.empty()
-                     ? "all ranks run, from initial weights"
-                     : absl::StrCat("all ranks run, from the weights in ", record.spec->checkpoint.from));
+                 absl::StrCat("all ranks run, from ", from, EncryptionText(options_.encryption, record.device_kind)));
 }
 
 void RankEvents::CheckSucceeded(LiveJob& job) {

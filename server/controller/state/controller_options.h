@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/connection_secret.h"
 #include "common/units.h"
 #include "planner/cost/cluster_topology.h"
 #include "planner/cost/hardware_profile.h"
@@ -36,6 +37,8 @@ struct ControllerOptions {
   Nanos stop_timeout{10'000'000'000};
   // true: nodes that are cut off end their ranks by themselves before the server gives their work to other nodes.
   bool leases = true;
+  // Unless kOff, nodes whose ranks cannot encrypt their connections get no ranks.
+  RankEncryption encryption = RankEncryption::kOff;
   // The server waits this long for reports of a rank that has exited with 0, and for the exit of a rank that has reported its
   // last step.
   Nanos exit_grace{10'000'000'000};

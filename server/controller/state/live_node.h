@@ -38,6 +38,7 @@ struct LiveNode {
   int32_t witness_port = 0;  // 0: the node's daemon cannot be a witness
   bool known = false;        // the node is in the store
   bool has_lease = false;    // the node's daemon knows leases
+  bool encrypts = false;     // the node's ranks can encrypt their connections
   // One list of witnesses that was sent to this node, and the number of the report that the list answered (INT64_MAX: the
   // daemon has restarted since). `told` holds the lists from oldest to newest, without those that the node has certainly
   // replaced. `witnesses` is nullopt if the list is unknown: an earlier server sent it, or the node also keeps witnesses that

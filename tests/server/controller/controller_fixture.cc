@@ -130,7 +130,7 @@ void Cluster::DetachWorker(const std::string& name) { Send(WorkerGone{std::excha
 void Cluster::Report(const std::string& name) {
   FakeNode& node = Node(name);
   if (node.worker_stream == 0) return;
-  WorkerState state{.node = NodeId(name), .boot = node.worker_boot, .address = "10.0.0.1"};
+  WorkerState state{.node = NodeId(name), .boot = node.worker_boot, .address = "10.0.0.1", .encrypts = node.encrypts};
   for (const auto& [key, rank] : node.ranks) {
     state.ranks.push_back(rank.seen);
     state.messages.insert(state.messages.end(), rank.unacknowledged.begin(), rank.unacknowledged.end());

@@ -38,9 +38,10 @@ struct FakeNode {
   AgentState agent;
   AgentDesired wanted;
   std::map<RankKey, FakeRank> ranks;
-  bool obedient = true;  // the daemon does at once what the server wants
-  bool leases = false;   // true if its daemon knows leases
-  bool hears = true;     // true if renewals reach it
+  bool obedient = true;   // the daemon does at once what the server wants
+  bool leases = false;    // true if its daemon knows leases
+  bool encrypts = false;  // true if its daemon says that its ranks can encrypt
+  bool hears = true;      // true if renewals reach it
   int64_t reports = 0;
   std::optional<LeaseRenewal> renewal;  // the newest renewal
   std::optional<WorkerDesired> last_wish;

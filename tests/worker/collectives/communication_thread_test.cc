@@ -27,8 +27,8 @@ Ends MakeEnds() {
   for (const LinkKey& key : LinksOf(kPair, 0)) {
     int pair[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
-    ends.own.push_back({key, UniqueFd(pair[0])});
-    ends.other.push_back({key, UniqueFd(pair[1])});
+    ends.own.push_back({key, LinkStream(UniqueFd(pair[0]))});
+    ends.other.push_back({key, LinkStream(UniqueFd(pair[1]))});
   }
   return ends;
 }
@@ -43,7 +43,7 @@ TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
     Ends ends = MakeEnds();
     for (const Link& link : ends.other) {
       if (link.key.channel != Channel::kTensor) continue;
-      ASSERT_EQ(send(link.fd.get(), garbage.data(), garbage.size(), 0), static_cast<ssize_t>(garbage.size()));
+      ASSERT_EQ(send(link.stream.fd(), garbage.data(), garbage.size(), 0), static_cast<ssize_t>(garbage.size()));
     }
     TransferBoard board;
     auto thread =
@@ -81,7 +81,9 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   UniqueFd peer;
   for (Link& link : ends.own) {
     if (link.key.channel != Channel::kTensor) continue;
-    std::tie(peer, link.fd) = TcpPair();
+    UniqueFd own;
+    std::tie(peer, own) = TcpPair();
+    link.stream = LinkStream(std::move(own));
   }
   std::vector<float> values(kCount, 1.0f);
   TransferBoard board;
@@ -114,7 +116,7 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
 struct Waiting {
   explicit Waiting(Nanos silence_limit, Nanos connect_timeout = Nanos(0)) : ends(MakeEnds()) {
     for (const Link& link : ends.other) {
-      if (link.key.channel == Channel::kControl) control = link.fd.get();
+      if (link.key.channel == Channel::kControl) control = link.stream.fd();
     }
     thread = std::make_unique<CommunicationThread>(
         CommunicationThreadOptions{.layout = kPair, .silence_limit = silence_limit, .connect_timeout = connect_timeout},

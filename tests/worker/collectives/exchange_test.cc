@@ -18,7 +18,7 @@ class ExchangeTest : public testing::Test {
   ExchangeTest() {
     int pair[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-    own_ = UniqueFd(pair[0]);
+    own_ = LinkStream(UniqueFd(pair[0]));
     other_ = UniqueFd(pair[1]);
   }
 
@@ -30,10 +30,11 @@ class ExchangeTest : public testing::Test {
     while (recv(other_.get(), sink.data(), sink.size(), 0) > 0) {}
   }
   void ReceiveAll(Exchange& exchange) {
-    while (exchange.Receive(own_.get(), staging_).state == IoState::kMoved) {}
+    while (exchange.Receive(own_, staging_).state == IoState::kMoved) {}
   }
 
-  UniqueFd own_, other_;
+  LinkStream own_;
+  UniqueFd other_;
   std::vector<char> staging_ = std::vector<char>(256 << 10);
   std::vector<float> data_ = std::vector<float>(kCount, 1.0f);
 };
@@ -64,7 +65,7 @@ TEST_F(ExchangeTest, WakesUpOftenOnlyForWhatIsPassedOn) {
     EXPECT_GE(exchange.Awaited(), 1);
   }
   for (IoState state = IoState::kMoved; state == IoState::kMoved || !exchange.sent();) {
-    state = exchange.Send(own_.get()).state;
+    state = exchange.Send(own_).state;
     TakeAll();
   }
   EXPECT_GT(exchange.Awaited(), 4 * passed_on);  // no neighbour waits for the rest, so the thread need not wake up often

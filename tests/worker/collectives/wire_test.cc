@@ -24,6 +24,7 @@ Hello SomeHello() {
                   .weave = WeaveMode::kQuads,
                   .rank_order = RankOrder::kTpDpPp};
   hello.experts = true;
+  hello.encrypt = true;
   hello.from = 23;
   hello.to = 1;
   hello.channel = Channel::kStage;
@@ -41,6 +42,7 @@ TEST(WireTest, HelloComesBack) {
   EXPECT_EQ(hello->generation, Generation(12));
   EXPECT_EQ(hello->layout, SomeHello().layout);
   EXPECT_TRUE(hello->experts);
+  EXPECT_TRUE(hello->encrypt);
   EXPECT_EQ(hello->from, 23);
   EXPECT_EQ(hello->to, 1);
   EXPECT_EQ(hello->channel, Channel::kStage);
@@ -59,8 +61,8 @@ TEST(WireTest, OtherMarksAndChannelsAreNotAHello) {
   EXPECT_TRUE(MayBeHello(bytes.substr(0, 2)));
   EXPECT_TRUE(MayBeHello(""));
   EXPECT_FALSE(MayBeHello("GET / HTTP/1.1"));
-  // channel, schedule, ZeRO, sequence parallelism, weave, order of ranks, experts
-  for (const size_t at : {48, 49, 50, 51, 60, 61, 68}) {
+  // channel, schedule, ZeRO, sequence parallelism, weave, order of ranks, experts, encryption
+  for (const size_t at : {48, 49, 50, 51, 60, 61, 68, 69}) {
     std::string bad = bytes;
     bad[at] = 77;
     EXPECT_FALSE(DecodeHello(bad).has_value()) << at;

@@ -80,8 +80,12 @@ TEST(MeasureText, ExpertsRoundTripAndTheirErrorsNameTheField) {
 TEST(MeasureText, ResultRoundTrips) { EXPECT_EQ(ParseMeasureResult(MeasureResultText(Result())).value(), Result()); }
 
 TEST(MeasureText, LinkRoundTrips) {
-  const LinkRequest request{
-      .host = "10.0.0.1", .cores = {{0}, {1, 2}}, .repetitions = 3, .budget_seconds = 2, .pacing_bytes_per_second = 12};
+  const LinkRequest request{.host = "10.0.0.1",
+                            .cores = {{0}, {1, 2}},
+                            .repetitions = 3,
+                            .budget_seconds = 2,
+                            .pacing_bytes_per_second = 12,
+                            .encrypt = true};
   EXPECT_EQ(ParseLinkRequest(LinkRequestText(request)).value(), request);
   const LinkResult result{.link = {Nanos(10), 20}, .overlap_slowdown_permille = 1100, .communication_compute_permille = 30};
   EXPECT_EQ(ParseLinkResult(LinkResultText(result)).value(), result);

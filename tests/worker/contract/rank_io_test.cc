@@ -73,6 +73,7 @@ RankConfig SomeConfig() {
   config.copies_limit = Bytes(7 << 20);
   config.spec.checkpoint.copy_every_steps = 3;
   config.check = true;
+  config.encryption = RankEncryption::kExceptNccl;
   config.last_checkpoint_patience = Nanos(77);
   config.device = {DeviceKind::kCuda, 3, "GPU-3"};
   config.threads = 2;
@@ -161,7 +162,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("125000000", "-1"), "pacing_bytes_per_second");
   ExpectRejected(Changed("\"copies_limit_bytes\": 7340032", "\"copies_limit_bytes\": -1"), "copies_limit_bytes");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
-  ExpectRejected(Changed("\"format\": 12", "\"format\": 1"), "format");
+  ExpectRejected(Changed("\"format\": 13", "\"format\": 1"), "format");
   for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
     ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
   }

@@ -133,6 +133,7 @@ absl::Status LinkCheck::Connect(size_t pair, Own& own) {
   options.peers = {{config_.peers[static_cast<size_t>(pairs_[pair].low)].host, port->second},
                    config_.peers[static_cast<size_t>(pairs_[pair].high)]};
   options.connect_timeout = options.idle_timeout = options_.patience * (pairs_[pair].round + 1);
+  options.encrypt = config_.encryption != RankEncryption::kOff;
   options.pacing_bytes_per_second = config_.pacing_bytes_per_second;
   if (options.rank == 1) {  // the higher rank needs a listening socket too, although no rank connects to it
     LYNX_ASSIGN_OR_RETURN(const ListeningSocket unused, ListenTcp(options.peers[1].host));

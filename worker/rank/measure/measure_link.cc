@@ -170,6 +170,7 @@ absl::StatusOr<Findings> RunRank(const LinkRequest& request, int32_t rank, int l
   options.listen_fd = listen_fd;
   options.peers = peers;
   options.pacing_bytes_per_second = request.pacing_bytes_per_second;
+  options.encrypt = request.encrypt;
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectTcp(options));
   absl::StatusOr<Findings> findings = LinkRank(*communicator, request).Run();
   if (!findings.ok()) communicator->Abort(findings.status());

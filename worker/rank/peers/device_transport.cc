@@ -33,7 +33,8 @@ std::string Text(const std::string& nccl) { return nccl.empty() ? "no NCCL" : nc
 
 }  // namespace
 
-absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, const RankGroup& group) {
+absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, RankEncryption encryption,
+                                 const RankGroup& group) {
   Card own;
   Write(own_nccl, own.nccl);
   Write(node, own.node);
@@ -47,6 +48,12 @@ absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string&
         rank, " on ", Read(cards[rank].node), " has ", Text(other),
         "; install the same build of Lynx and the same NCCL on both nodes, or keep the job on nodes that are alike (with "
         "lynx-agent --devices cpu the others offer no GPUs)"));
+  }
+  if (!first.empty() && encryption == RankEncryption::kOn) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this cluster encrypts what ranks send to each other (lynx-server --encrypt-ranks on), and ", first,
+                     ", which the GPUs of the job would use, cannot: run the job on CPUs (resources.device: cpu), or let the "
+                     "operator allow NCCL in plain (--encrypt-ranks except-nccl)"));
   }
   return !first.empty();
 }

@@ -7,14 +7,17 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/connection_secret.h"
 #include "worker/rank/peers/agreement.h"
 
 namespace lynx::worker {
 
 // Returns true if the devices use NCCL. `own_nccl`: the NcclName of this rank. `node`: the name of its machine. Returns
 // FailedPrecondition on every rank if a rank has another version of NCCL than rank 0, or if some ranks have NCCL and others do
-// not. The error names two such nodes and the version that each has.
-absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, const RankGroup& group);
+// not. The error names two such nodes and the version that each has. The same error if they would use NCCL, which cannot
+// encrypt, and `encryption` is kOn.
+absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, RankEncryption encryption,
+                                 const RankGroup& group);
 
 // Returns the name that the system has for this machine.
 std::string MachineName();

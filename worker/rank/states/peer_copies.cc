@@ -100,6 +100,7 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& c
                               .run = run,
                               .secret = config.connection_secret,
                               .rank = config.rank,
+                              .encrypt = config.encryption != RankEncryption::kOff,
                               .most_connections = 2 * group.ranks + 8,
                               .pacing_bytes_per_second = config.pacing_bytes_per_second,
                               .tell = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
@@ -151,9 +152,10 @@ CopyClient& PeerCopies::Client(int32_t rank) {
   std::unique_ptr<CopyClient>& client = clients_[rank];
   if (client == nullptr) {
     const auto at = static_cast<size_t>(rank);
-    client = std::make_unique<CopyClient>(PeerAddress{config_.peers[at].host, ports_[at]},
-                                          CopyEnds{config_.connection_secret, config_.generation, rank_, rank},
-                                          config_.pacing_bytes_per_second);
+    client = std::make_unique<CopyClient>(
+        PeerAddress{config_.peers[at].host, ports_[at]},
+        CopyEnds{config_.connection_secret, config_.generation, rank_, rank, config_.encryption != RankEncryption::kOff},
+        config_.pacing_bytes_per_second);
   }
   return *client;
 }

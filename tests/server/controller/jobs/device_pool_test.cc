@@ -56,7 +56,10 @@ TEST_F(DevicePoolTest, ACordonedNodeGivesNoDevice) {
   EXPECT_THAT(Names(pool_.FreeDevices(DeviceKind::kCpu, nullptr)), ElementsAre("n2:0"));
   EXPECT_THAT(Names(pool_.AttachedDevices(DeviceKind::kCpu, DevicePool::Cordoned::kIncluded)),
               ElementsAre("n1:0", "n1:1", "n2:0"));
-  EXPECT_THAT(pool_.CountAttached(DeviceKind::kCpu), Pair(3, 2));
+  const DevicePool::AttachedCount count = pool_.CountAttached(DeviceKind::kCpu);
+  EXPECT_EQ(count.all, 3);
+  EXPECT_EQ(count.cordoned, 2);
+  EXPECT_EQ(count.plain, 0);
   EXPECT_FALSE(pool_.MayUse(parts_.AddJob("a"), DeviceKind::kCpu, NodeId("n1")));
 }
 

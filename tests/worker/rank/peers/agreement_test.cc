@@ -55,7 +55,8 @@ TEST(Agreement, TextsOfAnyLengthArrive) {
 TEST(AgreeOnNccl, AllHaveItOrNoneHas) {
   for (const std::string& nccl : {std::string("NCCL 2.28.3"), std::string()}) {
     RunRanks(kFour, [&](int32_t rank, Communicator& communicator) {
-      const absl::StatusOr<bool> agreed = AgreeOnNccl(nccl, "node-" + std::to_string(rank), {rank, 4, communicator});
+      const absl::StatusOr<bool> agreed =
+          AgreeOnNccl(nccl, "node-" + std::to_string(rank), RankEncryption::kOff, {rank, 4, communicator});
       ASSERT_TRUE(agreed.ok()) << agreed.status();
       EXPECT_EQ(*agreed, !nccl.empty());
     });
@@ -65,8 +66,9 @@ TEST(AgreeOnNccl, AllHaveItOrNoneHas) {
 TEST(AgreeOnNccl, NodesThatAreUnlikeAreNamedOnEveryRank) {
   for (const std::string& other : {std::string(), std::string("NCCL 2.19.0")}) {
     RunRanks(kFour, [&](int32_t rank, Communicator& communicator) {
-      const absl::Status status =
-          AgreeOnNccl(rank == 2 ? other : "NCCL 2.28.3", "node-" + std::to_string(rank), {rank, 4, communicator}).status();
+      const absl::Status status = AgreeOnNccl(rank == 2 ? other : "NCCL 2.28.3", "node-" + std::to_string(rank),
+                                              RankEncryption::kOff, {rank, 4, communicator})
+                                      .status();
       EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
       EXPECT_THAT(std::string(status.message()),
                   AllOf(HasSubstr("rank 0 on node-0 has NCCL 2.28.3, but rank 2 on node-2 has " +
@@ -76,10 +78,29 @@ TEST(AgreeOnNccl, NodesThatAreUnlikeAreNamedOnEveryRank) {
   }
 }
 
+TEST(AgreeOnNccl, RanksThatMustEncryptDoNotUseIt) {
+  for (const RankEncryption encryption : {RankEncryption::kOn, RankEncryption::kExceptNccl}) {
+    for (const std::string& nccl : {std::string("NCCL 2.28.3"), std::string()}) {
+      RunRanks(kFour, [&](int32_t rank, Communicator& communicator) {
+        const absl::StatusOr<bool> agreed = AgreeOnNccl(nccl, "node", encryption, {rank, 4, communicator});
+        if (encryption == RankEncryption::kExceptNccl || nccl.empty()) {
+          ASSERT_TRUE(agreed.ok()) << agreed.status();
+          EXPECT_EQ(*agreed, !nccl.empty());
+          return;
+        }
+        EXPECT_TRUE(absl::IsFailedPrecondition(agreed.status())) << agreed.status();
+        EXPECT_THAT(std::string(agreed.status().message()),
+                    AllOf(HasSubstr("and NCCL 2.28.3, which the GPUs of the job would use, cannot"), HasSubstr("except-nccl")));
+      });
+    }
+  }
+}
+
 TEST(AgreeOnNccl, LongNamesAreCut) {
   RunRanks(kFour, [&](int32_t rank, Communicator& communicator) {
     const absl::Status status =
-        AgreeOnNccl(rank == 3 ? "" : "NCCL 2.28.3", std::string(200, 'n'), {rank, 4, communicator}).status();
+        AgreeOnNccl(rank == 3 ? "" : "NCCL 2.28.3", std::string(200, 'n'), RankEncryption::kOff, {rank, 4, communicator})
+            .status();
     EXPECT_THAT(std::string(status.message()), HasSubstr("on " + std::string(63, 'n') + " has no NCCL"));
   });
 }

@@ -1,0 +1,44 @@
+"""A cluster whose operator wants ranks to encrypt their connections: what people see, and that training is the same run."""
+
+import csv
+import shutil
+import unittest
+
+import cluster
+from cluster import PROGRAMS, ClusterTest
+
+
+class EncryptionTest(ClusterTest):
+    devices = 1
+    policy = "on"
+
+    def up(self):
+        # `lynxctl local up` has no option for this policy, so its lynx-server is a script that adds it.
+        self.binaries = self.directory / "bin"
+        self.binaries.mkdir()
+        for program in cluster.BIN.iterdir():
+            if program.name in (*PROGRAMS, "lynx-rank", "lynx-opt"):
+                shutil.copy(program, self.binaries / program.name)
+        server = self.binaries / "lynx-server"
+        server.rename(self.binaries / "real-lynx-server")
+        server.write_text(f'#!/bin/sh\nexec {self.binaries}/real-lynx-server --encrypt-ranks {self.policy} "$@"\n')
+        server.chmod(0o755)
+        super().up()
+
+    def losses(self, job):
+        path = self.home / "server" / "jobs" / job / "checkpoints" / f"metrics-{job}" / "metrics.csv"
+        with open(path, newline="") as file:
+            return [row["loss"] for row in csv.DictReader(file)]
+
+    def test_ranks_on_two_nodes_train_over_encrypted_connections(self):
+        job = self.submit(self.job_file(steps=20, ranks=2, tp=1, pp=2, extra=", copyEverySteps: 1"))
+        page = self.await_state(job, "SUCCEEDED")
+        running = [event["reason"] for event in page["events"] if event["kind"] == "running"]
+        self.assertEqual(running, ["all ranks run, from initial weights; their connections are encrypted"])
+        self.assertIn("their connections are encrypted", self.ctl("get", job, "--events").out)
+        self.assertEqual(len(self.losses(job)), 20)
+        self.assertNotIn("cannot encrypt", self.ctl("nodes", "node0").out)
+
+
+if __name__ == "__main__":
+    unittest.main()
