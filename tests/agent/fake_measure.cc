@@ -53,7 +53,8 @@ int MeasureLink(const std::string& text, std::ostream& runs) {
     std::cerr << request.status() << std::endl;
     return 1;
   }
-  runs << "--measure-link " << request->cores.at(0).at(0) << " " << request->cores.at(1).at(0) << std::endl;
+  runs << "--measure-link " << request->cores.at(0).at(0) << " " << request->cores.at(1).at(0)
+       << (request->encrypt ? " encrypted" : "") << std::endl;
   const int64_t rate = request->pacing_bytes_per_second > 0 ? request->pacing_bytes_per_second : 3'000'000'000;
   std::cout << LinkResultText(
                    {.link = {Nanos(25'000), rate}, .overlap_slowdown_permille = 1100, .communication_compute_permille = 80})

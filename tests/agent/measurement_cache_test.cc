@@ -104,6 +104,9 @@ TEST_F(MeasurementCacheTest, TheNodesKeyHoldsAllThatResultsDependOn) {
   MeasurementOptions paced = options;
   paced.pacing_bytes_per_second = 5;
   EXPECT_NE(*NodeKey(paced, devices), key);
+  MeasurementOptions encrypted = options;
+  encrypted.encrypt = true;
+  EXPECT_NE(*NodeKey(encrypted, devices), key);
   devices[0].model = "B";
   EXPECT_NE(*NodeKey(options, devices), key);
   devices[0] = {.kind = DeviceKind::kCpu, .model = "A", .cores = {1}};

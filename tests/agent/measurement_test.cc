@@ -85,6 +85,9 @@ TEST_F(MeasurementTest, MeasuresTheLinkBetweenTheFirstTwoDevices) {
   EXPECT_EQ(*ReadFile(folder_ + "/runs"), "--measure-link 2 5\n");
   ASSERT_TRUE(MeasureLink(options_, {devices_[1]}, cancel_).ok());
   EXPECT_EQ(*ReadFile(folder_ + "/runs"), "--measure-link 2 5\n--measure-link 5 5\n");
+  options_.encrypt = true;
+  ASSERT_TRUE(MeasureLink(options_, devices_, cancel_).ok());
+  EXPECT_EQ(*ReadFile(folder_ + "/runs"), "--measure-link 2 5\n--measure-link 5 5\n--measure-link 2 5 encrypted\n");
 }
 
 TEST_F(MeasurementTest, MeasuresTheLinksBetweenAllGpusAndTheirBlocks) {

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+import subprocess
 import unittest
 
 import cluster
@@ -38,6 +39,17 @@ class EncryptionTest(ClusterTest):
         self.assertIn("their connections are encrypted", self.ctl("get", job, "--events").out)
         self.assertEqual(len(self.losses(job)), 20)
         self.assertNotIn("cannot encrypt", self.ctl("nodes", "node0").out)
+
+    def test_the_server_refuses_what_it_does_not_understand(self):
+        def refusal(*options):
+            server = subprocess.run([cluster.BIN / "lynx-server", "--data-dir", self.directory / "none", *options],
+                                    capture_output=True, text=True, timeout=60)
+            self.assertEqual(server.returncode, 2, server)
+            return server.stderr
+
+        self.assertIn("--encrypt-ranks 'maybe' is not off, on or except-nccl", refusal("--encrypt-ranks", "maybe"))
+        self.assertIn("--encrypt-ranks needs TLS",
+                      refusal("--encrypt-ranks", "on", "--insecure", "--listen", "0.0.0.0:0"))
 
 
 if __name__ == "__main__":

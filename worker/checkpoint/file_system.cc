@@ -11,9 +11,14 @@
 #include <utility>
 
 #include "common/status.h"
+#include "worker/contract/rank_progress.h"
 
 namespace lynx::worker {
 namespace {
+
+// The largest number of bytes of one system call, so that a slow disk shows progress.
+constexpr size_t kMaxCallBytes = size_t{64} << 20;
+constexpr Nanos kMaxRemoval{600'000'000'000};
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
   const bool full = error == ENOSPC || error == EDQUOT;
@@ -42,17 +47,20 @@ class PosixWritableFile : public WritableFile {
 
   absl::Status Append(std::string_view bytes) override {
     while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
+      const ssize_t written = ::write(fd_.get(), bytes.data(), std::min(bytes.size(), kMaxCallBytes));
       if (written < 0) {
         if (errno == EINTR) continue;
         return ErrnoStatus(errno, absl::StrCat("cannot write ", path_));
       }
+      OwnProgress().Made();
+      unsynced_ += Bytes(written);
       bytes.remove_prefix(static_cast<size_t>(written));
     }
     return absl::OkStatus();
   }
 
   absl::Status Sync() override {
+    const QuietWork sync(TimeFor(std::exchange(unsynced_, Bytes(0)), kSlowDiskPerSecond));
     if (::fsync(fd_.get()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot sync ", path_));
     // Asks the kernel to drop the file from the page cache, so that verification reads the file from the disk. The kernel may
     // ignore the request.
@@ -63,6 +71,7 @@ class PosixWritableFile : public WritableFile {
  private:
   FileDescriptor fd_;
   std::string path_;
+  Bytes unsynced_;  // written since the last Sync
 };
 
 class PosixReadableFile : public ReadableFile {
@@ -74,12 +83,13 @@ class PosixReadableFile : public ReadableFile {
 
   absl::Status Read(std::span<char> out) override {
     while (!out.empty()) {
-      const ssize_t got = ::read(fd_.get(), out.data(), out.size());
+      const ssize_t got = ::read(fd_.get(), out.data(), std::min(out.size(), kMaxCallBytes));
       if (got < 0) {
         if (errno == EINTR) continue;
         return ErrnoStatus(errno, absl::StrCat("cannot read ", path_));
       }
       if (got == 0) return absl::DataLossError(absl::StrCat(path_, " is cut short: ", out.size(), " bytes are missing"));
+      OwnProgress().Made();
       out = out.subspan(static_cast<size_t>(got));
     }
     return absl::OkStatus();
@@ -136,6 +146,7 @@ class PosixFiles : public FileSystem {
   }
 
   absl::Status RemoveTree(const std::string& path) override {
+    const QuietWork removal(kMaxRemoval);  // a file system can take long for large files, and tells nothing meanwhile
     std::error_code error;
     std::filesystem::remove_all(path, error);
     return error ? ErrnoStatus(error.value(), absl::StrCat("cannot remove ", path)) : absl::OkStatus();

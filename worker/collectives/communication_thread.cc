@@ -13,6 +13,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "worker/collectives/socket_use.h"
+#include "worker/contract/rank_progress.h"
 
 namespace lynx::worker {
 namespace {
@@ -49,7 +50,8 @@ StreamPlan PlanOf(const Operation& operation, const LaneInfo& lane, int32_t step
 
 CommunicationThread::CommunicationThread(const CommunicationThreadOptions& options, std::vector<Link> links,
                                          TransferBoard* board)
-    : options_(options), board_(board), idle_timeout_ns_(options.idle_timeout.value), links_(std::move(links)),
+    : options_(options), board_(board), idle_timeout_ns_(options.idle_timeout.value),
+      progress_limit_ns_(options.progress_limit.value), links_(std::move(links)),
       world_lane_(LaneTable(options.layout, options.rank, options.experts).Ring(Group::kWorld)),
       staging_(kCommunicatorStaging.value), awaited_(links_.size(), 1) {
   for (size_t i = 0; i < links_.size(); ++i) {
@@ -88,6 +90,11 @@ CommunicationThread::~CommunicationThread() {
 void CommunicationThread::SetIdleTimeout(Nanos idle_timeout) {
   idle_timeout_ns_ = idle_timeout.value;
   board_->Wake();  // the thread may sleep as long as the old timeout allowed
+}
+
+void CommunicationThread::SetProgressLimit(Nanos limit) {
+  progress_counts_from_ = MonotonicNow().value;
+  progress_limit_ns_ = limit.value;
 }
 
 Nanos CommunicationThread::CpuTime() const {
@@ -321,6 +328,7 @@ void CommunicationThread::CheckDeadlines(Nanos now) {
         Name(peer.rank), " has given no sign of life for ", FormatDuration(options_.silence_limit), DuringText(peer)));
     return FailHere(silent, absl::UnavailableError(std::string(silent.message())));
   }
+  if (CheckProgress()) return;
   const Nanos idle_timeout(idle_timeout_ns_.load());
   if (idle_timeout.value == 0) return;
   const auto idle_lane = [&](const Lane& lane) {
@@ -339,17 +347,39 @@ void CommunicationThread::CheckDeadlines(Nanos now) {
   }
 }
 
+bool CommunicationThread::CheckProgress() {
+  const Nanos limit(progress_limit_ns_.load()), counts_from(progress_counts_from_.load());
+  if (limit.value == 0) return false;
+  for (const Peer& peer : peers_) {
+    if (peer.left || peer.progressed.value == 0) continue;
+    // What counts is what the newest sign of life says: if signs are late, nothing is known of the progress meanwhile.
+    if (peer.heard - std::max(peer.progressed, counts_from) < limit + peer.progress.quiet) continue;
+    const std::string during = DuringText(peer);
+    if (during.empty()) continue;
+    const absl::Status hangs = absl::DeadlineExceededError(
+        absl::StrCat(Name(peer.rank), " lives, but has made no progress for ", FormatDuration(limit + peer.progress.quiet),
+                     " while ", Name(options_.rank), " waits for it", during));
+    FailHere(hangs, absl::UnavailableError(std::string(hangs.message())));
+    return true;
+  }
+  return false;
+}
+
 void CommunicationThread::GiveSignOfLife(Nanos now) {
   if (now < next_sign_) return;
   const Nanos late = next_sign_ == Nanos(0) ? Nanos(0) : now - next_sign_;
   const Nanos interval = options_.silence_limit / kSignsPerSilenceLimit;
   if (late > interval * 2) Excuse(late, now);
-  TellPeers({.kind = NoticeKind::kLives});
+  const RankProgress& own = OwnProgress();
+  TellPeers({.kind = NoticeKind::kLives, .progress = {own.made(), own.quiet(), board_->awaited()}});
   next_sign_ = now + interval;
 }
 
 void CommunicationThread::Excuse(Nanos gap, Nanos now) {
-  for (Peer& peer : peers_) peer.heard += gap;
+  for (Peer& peer : peers_) {
+    peer.heard += gap;
+    if (peer.progressed.value != 0) peer.progressed = std::min(peer.progressed + gap, now);
+  }
   for (Lane& lane : lanes_) lane.last_progress = std::min(lane.last_progress + gap, now);
 }
 
@@ -378,7 +408,13 @@ void CommunicationThread::ReadControl(Peer& peer) {
 
 void CommunicationThread::Heed(Peer& peer, const Notice& notice) {
   switch (notice.kind) {
-    case NoticeKind::kLives: peer.heard = MonotonicNow(); return;
+    case NoticeKind::kLives:
+      peer.heard = MonotonicNow();
+      if (peer.progressed.value == 0 || notice.progress.waits || notice.progress.made != peer.progress.made) {
+        peer.progressed = peer.heard;
+      }
+      peer.progress = notice.progress;
+      return;
     case NoticeKind::kGivesUp: return FailHere(notice.reason, notice.reason);
     case NoticeKind::kLeaves:
       peer.left = true;

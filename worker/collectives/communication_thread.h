@@ -8,6 +8,7 @@
 //          present --notice "gives up"--> failure    with the peer's reason
 //          present --closed--> failure               the peer is lost
 //          present --no sign of life--> failure
+//          present --lives, but makes no progress while a transfer waits for it--> failure
 // If a data connection ends, its peer becomes suspect. The peer's control connection then tells which of these cases it is.
 //
 // After a failure, the thread reports it to all peers and closes every connection, and all calls return that failure.
@@ -41,8 +42,9 @@ struct CommunicationThreadOptions {
   ParallelLayout layout;
   bool experts = false;  // see ExpertGroups
   int32_t rank = 0;
-  Nanos idle_timeout;   // 0 = there is no limit
-  Nanos silence_limit;  // 0 = there is no limit
+  Nanos idle_timeout;    // 0 = there is no limit
+  Nanos silence_limit;   // 0 = there is no limit
+  Nanos progress_limit;  // 0 = there is no limit; needs signs of life
   Nanos connect_timeout;
   std::vector<int32_t> elsewhere;  // ranks on other hosts, ascending; see Communicator::LinkUses
 };
@@ -58,6 +60,7 @@ class CommunicationThread {
 
   // These functions are thread-safe.
   void SetIdleTimeout(Nanos idle_timeout);
+  void SetProgressLimit(Nanos limit);
   int64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
   Nanos CpuTime() const;
   std::vector<LinkUse> LinkUses() const;
@@ -85,6 +88,8 @@ class CommunicationThread {
     std::string received;  // the bytes of a notice that is not complete yet
     bool left = false;
     Nanos heard{0};          // the time of the peer's last sign of life, or the time at which the first one is due
+    ProgressSign progress;   // from its newest sign of life
+    Nanos progressed{0};     // when it last made progress or waited for a transfer; 0: it has given no sign of life yet
     Nanos suspect_since{0};  // 0: the peer is not suspect
     std::string suspicion;   // says what happened to the peer's data connection
   };
@@ -115,6 +120,8 @@ class CommunicationThread {
   void TellLastWord(const Notice& notice);
   void PeerClosed(Peer& peer, int error);
   void DataLinkLost(Lane& lane, int32_t link, int error);
+  // Returns true if it failed, because a peer that a transfer waits for makes no progress.
+  bool CheckProgress();
   void CheckDeadlines(Nanos now);                        // `now`: a time that was read before this turn moved bytes
   void Forged(int32_t link, const std::string& during);  // bytes of an encrypted connection are not authentic
   void Mismatch(const Lane& lane, int32_t link, const IoResult& result);
@@ -133,7 +140,9 @@ class CommunicationThread {
   const CommunicationThreadOptions options_;
   TransferBoard* const board_;
   std::atomic<int64_t> bytes_sent_{0};
-  std::atomic<int64_t> idle_timeout_ns_;  // 0 = there is no limit
+  std::atomic<int64_t> idle_timeout_ns_;          // 0 = there is no limit
+  std::atomic<int64_t> progress_limit_ns_;        // 0 = there is no limit
+  std::atomic<int64_t> progress_counts_from_{0};  // a monotonic time: lack of progress before it does not count
   mutable std::mutex link_uses_mutex_;
   std::vector<LinkUse> link_uses_;
 

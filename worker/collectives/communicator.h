@@ -76,6 +76,9 @@ class Communicator {
   virtual absl::Status Failure() const = 0;
   // Sets the idle timeout of pending and later transfers (see CommunicatorOptions). Thread-safe.
   virtual void SetIdleTimeout(Nanos idle_timeout) = 0;
+  // Sets the progress limit of pending and later transfers (see CommunicatorOptions). It counts from now at the earliest.
+  // Thread-safe.
+  virtual void SetProgressLimit(Nanos) {}
 
   virtual int64_t BytesSent() const = 0;
   virtual Nanos ThreadCpuTime() const = 0;  // the CPU time that the communication thread has used
@@ -104,6 +107,9 @@ struct CommunicatorOptions {
   // true: everything that follows the proofs is encrypted and authenticated (frame_cipher.h). A peer with another value is
   // refused.
   bool encrypt = false;
+  // It is an error if a pending transfer waits for a peer that gives signs of life, but has made no progress for this time and
+  // waits for no transfer itself (worker/contract/rank_progress.h). 0 = there is no limit. Needs signs of life.
+  Nanos progress_limit{0};
   int64_t pacing_bytes_per_second = 0;  // SO_MAX_PACING_RATE of every connection, to imitate a slower network; 0 = no limit
   // Receives a line for each peer that this rank refuses while it connects, with the reason. It receives at most a fixed number
   // of lines. May be null.

@@ -37,7 +37,8 @@ inline constexpr size_t kFrameTagBytes = 16;
 inline constexpr size_t kMaxFrameText = 64 * 1024;  // the longest plain text of a frame; the shortest has one byte
 inline constexpr size_t kMaxFrameBytes = kFrameHeadBytes + kMaxFrameText + kFrameTagBytes;
 // With one key at most this many frames are sealed: 2^22 frames have at most 2^34 blocks of 16 bytes. RFC 8446, section 5.5,
-// allows TLS records of 2^34.5 blocks in sum for one key of AES-GCM, which leaves an attacker a chance of 2^-60.
+// allows 2^24.5 TLS records of 2^14 bytes for one key of AES-GCM, which are 2^34.5 blocks; an attacker then has a chance of
+// about 2^-57.
 inline constexpr int64_t kMaxFramesOfKey = int64_t{1} << 22;
 
 // Returns the secret from which the keys of one direction follow. `sender`: the end of the connection that sends the frames.

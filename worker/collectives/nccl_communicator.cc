@@ -97,6 +97,7 @@ class NcclCommunicator : public Communicator {
   void Abort(const absl::Status& reason) override;
   absl::Status Failure() const override { return host_.Failure(); }
   void SetIdleTimeout(Nanos idle_timeout) override;
+  void SetProgressLimit(Nanos limit) override { host_.SetProgressLimit(limit); }
   // Counts the bytes that the host sends by TCP, and the bytes that this rank's device sends by NCCL.
   int64_t BytesSent() const override { return host_.BytesSent() + bytes_sent_; }
   Nanos ThreadCpuTime() const override { return host_.ThreadCpuTime(); }

@@ -73,6 +73,7 @@ TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector
                                                                              .rank = options.rank,
                                                                              .idle_timeout = options.idle_timeout,
                                                                              .silence_limit = options.silence_limit,
+                                                                             .progress_limit = options.progress_limit,
                                                                              .connect_timeout = options.connect_timeout,
                                                                              .elsewhere = RanksElsewhere(options)},
                                                   std::move(links), &board_);
@@ -146,6 +147,10 @@ void TcpCommunicator::Abort(const absl::Status& reason) {
 
 void TcpCommunicator::SetIdleTimeout(Nanos idle_timeout) {
   if (thread_ != nullptr) thread_->SetIdleTimeout(idle_timeout);
+}
+
+void TcpCommunicator::SetProgressLimit(Nanos limit) {
+  if (thread_ != nullptr) thread_->SetProgressLimit(limit);
 }
 
 int64_t TcpCommunicator::BytesSent() const { return thread_ == nullptr ? 0 : thread_->bytes_sent(); }

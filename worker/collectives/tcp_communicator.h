@@ -32,6 +32,7 @@ class TcpCommunicator : public Communicator {
   void Abort(const absl::Status& reason) override;
   absl::Status Failure() const override { return board_.failure(); }
   void SetIdleTimeout(Nanos idle_timeout) override;
+  void SetProgressLimit(Nanos limit) override;
   int64_t BytesSent() const override;
   Nanos ThreadCpuTime() const override;
   std::vector<LinkUse> LinkUses() const override;

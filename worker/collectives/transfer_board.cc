@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "worker/contract/rank_progress.h"
 
 namespace lynx::worker {
 
@@ -59,7 +60,10 @@ absl::StatusOr<TransferTimes> TransferBoard::Await(TransferTicket ticket) {
   std::unique_lock<std::mutex> lock(mutex_);
   // The ticket must come from Post or PostCompleted of this board, and each ticket may be waited for only once.
   LYNX_CHECK(ticket.id > 0 && SlotOf(ticket.id).ticket == ticket.id);
+  awaited_.fetch_add(1, std::memory_order_relaxed);
   changed_.wait(lock, [&] { return failed_ ? released_ : SlotOf(ticket.id).completed; });
+  awaited_.fetch_sub(1, std::memory_order_relaxed);
+  OwnProgress().Made();
   const Slot slot = std::exchange(SlotOf(ticket.id), {});
   if (failed_) return failure_.here;
   return slot.times;

@@ -4,6 +4,7 @@
 #ifndef LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
 #define LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -56,6 +57,7 @@ class TransferBoard {
     absl::Status failure_to_tell;  // the first failure as the peers are told it; OK: there was no failure
     bool stop = false;
   };
+  bool awaited() const { return awaited_.load(std::memory_order_relaxed) > 0; }  // true while a thread is in Await
   // Replaces the content of `orders` by the new orders. Reuses the memory of `orders`.
   void Take(Orders& orders);
   void Complete(int64_t ticket, TransferTimes times);
@@ -66,6 +68,7 @@ class TransferBoard {
   absl::StatusOr<TransferTicket> NewTicketLocked();
 
   UniqueFd wake_;  // eventfd
+  std::atomic<int> awaited_{0};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t next_ticket_ = 1;

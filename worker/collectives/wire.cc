@@ -19,6 +19,8 @@ constexpr uint32_t kHelloMark = 0x4f4c584c;      // "LXLO"
 constexpr uint32_t kReplyMark = 0x5952584c;      // "LXRY"
 constexpr uint32_t kOperationMark = 0x504f584c;  // "LXOP"
 constexpr uint16_t kNoticeMark = 0x4e4c;         // "LN"
+constexpr Nanos kMaxQuiet{int64_t{7} * 24 * 3600 * 1'000'000'000};
+constexpr size_t kProgressBytes = 17;  // of a ProgressSign: made 8, quiet 8, waits 1
 
 template <class T>
 void Put(char* at, T value) {
@@ -180,7 +182,13 @@ std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes&
 }
 
 std::string EncodeNotice(const Notice& notice) {
-  const std::string text = Shortened(std::string(notice.reason.message()));
+  std::string text = Shortened(std::string(notice.reason.message()));
+  if (notice.kind == NoticeKind::kLives) {
+    text.resize(kProgressBytes);
+    Put<int64_t>(text.data(), notice.progress.made);
+    Put<int64_t>(text.data() + 8, notice.progress.quiet.value);
+    Put<uint8_t>(text.data() + 16, notice.progress.waits ? 1 : 0);
+  }
   std::string bytes(kNoticeHeadBytes, '\0');
   Put<uint16_t>(bytes.data(), kNoticeMark);
   Put<uint8_t>(bytes.data() + 2, static_cast<uint8_t>(notice.kind));
@@ -204,6 +212,12 @@ std::optional<Notice> DecodeNotice(std::string_view bytes) {
   const uint8_t kind = Get<uint8_t>(bytes.data() + 2);
   if (kind > static_cast<uint8_t>(NoticeKind::kLives)) return std::nullopt;
   notice.kind = static_cast<NoticeKind>(kind);
+  if (notice.kind == NoticeKind::kLives) {
+    if (*length != kProgressBytes) return std::nullopt;
+    const char* const at = bytes.data() + kNoticeHeadBytes;
+    notice.progress = {Get<int64_t>(at), Nanos(Get<int64_t>(at + 8)), Get<uint8_t>(at + 16) != 0};
+    if (notice.progress.quiet < Nanos(0) || notice.progress.quiet > kMaxQuiet) return std::nullopt;
+  }
   if (notice.kind != NoticeKind::kGivesUp) return notice;
   const uint8_t code = Get<uint8_t>(bytes.data() + 3);
   if (code == 0 || code > static_cast<uint8_t>(absl::StatusCode::kUnauthenticated)) return std::nullopt;

@@ -94,9 +94,17 @@ enum class NoticeKind : uint8_t {
   kLeaves = 1,   // the rank ends without an error and needs no peer any more; this is its last notice
   kLives = 2,    // the sign of life
 };
+// What a sign of life says of the progress of the rank (worker/contract/rank_progress.h).
+struct ProgressSign {
+  int64_t made = 0;
+  Nanos quiet;
+  bool waits = false;  // the rank waits for a transfer, so a peer keeps it waiting
+  bool operator==(const ProgressSign&) const = default;
+};
 struct Notice {
   NoticeKind kind = NoticeKind::kGivesUp;
-  absl::Status reason;  // OK unless kGivesUp
+  absl::Status reason;    // OK unless kGivesUp
+  ProgressSign progress;  // only of kLives
 };
 std::string EncodeNotice(const Notice& notice);
 inline constexpr size_t kNoticeHeadBytes = 8;

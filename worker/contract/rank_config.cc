@@ -89,6 +89,9 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   if (config.last_checkpoint_patience < Nanos(0)) {
     fields.Fail("last_checkpoint_patience_ns", absl::StrCat("is ", config.last_checkpoint_patience.value, ", below 0"));
   }
+  if (config.progress_limit < Nanos(0)) {
+    fields.Fail("progress_limit_ns", absl::StrCat("is ", config.progress_limit.value, "; 0 for none"));
+  }
   if (config.copies_limit < Bytes(0)) {
     fields.Fail("copies_limit_bytes", absl::StrCat("is ", config.copies_limit.value, "; 0 for none"));
   }

@@ -56,6 +56,9 @@ struct RankConfig {
   bool check = false;
   RankEncryption encryption = RankEncryption::kOff;   // all ranks have the same value
   Nanos last_checkpoint_patience{1'800'000'000'000};  // how long the rank retries to write the checkpoint of the last step
+  // A rank that lives, but makes no progress for this time, hangs: see CommunicatorOptions. It counts before the third step and
+  // while a checkpoint is written or loaded.
+  Nanos progress_limit{120'000'000'000};
   RankDevice device;
   int32_t threads = 1;         // number of threads of the compute library
   std::vector<int32_t> cores;  // the cores to which the rank pins itself; empty = it does not

@@ -86,6 +86,7 @@ void Describe(Fields& fields, RankConfig& config) {
     fields.Field("copies_directory", config.copies_directory);
     fields.Field("copies_limit_bytes", config.copies_limit);
     fields.Field("last_checkpoint_patience_ns", config.last_checkpoint_patience);
+    fields.Field("progress_limit_ns", config.progress_limit);
     fields.Field("threads", config.threads);
     fields.Field("pacing_bytes_per_second", config.pacing_bytes_per_second);
   }

@@ -14,6 +14,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "worker/collectives/peer_proof.h"
+#include "worker/contract/rank_progress.h"
 
 namespace lynx::worker {
 namespace {
@@ -176,6 +177,7 @@ absl::Status CopyLink::Send(std::span<const char> bytes) {
     const iovec piece{const_cast<char*>(bytes.data()), bytes.size()};  // sending only reads these bytes
     const ssize_t sent = stream_.Send({&piece, 1});
     if (sent >= 0) {
+      OwnProgress().Made();
       bytes = bytes.subspan(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       LYNX_RETURN_IF_ERROR(AwaitReady(POLLOUT));
@@ -190,6 +192,7 @@ absl::Status CopyLink::Receive(std::span<char> out) {
   while (!out.empty()) {
     const ssize_t got = stream_.Receive(out);
     if (got > 0) {
+      OwnProgress().Made();
       out = out.subspan(static_cast<size_t>(got));
     } else if (got < 0 && errno == EBADMSG) {
       forgery_ = absl::StrCat("bytes of a copy ", ends_text_,

@@ -17,6 +17,7 @@
 #include "worker/checkpoint/checkpoint_index.h"
 #include "worker/checkpoint/file_system.h"
 #include "worker/checkpoint/shard_reader.h"
+#include "worker/contract/rank_progress.h"
 
 namespace lynx::worker {
 namespace {
@@ -78,6 +79,7 @@ absl::Status WriteAll(int fd, std::span<const char> bytes, const std::string& wh
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return FromErrno(absl::StrCat("cannot write ", what));
+    OwnProgress().Made();
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
   return absl::OkStatus();
@@ -89,6 +91,7 @@ absl::Status ReadAt(int fd, int64_t offset, std::span<char> out, const std::stri
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return FromErrno(absl::StrCat("cannot read ", what));
     if (got == 0) return absl::DataLossError(absl::StrCat(what, " ends at byte ", offset));
+    OwnProgress().Made();
     out = out.subspan(static_cast<size_t>(got));
     offset += got;
   }

@@ -8,6 +8,7 @@
 #include "planner/problem/batch_split.h"
 #include "planner/program/hidden_time.h"
 #include "planner/program/validate.h"
+#include "worker/contract/rank_progress.h"
 #include "worker/engine/core_wait.h"
 #include "worker/engine/lr_schedule.h"
 #include "worker/model/counted_slots.h"
@@ -327,6 +328,7 @@ absl::Status Engine::LookAtArena() {
 }
 
 absl::Status Engine::RunAction(int32_t index) {
+  OwnProgress().Made();
   const Action& action = config_.program[index];
   const ResolvedAction& resolved = resolved_[index];
   switch (action.kind) {

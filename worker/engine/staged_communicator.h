@@ -35,6 +35,7 @@ class StagedCommunicator : public Communicator {
   void Abort(const absl::Status& reason) override { inner_.Abort(reason); }
   absl::Status Failure() const override { return inner_.Failure(); }
   void SetIdleTimeout(Nanos idle_timeout) override { inner_.SetIdleTimeout(idle_timeout); }
+  void SetProgressLimit(Nanos limit) override { inner_.SetProgressLimit(limit); }
   int64_t BytesSent() const override { return inner_.BytesSent(); }
   Nanos ThreadCpuTime() const override { return inner_.ThreadCpuTime(); }
   std::vector<LinkUse> LinkUses() const override { return inner_.LinkUses(); }

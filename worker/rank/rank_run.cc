@@ -9,11 +9,13 @@
 #include "common/clock.h"
 #include "common/meminfo.h"
 #include "common/status.h"
+#include "planner/program/memory_model.h"
 #include "planner/report/step_trace.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/shard.h"
 #include "worker/collectives/group.h"
 #include "worker/collectives/nccl_communicator.h"
+#include "worker/contract/rank_progress.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/staged_communicator.h"
@@ -62,6 +64,7 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   options.peers = config.peers;
   options.idle_timeout = kIdleLimit;
   options.silence_limit = kSilenceLimit;
+  options.progress_limit = config.progress_limit;
   options.encrypt = config.encryption != RankEncryption::kOff;
   options.pacing_bytes_per_second = config.pacing_bytes_per_second;
   return options;
@@ -90,6 +93,7 @@ struct Training {
   Engine& engine;
   const Dataset* held_out;  // null if the job has no evaluation
   int64_t first;            // the first step of this generation
+  bool on_host;             // false if the engine computes on a device, whose progress the host does not see
   bool traces;              // true if this rank reports traces of its steps
   IdleLimit& idle_limit;
   LinkMeter& links;
@@ -108,10 +112,20 @@ bool Evaluates(const TrainSpec& train, int64_t steps_done) {
   return train.eval_every > 0 && steps_done % train.eval_every == 0;
 }
 
+// Returns how long a step or an evaluation may show no progress. A device does its work in one piece, and loads its kernels in
+// the first step.
+Nanos QuietTime(const Training& training) { return training.on_host ? Nanos(0) : kIdleLimit; }
+
+absl::StatusOr<StepReport> RunStep(const Training& training, int64_t step) {
+  const QuietWork quiet(QuietTime(training));
+  return WithCauseOfCode(training.engine.RunStep(step));
+}
+
 // Evaluates after `steps_done` steps, on every rank.
 absl::StatusOr<EvaluationReport> Evaluate(const Training& training, int64_t steps_done) {
   const RealClock clock;
   const Nanos begin = clock.Monotonic();
+  const QuietWork quiet(QuietTime(training));
   const TrainSpec& train = training.config.spec.train;
   const absl::StatusOr<double> loss = training.engine.Evaluate(*training.held_out);
   if (!loss.ok()) return Annotate(loss.status(), absl::StrCat("after ", steps_done, " steps"));
@@ -138,7 +152,7 @@ void AppendTrace(const Training& training, int64_t step) {
 // Runs one step and reports it. If an evaluation is due after the step, runs and reports it too.
 absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_time) {
   const bool tells = training.config.rank == 0;
-  LYNX_ASSIGN_OR_RETURN(StepReport report, WithCauseOfCode(training.engine.RunStep(step)));
+  LYNX_ASSIGN_OR_RETURN(StepReport report, RunStep(training, step));
   report.checkpoint = checkpoint_time;
   report.copied_steps = training.copies.copied_steps();
   report.copies_skipped = training.copies.skipped();
@@ -235,6 +249,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
       const std::unique_ptr<Dataset> dataset,
       WithCause(OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed),
                 FaultCause::kData));
+  std::optional<QuietWork> makes_states(TimeFor(StatesOf(config.context).total(), kSlowMemoryPerSecond));
   LYNX_ASSIGN_OR_RETURN(ModelState state,
                         WithCauseOfCode(ModelState::Create(config.context, coordinates.tp,
                                                            MembersOf(config.context.layout, config.rank, Group::kData).index,
@@ -246,11 +261,12 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                                                         .arena = config.arena,
                                                         .train = config.spec.train},
                                                        backend, between_devices, state, *dataset)));
+  makes_states.reset();
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> held_out, WithCause(OpenHeldOut(config), FaultCause::kData));
   LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
                         CheckSameData(dataset->fingerprint(), WrittenBytes(state, config.context, coordinates), group));
   if (held_out != nullptr) LYNX_RETURN_IF_ERROR(CheckSameData(held_out->fingerprint(), Bytes(0), group).status());
-  IdleLimit idle_limit(between_devices);
+  IdleLimit idle_limit(between_devices, config.progress_limit);
   const CheckpointIdentity run = IdentityOf(config, *dataset);
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<PeerCopies> peer_copies,
                         PeerCopies::Meet(config, run, FullShardBytes(state), group, reports));
@@ -258,6 +274,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
   {
     const CheckpointPatience patience(idle_limit, checkpoint_bytes);
     LYNX_ASSIGN_OR_RETURN(resumed, ResumeFrom(config, run, group, peer_copies.get(), state, reports));
+    const QuietWork gathers(backend.host_addressable() ? Nanos(0) : kIdleLimit);
     LYNX_RETURN_IF_ERROR(WithCauseOfCode(engine->GatherWeights()));
   }
   const int64_t first = resumed.steps_done;
@@ -277,6 +294,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                 .engine = *engine,
                 .held_out = held_out.get(),
                 .first = first,
+                .on_host = backend.host_addressable(),
                 .traces = TracesForItsStage(coordinates),
                 .idle_limit = idle_limit,
                 .links = links,
@@ -295,6 +313,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& c
   LYNX_ASSIGN_OR_RETURN(const bool by_nccl, AgreeOnNccl(NcclName(), MachineName(), config.encryption,
                                                         {config.rank, layout.ranks(), between_hosts}));
   if (!by_nccl) return std::make_unique<StagedCommunicator>(layout, config.rank, between_hosts, backend);
+  const QuietWork begins(kIdleLimit);  // NCCL tells nothing of its progress
   const NcclOptions options{.layout = layout,
                             .experts = config.context.model.moe.any(),
                             .rank = config.rank,
@@ -312,6 +331,7 @@ absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& bac
   };
   const auto run = [&]() -> absl::StatusOr<RunEnd> {
     if (config.check) {
+      const QuietWork check(kIdleLimit);
       LYNX_ASSIGN_OR_RETURN(const NodeCheckReport checked, CheckNodes(config, {}, backend, *communicator));
       if (config.rank == 0) reports.Append(checked);
     }

@@ -71,8 +71,8 @@ TEST(ControllerEncryption, NodesThatCannotGetNoRanks) {
 
   Become(cluster, "n0", true);  // its daemon is updated
   EXPECT_THAT(conditions("n0"), IsEmpty());
+  cluster.MeasureAll();
   cluster.AnswerPlans(kTwo);
-  cluster.Settle();
   EXPECT_EQ(cluster.NodeOfRank(waiting, 0), "n0");
 }
 

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <functional>
+#include <thread>
 #include <utility>
 
 #include "common/rng.h"
@@ -114,13 +116,15 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
 
 // The other end of the control connection, and a thread that waits for an all-reduce of which no byte arrives.
 struct Waiting {
-  explicit Waiting(Nanos silence_limit, Nanos connect_timeout = Nanos(0)) : ends(MakeEnds()) {
+  explicit Waiting(Nanos silence_limit, Nanos connect_timeout = Nanos(0), Nanos progress_limit = Nanos(0)) : ends(MakeEnds()) {
     for (const Link& link : ends.other) {
       if (link.key.channel == Channel::kControl) control = link.stream.fd();
     }
-    thread = std::make_unique<CommunicationThread>(
-        CommunicationThreadOptions{.layout = kPair, .silence_limit = silence_limit, .connect_timeout = connect_timeout},
-        std::move(ends.own), &board);
+    thread = std::make_unique<CommunicationThread>(CommunicationThreadOptions{.layout = kPair,
+                                                                              .silence_limit = silence_limit,
+                                                                              .progress_limit = progress_limit,
+                                                                              .connect_timeout = connect_timeout},
+                                                   std::move(ends.own), &board);
     const auto posted = board.Post({0, LaneTable(kPair, 0).Ring(Group::kTensor), OperationKind::kAllReduce, &value, 1});
     EXPECT_TRUE(posted.ok());
     ticket = *posted;
@@ -174,9 +178,73 @@ TEST(CommunicationThread, APeerThatMayStillConnectIsWaitedFor) {
     else
       usleep(1000);
   }
-  for (size_t i = 0; i < signs.size(); i += kSign.size()) EXPECT_EQ(signs.substr(i, kSign.size()), kSign);
+  for (size_t i = 0; i < signs.size(); i += kSign.size()) {
+    const std::optional<Notice> notice = DecodeNotice(signs.substr(i, kSign.size()));
+    ASSERT_TRUE(notice.has_value());
+    EXPECT_EQ(notice->kind, NoticeKind::kLives);
+  }
   waiting.Send(EncodeNotice({NoticeKind::kGivesUp, absl::CancelledError("enough")}));
   EXPECT_EQ(waiting.board.Await(waiting.ticket).status(), absl::CancelledError("enough"));
+}
+
+// What a peer does, as its signs of life tell it. Sends signs for three times the progress limit.
+constexpr Nanos kLong{60'000'000'000}, kProgressLimit{200'000'000};
+void Signs(const Waiting& waiting, const std::function<ProgressSign(int64_t)>& sign) {
+  for (int64_t i = 0; i < 30; ++i) {
+    const std::string bytes = EncodeNotice({.kind = NoticeKind::kLives, .progress = sign(i)});
+    // When the thread has found that the peer hangs, the connection is closed.
+    if (send(waiting.control, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) return;
+    usleep(20'000);
+  }
+}
+
+TEST(CommunicationThread, APeerThatOnlyLivesIsNamed) {
+  Waiting waiting(kLong, Nanos(0), kProgressLimit);
+  Signs(waiting, [](int64_t) { return ProgressSign{.made = 7}; });
+  EXPECT_EQ(
+      waiting.board.Await(waiting.ticket).status(),
+      absl::DeadlineExceededError("rank 1 (stage 0, tp 1) lives, but has made no progress for 200.0 ms while rank 0 (stage "
+                                  "0, tp 0) waits for it during all-reduce 0 of the tensor group"));
+}
+
+TEST(CommunicationThread, APeerThatHasReasonsIsWaitedFor) {
+  const std::function<ProgressSign(int64_t)> reasons[] = {
+      [](int64_t i) { return ProgressSign{.made = i}; },     // it makes progress
+      [](int64_t) { return ProgressSign{.waits = true}; },   // it waits for another one
+      [](int64_t) { return ProgressSign{.quiet = kLong}; },  // its work tells nothing, and it says so
+  };
+  for (const auto& reason : reasons) {
+    Waiting waiting(kLong, Nanos(0), kProgressLimit);
+    Signs(waiting, reason);
+    waiting.Send(EncodeNotice({NoticeKind::kGivesUp, absl::CancelledError("enough")}));
+    EXPECT_EQ(waiting.board.Await(waiting.ticket).status(), absl::CancelledError("enough"));
+  }
+}
+
+TEST(CommunicationThread, AProgressLimitCountsFromWhenItIsSet) {
+  Waiting waiting(kLong);
+  Signs(waiting, [](int64_t) { return ProgressSign{.made = 7}; });
+  waiting.thread->SetProgressLimit(kLong);
+  Signs(waiting, [](int64_t) { return ProgressSign{.made = 7}; });
+  waiting.thread->SetProgressLimit(kProgressLimit);
+  Signs(waiting, [](int64_t) { return ProgressSign{.made = 7}; });
+  EXPECT_EQ(waiting.board.Await(waiting.ticket).status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(CommunicationThread, ARankThatWaitsSaysSo) {
+  Waiting waiting(Nanos(100'000'000), kLong);
+  std::thread waiter([&] { EXPECT_EQ(waiting.board.Await(waiting.ticket).status(), absl::CancelledError("enough")); });
+  std::string bytes(kSign.size(), '\0');
+  bool waits = false;
+  while (!waits) {
+    if (recv(waiting.control, bytes.data(), bytes.size(), MSG_WAITALL) == static_cast<ssize_t>(bytes.size())) {
+      waits = DecodeNotice(bytes)->progress.waits;
+    } else {
+      usleep(1000);
+    }
+  }
+  waiting.Send(EncodeNotice({NoticeKind::kGivesUp, absl::CancelledError("enough")}));
+  waiter.join();
 }
 
 }  // namespace

@@ -112,9 +112,13 @@ TEST(WireTest, NoticesComeBack) {
   EXPECT_EQ(DecodeNotice(failed)->kind, NoticeKind::kGivesUp);
   EXPECT_EQ(DecodeNotice(failed)->reason, reason);
   EXPECT_FALSE(DecodeNotice(failed.substr(0, failed.size() - 1)).has_value());
-  std::string lives = EncodeNotice({.kind = NoticeKind::kLives});
+  const ProgressSign progress{.made = int64_t{1} << 40, .quiet = Nanos(5'000'000'000), .waits = true};
+  std::string lives = EncodeNotice({.kind = NoticeKind::kLives, .progress = progress});
   ASSERT_TRUE(DecodeNotice(lives).has_value());
   EXPECT_EQ(DecodeNotice(lives)->kind, NoticeKind::kLives);
+  EXPECT_EQ(DecodeNotice(lives)->progress, progress);
+  EXPECT_FALSE(DecodeNotice(EncodeNotice({.kind = NoticeKind::kLives, .progress = {.quiet = Nanos(-1)}})).has_value());
+  EXPECT_FALSE(DecodeNotice(EncodeNotice({.kind = NoticeKind::kLives, .progress = {.quiet = Nanos(INT64_MAX)}})).has_value());
   lives[2] = 3;  // no kind of notice has this number
   EXPECT_FALSE(DecodeNotice(lives).has_value());
 }

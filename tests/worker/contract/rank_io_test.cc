@@ -74,6 +74,7 @@ RankConfig SomeConfig() {
   config.spec.checkpoint.copy_every_steps = 3;
   config.check = true;
   config.encryption = RankEncryption::kExceptNccl;
+  config.progress_limit = Nanos(77'000'000'000);
   config.last_checkpoint_patience = Nanos(77);
   config.device = {DeviceKind::kCuda, 3, "GPU-3"};
   config.threads = 2;
@@ -160,6 +161,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("\"arena_bytes\": 1", "\"arena_bytes\": -1"), "arena_bytes");
   ExpectRejected(Changed("\"resume_step\": 250", "\"resume_step\": -2"), "resume_step");
   ExpectRejected(Changed("125000000", "-1"), "pacing_bytes_per_second");
+  ExpectRejected(Changed("77000000000", "-1"), "progress_limit_ns");
   ExpectRejected(Changed("\"copies_limit_bytes\": 7340032", "\"copies_limit_bytes\": -1"), "copies_limit_bytes");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
   ExpectRejected(Changed("\"format\": 13", "\"format\": 1"), "format");

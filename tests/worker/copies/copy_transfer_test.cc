@@ -161,8 +161,8 @@ TEST_F(CopyTransferTest, WhoWantsAnotherRankOrGenerationIsTurnedAway) {
 // A client without the secret sends the server's own proof back. The server must not accept it.
 TEST_F(CopyTransferTest, AProofThatIsSentBackIsNone) {
   CopyLink link(*ConnectForCopies(address(), 0));
-  std::string opening(56, '\0');
-  const uint32_t mark = 0x4f43584c, version = 2;
+  std::string opening(64, '\0');
+  const uint32_t mark = 0x4f43584c, version = 3;
   const int64_t generation = 1;
   std::memcpy(opening.data(), &mark, 4);
   std::memcpy(opening.data() + 4, &version, 4);

@@ -55,6 +55,9 @@ enum class Fault : uint8_t {
   kKillAfterPublish,    // killed when the checkpoint is visible, but before the rank has reported it
   kSlowShard,           // needs a second for each fsync of its files in the checkpoint
   kSlowUncopiedShard,   // needs kSlowUncopiedShardSeconds to make its shard durable, and writes it between the steps
+  kHangForward,         // hangs at the place of kKillForward: the thread that computes sleeps, the process lives
+  kHangBeforePublish,   // hangs at the place of kKillBeforePublish
+  kHangShard,           // hangs at the place of kKillShard
   kStopForward,         // stopped (SIGSTOP) at the place of kKillForward
   kStopDispatch,        // stopped at the place of kKillDispatch
   kStopBeforePublish,   // stopped at the place of kKillBeforePublish
@@ -68,33 +71,14 @@ enum class Fault : uint8_t {
   kCorruptLink,         // changes a byte of each large message when it is sent
   kSlowLink,            // sends half a mebibyte per second
 };
-constexpr std::array kFaultNames = {"kill-forward",
-                                    "kill-backward",
-                                    "kill-forward-beside",
-                                    "kill-backward-beside",
-                                    "kill-weight",
-                                    "kill-recomputation",
-                                    "kill-collective",
-                                    "kill-dispatch",
-                                    "kill-gradient-rows",
-                                    "kill-optimizer",
-                                    "kill-shard",
-                                    "kill-before-publish",
-                                    "kill-after-publish",
-                                    "slow-shard",
-                                    "slow-uncopied-shard",
-                                    "stop-forward",
-                                    "stop-dispatch",
-                                    "stop-before-publish",
-                                    "nan-loss",
-                                    "infinite-gradient",
-                                    "exhaust-memory",
-                                    "refuse-memory",
-                                    "refuse-stack",
-                                    "refuse-thread",
-                                    "wrong-product",
-                                    "corrupt-link",
-                                    "slow-link"};
+constexpr std::array kFaultNames = {"kill-forward",        "kill-backward",      "kill-forward-beside", "kill-backward-beside",
+                                    "kill-weight",         "kill-recomputation", "kill-collective",     "kill-dispatch",
+                                    "kill-gradient-rows",  "kill-optimizer",     "kill-shard",          "kill-before-publish",
+                                    "kill-after-publish",  "slow-shard",         "slow-uncopied-shard", "hang-forward",
+                                    "hang-before-publish", "hang-shard",         "stop-forward",        "stop-dispatch",
+                                    "stop-before-publish", "nan-loss",           "infinite-gradient",   "exhaust-memory",
+                                    "refuse-memory",       "refuse-stack",       "refuse-thread",       "wrong-product",
+                                    "corrupt-link",        "slow-link"};
 // The fault lasts longer than ranks wait for a byte within a step, which is ten seconds.
 constexpr unsigned kSlowUncopiedShardSeconds = 12;
 
@@ -104,6 +88,11 @@ std::atomic<bool> send_is_fatal = false;
 
 [[noreturn]] void Die() {
   kill(getpid(), SIGKILL);
+  while (true) pause();
+}
+
+// Only the calling thread hangs. The others go on, and give signs of life.
+[[noreturn]] void Hang() {
   while (true) pause();
 }
 
@@ -161,6 +150,7 @@ class FaultyBackend : public cpu::CpuBackend {
     if (In(Fault::kKillForward) && ++calls_ == 2) Die();
     if (In(Fault::kKillForwardBeside) && ++calls_ == 3) Die();
     if (In(Fault::kKillRecomputation) && calls_ > 0) Die();
+    if (In(Fault::kHangForward) && ++calls_ == 2) Hang();
     if (In(Fault::kStopForward) && ++calls_ == 2) kill(getpid(), SIGSTOP);
     if (In(Fault::kExhaustMemory)) ExhaustMemory();
     if (In(Fault::kRefuseStack)) RefuseStack();
@@ -314,9 +304,11 @@ int fsync(int fd) {
   using lynx::worker::Fault;
   const bool slow =
       lynx::worker::fault == lynx::worker::Fault::kSlowShard || lynx::worker::fault == lynx::worker::Fault::kSlowUncopiedShard;
-  if (!slow && lynx::worker::fault != lynx::worker::Fault::kKillShard) return next(fd);
+  const bool hangs = lynx::worker::fault == Fault::kHangShard;
+  if (!slow && !hangs && lynx::worker::fault != Fault::kKillShard) return next(fd);
   const std::string path = std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd));
   if (path.find(lynx::worker::CheckpointName()) != std::string::npos && path.find("/shard-") != std::string::npos) {
+    if (hangs) lynx::worker::Hang();
     if (!slow) lynx::worker::Die();
     static std::atomic<bool> slept = false;
     if (lynx::worker::fault == lynx::worker::Fault::kSlowShard) {
@@ -332,6 +324,7 @@ int rename(const char* from, const char* to) {
   static auto* const next = lynx::worker::Next<int(const char*, const char*)>("rename");
   const bool publishes = std::string_view(to).ends_with("/" + lynx::worker::CheckpointName());
   if (publishes && lynx::worker::fault == lynx::worker::Fault::kKillBeforePublish) lynx::worker::Die();
+  if (publishes && lynx::worker::fault == lynx::worker::Fault::kHangBeforePublish) lynx::worker::Hang();
   if (publishes && lynx::worker::fault == lynx::worker::Fault::kStopBeforePublish) kill(getpid(), SIGSTOP);
   const int result = next(from, to);
   if (publishes && lynx::worker::fault == lynx::worker::Fault::kKillAfterPublish) lynx::worker::Die();

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "planner/program/memory_model.h"
 #include "tests/worker/rank/rank_processes.h"
 #include "worker/data/sample_order.h"
@@ -24,6 +25,21 @@ using testing::HasSubstr;
 constexpr int64_t kSteps = 8;
 
 // Writes checkpoints at steps 3, 6 and 8.
+// Long enough that signs of life, which come every one and a half seconds, tell of progress meanwhile.
+void HangsAreFoundSoon(RankConfig& config) { config.progress_limit = Nanos(5'000'000'000); }
+
+// Expects that all ranks except `faulty` end because they have lost it, and say why.
+void ExpectOthersName(RankProcesses& ranks, int faulty, const std::string& why) {
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    if (rank == faulty) continue;
+    EXPECT_EQ(ranks.ExitCode(rank), kRankExitPeerLost) << ranks.Log(rank);
+    const auto failures = Only<RankFailure>(ranks.Reports(rank));
+    ASSERT_EQ(failures.size(), 1u);
+    EXPECT_TRUE(failures[0].peer_lost);
+    EXPECT_THAT(failures[0].reason, AllOf(HasSubstr(absl::StrCat("rank ", faulty, " (stage ")), HasSubstr(why)));
+  }
+}
+
 void EveryThree(RankConfig& config) { config.spec.checkpoint.every_steps = 3; }
 
 struct KillCase {
@@ -221,6 +237,51 @@ TEST(RankFaults, ARankStoppedInACheckpointIsLostForWantOfSignsOfLife) {
   }
   EXPECT_GE(own, 1);
   EXPECT_TRUE(Only<RankFailure>(ranks.Reports(0)).empty());
+}
+
+// A rank that only lives is found before the third step, when the time of a step is not known yet.
+TEST(RankFaults, ARankThatHangsBeforeItsThirdStepIsNamed) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kEndless, HangsAreFoundSoon), /*generation=*/1, /*absent=*/{},
+                      {{2, {"hang-forward", 0}}});
+  ExpectOthersName(ranks, 2, "rank 2 (stage 1, tp 0) lives, but has made no progress for 5.00 s while rank ");
+  EXPECT_TRUE(Only<StepReport>(ranks.Reports(2)).empty());
+}
+
+TEST(RankFaults, ARankThatHangsWithACheckpointIsNamed) {
+  for (const std::string& fault : {std::string("hang-before-publish"), std::string("hang-shard")}) {
+    const TestFolder folder;
+    const int hangs = fault == "hang-shard" ? 3 : 0;
+    RankProcesses ranks(folder,
+                        Configs(folder, kEndless,
+                                [](RankConfig& config) {
+                                  HangsAreFoundSoon(config);
+                                  EveryThree(config);
+                                }),
+                        /*generation=*/1, /*absent=*/{}, {{hangs, {fault, 6}}});
+    ExpectOthersName(ranks, hangs, "lives, but has made no progress for 5.00 s while rank ");
+    EXPECT_GE(Only<StepReport>(ranks.Reports(hangs)).size(), 6u) << fault;
+  }
+}
+
+// A stopped rank gives no signs of life, so it is found for want of them, also before its first step.
+TEST(RankFaults, ARankStoppedBeforeItsThirdStepEndsTheOthers) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kEndless), /*generation=*/1, /*absent=*/{}, {{3, {"stop-forward", 0}}});
+  ExpectOthersName(ranks, 3, "has given no sign of life for 30.00 s");
+}
+
+// Ranks that wait for each other or read and write slowly do not hang, however short the limit is.
+TEST(RankFaults, ASlowDiskIsNoHang) {
+  const TestFolder folder;
+  RankProcesses ranks(folder,
+                      Configs(folder, kSteps,
+                              [](RankConfig& config) {
+                                HangsAreFoundSoon(config);
+                                EveryThree(config);
+                              }),
+                      /*generation=*/1, /*absent=*/{}, {{1, {"slow-shard", 3}}});
+  ranks.ExpectAllExit(kRankExitOk);
 }
 
 TEST(RankFaults, AShardThatIsWrittenForLongWhileTrainingWaitsLosesNobody) {

@@ -12,14 +12,14 @@ void IdleLimit::RecordStep(Nanos step) {
     steps_[next_] = step;
     next_ = (next_ + 1) % kWindow;
   }
-  if (steps_.size() < kStepsKnown) return;
+  if (!knows_steps()) return;
   std::vector<Nanos> sorted = steps_;
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
   const Nanos limit = std::max(*middle * 3, kShortestIdleLimit);
   if (limit == now_) return;
   now_ = limit;
-  Set(limit);
+  EndCheckpoint();
 }
 
 }  // namespace lynx::worker

@@ -4,6 +4,9 @@
 // works longer than a step. Before that the limit is long, because the first steps wait for many things. While a checkpoint is
 // written or loaded, the limit is kIdleLimit plus the time that a slow disk needs for a whole checkpoint.
 //
+// While the limit is one of the long ones, the progress limit applies too: a peer that lives, but makes no progress for this
+// time, hangs (worker/contract/rank_progress.h).
+//
 // A peer with a slow disk or a slow compute thread still gives signs of life. So a peer that gives no sign for kSilenceLimit
 // counts as lost, whatever the idle limit is: its process is frozen, or its machine is cut off.
 //
@@ -16,6 +19,7 @@
 
 #include "common/units.h"
 #include "worker/collectives/communicator.h"
+#include "worker/contract/rank_progress.h"
 
 namespace lynx::worker {
 
@@ -24,41 +28,52 @@ inline constexpr Nanos kShortestIdleLimit{10'000'000'000};
 // TCP sends lost data again after 0.2, 0.6, ... 12.6 and 25.4 s. So if the network fails for twenty seconds, signs of life
 // still arrive in time.
 inline constexpr Nanos kSilenceLimit{30'000'000'000};
-// The rate at which a slow disk writes a checkpoint and reads it back.
-inline constexpr Bytes kSlowDiskPerSecond = kMiB * 32;
 
 // Returns the idle limit while a checkpoint of `checkpoint` bytes is written or loaded.
 constexpr Nanos CheckpointIdleLimit(Bytes checkpoint) {
   return kIdleLimit + Nanos(1'000'000'000) * (checkpoint.value / kSlowDiskPerSecond.value);
 }
 
-// Sets the idle limit of a communicator. The limit begins with kIdleLimit; the communicator must have this limit already.
+// Sets the idle limit and the progress limit of a communicator. They begin with kIdleLimit and `progress`; the communicator
+// must have these limits already.
 class IdleLimit {
  public:
   static constexpr size_t kStepsKnown = 3;  // the median is used when at least this many steps are known
   static constexpr size_t kWindow = 20;     // the median is taken over at most this many newest steps
 
-  explicit IdleLimit(Communicator& communicator) : communicator_(communicator) {}
+  IdleLimit(Communicator& communicator, Nanos progress) : communicator_(communicator), progress_(progress) {}
   IdleLimit(const IdleLimit&) = delete;
   IdleLimit& operator=(const IdleLimit&) = delete;
 
   // Call it after each step with the step's duration.
   void RecordStep(Nanos step);
   Nanos now() const { return now_; }
-  void Set(Nanos limit) const { communicator_.SetIdleTimeout(limit); }
+  // Sets the limits for the time in which a checkpoint of `checkpoint` bytes is written or loaded.
+  void BeginCheckpoint(Bytes checkpoint) const {
+    communicator_.SetIdleTimeout(CheckpointIdleLimit(checkpoint));
+    communicator_.SetProgressLimit(progress_);
+  }
+  // Sets the limits for all other times.
+  void EndCheckpoint() const {
+    communicator_.SetIdleTimeout(now_);
+    communicator_.SetProgressLimit(knows_steps() ? Nanos(0) : progress_);
+  }
 
  private:
+  bool knows_steps() const { return steps_.size() >= kStepsKnown; }
+
   Communicator& communicator_;
+  const Nanos progress_;
   std::vector<Nanos> steps_;  // ring buffer with the times of the newest steps
   size_t next_ = 0;           // index of the next entry in the ring buffer
   Nanos now_ = kIdleLimit;
 };
 
-// While this object exists, the idle limit is the one for a checkpoint of `checkpoint` bytes.
+// While this object exists, the limits are those for a checkpoint of `checkpoint` bytes.
 class CheckpointPatience {
  public:
-  CheckpointPatience(const IdleLimit& limit, Bytes checkpoint) : limit_(limit) { limit_.Set(CheckpointIdleLimit(checkpoint)); }
-  ~CheckpointPatience() { limit_.Set(limit_.now()); }
+  CheckpointPatience(const IdleLimit& limit, Bytes checkpoint) : limit_(limit) { limit_.BeginCheckpoint(checkpoint); }
+  ~CheckpointPatience() { limit_.EndCheckpoint(); }
   CheckpointPatience(const CheckpointPatience&) = delete;
   CheckpointPatience& operator=(const CheckpointPatience&) = delete;
 

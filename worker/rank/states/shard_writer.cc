@@ -11,6 +11,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
+#include "worker/contract/rank_progress.h"
 
 namespace lynx::worker {
 namespace {
@@ -74,6 +75,7 @@ absl::Status ShardWriter::Copy(const SafetensorsHeader& header, const TensorCont
     const SafetensorsEntry& entry = header.tensors[i];
     LYNX_CHECK(static_cast<int64_t>(bytes.size()) == entry.end_bytes - entry.begin_bytes);
     std::memcpy(copy_.data() + entry.begin_bytes, bytes.data(), bytes.size());
+    OwnProgress().Made();
   }
   return absl::OkStatus();
 }

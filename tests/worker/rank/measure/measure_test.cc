@@ -144,14 +144,16 @@ TEST(Measure, ASpentBudgetStillGivesTheRates) {
 
 TEST(MeasureLink, FitsLoopback) {
   const TestFolder folder;
-  const LinkRequest request{.repetitions = 3, .budget_seconds = 5};
-  const Output output = RunLynxRank(folder, {"--measure-link", folder.Write("request", LinkRequestText(request))});
-  ASSERT_EQ(output.exit_code, 0) << output.err;
-  const absl::StatusOr<LinkResult> result = ParseLinkResult(output.out);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_GT(result->link.bytes_per_second, 1'000'000);
-  EXPECT_GE(result->overlap_slowdown_permille, 1000);
-  EXPECT_GT(result->communication_compute_permille, 0);  // a core is needed to move bytes
+  for (const bool encrypt : {false, true}) {
+    const LinkRequest request{.repetitions = 3, .budget_seconds = 5, .encrypt = encrypt};
+    const Output output = RunLynxRank(folder, {"--measure-link", folder.Write("request", LinkRequestText(request))});
+    ASSERT_EQ(output.exit_code, 0) << output.err;
+    const absl::StatusOr<LinkResult> result = ParseLinkResult(output.out);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_GT(result->link.bytes_per_second, 1'000'000);
+    EXPECT_GE(result->overlap_slowdown_permille, 1000);
+    EXPECT_GT(result->communication_compute_permille, 0);  // a core is needed to move bytes
+  }
 }
 
 TEST(Measure, ABadRequestIsNamed) {

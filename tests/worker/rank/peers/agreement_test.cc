@@ -141,7 +141,7 @@ TEST(IdleLimit, IsLongerWhileACheckpointIsUnderWay) {
   for (CommunicatorOptions& one : options) one.idle_timeout = Nanos(20'000'000);
   RunRanks(options, [](int32_t rank, Communicator& communicator) {
     {
-      const IdleLimit limit(communicator);
+      const IdleLimit limit(communicator, Nanos(0));
       const CheckpointPatience patience(limit, kGiB);
       if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
       EXPECT_EQ(communicator.Barrier(), absl::OkStatus());
