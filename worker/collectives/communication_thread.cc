@@ -479,7 +479,7 @@ void CommunicationThread::DataLinkLost(Lane& lane, int32_t link, int error) {
 }
 
 void CommunicationThread::Forged(int32_t link, const std::string& during) {
-  const absl::Status forged = absl::DataLossError(
+  const absl::Status forged = absl::UnavailableError(
       absl::StrCat("bytes from ", Name(links_[link].key.peer), " were changed, left out, repeated or moved on their way to ",
                    Name(options_.rank), during, ": a frame of their encrypted connection (",
                    ChannelName(links_[link].key.channel), ") is not authentic"));

@@ -7,6 +7,7 @@
 
 #include "tests/worker/checkpoint/faulty_file_system.h"
 #include "tests/worker/test_folder.h"
+#include "worker/contract/rank_progress.h"
 
 namespace lynx::worker {
 namespace {
@@ -55,6 +56,37 @@ TEST(FileSystem, PosixKeepsTheContract) {
 TEST(FileSystem, TheFaultyOneKeepsItToo) {
   FaultyFileSystem files;
   ExpectContract(files, "");
+}
+
+// The peers of a rank with a slow disk see by this that it works.
+TEST(FileSystem, EachPartOfAFileIsProgress) {
+  const TestFolder folder;
+  FileSystem& files = PosixFileSystem();
+  const auto made_by = [](const std::function<absl::Status()>& work) {
+    const int64_t before = OwnProgress().made();
+    EXPECT_EQ(work(), absl::OkStatus());
+    return OwnProgress().made() - before;
+  };
+  const auto written = files.CreateFile(folder.Path("file")).value();
+  std::string content(70 << 20, 'x');  // more than one call of the system
+  EXPECT_GE(made_by([&] { return written->Append(content); }), 2);
+  EXPECT_GE(made_by([&] { return written->Sync(); }), 1);
+  const auto read = files.OpenFile(folder.Path("file")).value();
+  EXPECT_GE(made_by([&] { return read->Read(content); }), 2);
+  EXPECT_GE(made_by([&] { return files.RemoveTree(folder.Path("file")); }), 1);
+  EXPECT_EQ(OwnProgress().quiet(), Nanos(0));
+}
+
+TEST(FileSystem, QuietWorkSaysHowLongItMayTake) {
+  RankProgress progress;
+  {
+    const QuietWork sync(TimeFor(kGiB, kSlowDiskPerSecond), progress);
+    const QuietWork other(Nanos(5), progress);
+    EXPECT_EQ(progress.quiet(), Nanos(32'000'000'005));
+    EXPECT_EQ(progress.made(), 0);
+  }
+  EXPECT_EQ(progress.quiet(), Nanos(0));
+  EXPECT_EQ(progress.made(), 2);
 }
 
 TEST(FileSystem, PosixErrorsNameThePath) {
