@@ -21,6 +21,8 @@
 
 namespace lynx::server {
 
+class ServerLease;
+
 enum class ColumnKind { kInteger, kText, kBlob };
 
 struct Column {
@@ -61,7 +63,7 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // Opens the database, and locks it for this process until the engine is destroyed. Called once, before everything else below
+  // Opens the database, and takes it for this process until the engine is destroyed. Called once, before everything else below
   // it. FailedPrecondition: another server uses the database; the text names the database and says what to do.
   virtual absl::Status Open() = 0;
 
@@ -96,6 +98,9 @@ class Engine {
   // Outside of a transaction: finds out whether this process still holds the database, and takes it again if only the
   // connection was lost. FailedPrecondition: another server has it.
   virtual absl::Status CheckHeld() { return absl::OkStatus(); }
+
+  // The lease by which this process has the database; null: it has a lock. Not null once Claim has returned OK on PostgreSQL.
+  virtual ServerLease* lease() const { return nullptr; }
 
   virtual absl::StatusOr<std::unique_ptr<Rows>> Run(const std::string& sql, const std::vector<Parameter>& parameters,
                                                     StatementUse use) = 0;

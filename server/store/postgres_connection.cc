@@ -131,15 +131,16 @@ std::string PostgresResult::Text(int row, int column) const {
 }
 
 absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresConnection::Connect(const std::string& url,
-                                                                                std::chrono::milliseconds answer_time) {
+                                                                                const ConnectOptions& options) {
   // What comes before "dbname" holds unless the URL says otherwise. A dead machine is noticed by TCP itself.
-  std::vector<std::pair<const char*, const char*>> parameters = {{"fallback_application_name", "lynx-server"},
+  std::vector<std::pair<const char*, const char*>> parameters = {{"fallback_application_name", options.name.c_str()},
                                                                  {"keepalives_idle", "5"},
                                                                  {"keepalives_interval", "2"},
                                                                  {"keepalives_count", "3"},
                                                                  {"tcp_user_timeout", "15000"}};
-  if (std::getenv("PGCONNECT_TIMEOUT") == nullptr) parameters.emplace_back("connect_timeout", "5");
+  if (options.seconds.empty() && std::getenv("PGCONNECT_TIMEOUT") == nullptr) parameters.emplace_back("connect_timeout", "5");
   parameters.emplace_back("dbname", url.c_str());
+  if (!options.seconds.empty()) parameters.emplace_back("connect_timeout", options.seconds.c_str());
   parameters.emplace_back("client_encoding", "UTF8");
   std::vector<const char*> names, values;
   for (const auto& [name, value] : parameters) {
@@ -149,7 +150,7 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresConnection::Connect(
   names.push_back(nullptr);
   values.push_back(nullptr);
   std::unique_ptr<PostgresConnection> connection(
-      new PostgresConnection(PQconnectdbParams(names.data(), values.data(), /*expand_dbname=*/1), answer_time));
+      new PostgresConnection(PQconnectdbParams(names.data(), values.data(), /*expand_dbname=*/1), options.answer));
   PGconn* const raw = connection->connection_.get();
   if (PQstatus(raw) != CONNECTION_OK) return absl::UnavailableError(Trimmed(PQerrorMessage(raw)));
   PQsetNoticeProcessor(raw, IgnoreNotice, nullptr);
@@ -245,6 +246,14 @@ absl::StatusOr<PostgresResult> PostgresConnection::Run(const std::string& sql, c
     return Lost();
   }
   return Await();
+}
+
+absl::Status PostgresConnection::MakeCommitsDurable() {
+  // `off`, `local` and `remote_write` promise less than that an acknowledged commit is durable wherever PostgreSQL can see to
+  // it.
+  return Run("SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> "
+             "'remote_apply'")
+      .status();
 }
 
 absl::Status PostgresConnection::Execute(const std::string& statements) {

@@ -40,17 +40,26 @@ class PostgresResult {
   std::unique_ptr<PGresult, Closer> result_;
 };
 
+// How a connection is made.
+struct ConnectOptions {
+  // How long a statement may take. A database that does not answer for that long is treated as gone.
+  std::chrono::milliseconds answer = std::chrono::seconds(30);
+  std::string name = "lynx-server";  // what the database shows as the name of the program
+  std::string seconds;               // the longest time to connect to one host; empty: PGCONNECT_TIMEOUT, or 5
+};
+
 class PostgresConnection {
  public:
-  // `answer_time`: how long a statement may take. A database that does not answer for that long is treated as gone.
   // Unavailable: the database cannot be reached, or it refuses the user.
-  static absl::StatusOr<std::unique_ptr<PostgresConnection>> Connect(
-      const std::string& url, std::chrono::milliseconds answer_time = std::chrono::seconds(30));
+  static absl::StatusOr<std::unique_ptr<PostgresConnection>> Connect(const std::string& url,
+                                                                     const ConnectOptions& options = {});
 
   // Runs one statement; each `?` in it is a parameter. The errors are those of an Engine. If the connection is lost or the
   // database does not answer in time, is_lost() is true from then on.
   absl::StatusOr<PostgresResult> Run(const std::string& sql, const std::vector<Parameter>& parameters = {},
                                      StatementUse use = StatementUse::kOnce);
+  // From now on a commit of this session is answered when it is as durable as PostgreSQL can make it.
+  absl::Status MakeCommitsDurable();
   // Runs statements without parameters, separated by semicolons.
   absl::Status Execute(const std::string& statements);
 

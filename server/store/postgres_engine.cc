@@ -35,15 +35,19 @@ constexpr char kOwnTable[] =
     "CREATE TABLE IF NOT EXISTS lynx_store(one BIGINT PRIMARY KEY CHECK(one = 1), schema_version BIGINT NOT NULL, "
     "transactions BIGINT NOT NULL, epoch BIGINT NOT NULL, holder_host TEXT NOT NULL, holder_pid BIGINT NOT NULL, "
     "holder_since_ns BIGINT NOT NULL)";
+// What all servers of the store share: the cluster's keys among it.
+constexpr char kSharedTable[] = "CREATE TABLE IF NOT EXISTS lynx_shared(name TEXT PRIMARY KEY, value BYTEA NOT NULL)";
 constexpr char kOwnRow[] = "INSERT INTO lynx_store VALUES(1, 0, 0, 0, '', 0, 0) ON CONFLICT DO NOTHING";
 
 Parameter Integer(int64_t value) { return {.kind = ColumnKind::kInteger, .integer = value}; }
 Parameter OfText(const std::string& text) { return {.kind = ColumnKind::kText, .bytes = text}; }
 
-std::string HostName() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
+constexpr char kHeldPayload[] = "lynx/held-by-another";
+
+LeaseClaim Completed(LeaseClaim claim) {
+  if (claim.identity.id.empty()) claim.identity = NewIdentity("");
+  if (claim.leadership == nullptr) claim.leadership = std::make_shared<Leadership>();
+  return claim;
 }
 
 class PostgresRows : public Rows {
@@ -60,8 +64,14 @@ class PostgresRows : public Rows {
 
 }  // namespace
 
-PostgresEngine::PostgresEngine(const std::string& url, const PostgresLimits& limits)
-    : url_(url), limits_(limits), name_("the database " + WithoutPassword(url)) {}
+bool IsHeldByAnother(const absl::Status& status) { return status.GetPayload(kHeldPayload).has_value(); }
+
+PostgresEngine::PostgresEngine(const std::string& url, const PostgresLimits& limits, LeaseClaim claim)
+    : url_(url), limits_(limits), claim_(Completed(std::move(claim))), name_("the database " + WithoutPassword(url)) {}
+
+PostgresEngine::~PostgresEngine() {
+  connection_.reset();  // before the lease is given back
+}
 
 std::string PostgresEngine::MendAdvice() const {
   return "restore it from a backup, or name another, empty database with --store; the server then knows none of its jobs";
@@ -75,23 +85,21 @@ std::string PostgresEngine::OpenAdvice(const absl::Status& reason) const {
 
 absl::Status PostgresEngine::Open() {
   LYNX_RETURN_IF_ERROR(Connect());
+  LYNX_RETURN_IF_ERROR(AwaitLease());
+  LYNX_RETURN_IF_ERROR(TakeLock(lease_ != nullptr || claim_.wait ? kPatience : milliseconds(0)));
   return NoteSettings();
 }
 
 absl::Status PostgresEngine::Connect() {
   connection_.reset();
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection, PostgresConnection::Connect(url_, limits_.answer));
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection,
+                        PostgresConnection::Connect(url_, {.answer = limits_.answer}));
   const std::string encoding = connection->Setting("server_encoding");
   if (encoding != "UTF8") {
     return absl::FailedPreconditionError(absl::StrCat(name_, " has the encoding ", encoding,
                                                       ": make one with UTF8 (createdb --template template0 --encoding UTF8)"));
   }
-  // `off`, `local` and `remote_write` promise less than that an acknowledged commit is durable wherever PostgreSQL can see to
-  // it.
-  LYNX_RETURN_IF_ERROR(connection
-                           ->Run("SELECT set_config('synchronous_commit', 'on', false) WHERE "
-                                 "current_setting('synchronous_commit') <> 'remote_apply'")
-                           .status());
+  LYNX_RETURN_IF_ERROR(connection->MakeCommitsDurable());
   // The lock ends with the session. So the session must not end because it has nothing to do; but it must end soon after the
   // server's machine has died, because another server waits for the lock.
   LYNX_RETURN_IF_ERROR(
@@ -101,10 +109,7 @@ absl::Status PostgresEngine::Connect() {
                 "('statement_timeout', '0'), ('lock_timeout', '0'), ('tcp_keepalives_idle', '10'), "
                 "('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS v(name, value) USING (name)")
           .status());
-  LYNX_ASSIGN_OR_RETURN(
-      const PostgresResult session,
-      connection->Run("SELECT current_schema() IS NULL, pg_is_in_recovery(), (SELECT backend_start::text FROM pg_stat_activity "
-                      "WHERE pid=pg_backend_pid()), pg_backend_pid()::bigint"));
+  LYNX_ASSIGN_OR_RETURN(const PostgresResult session, connection->Run("SELECT current_schema() IS NULL, pg_is_in_recovery()"));
   if (session.Int(0, 0) != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(name_, " has no schema for tables: make the first schema of the search_path"));
@@ -113,26 +118,59 @@ absl::Status PostgresEngine::Connect() {
     return absl::UnavailableError("it is a standby, which cannot be written");
   }
   connection_ = std::move(connection);
-  absl::Status locked = TakeLock();
-  if (locked.ok()) {
-    session_pid_ = session.rows() == 1 ? session.Int(0, 3) : 0;
-    session_started_ = session.rows() == 1 ? session.Text(0, 2) : "";
-  } else {
-    connection_.reset();
-  }
-  return locked;
+  return absl::OkStatus();
 }
 
-absl::Status PostgresEngine::TakeLock() {
-  const auto end = steady_clock::now() + kPatience;
+absl::StatusOr<bool> PostgresEngine::TryLease() {
+  const Nanos before = BootTime();
+  LYNX_ASSIGN_OR_RETURN(const int64_t epoch, TakeLease(*connection_, claim_.identity, claim_.times));
+  if (epoch == 0) return false;
+  lease_ = std::make_unique<ServerLease>(url_, claim_.identity, claim_.times, epoch, before, claim_.leadership);
+  return true;
+}
+
+absl::Status PostgresEngine::AwaitLease() {
+  std::optional<int64_t> renewals;  // at the first look
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const std::optional<LeaseRow> row, ReadLease(*connection_));
+    if (!row.has_value()) return absl::OkStatus();
+    if (row->left > claim_.times.life) LYNX_RETURN_IF_ERROR(CapLease(*connection_, claim_.times));
+    if (row->left <= milliseconds(0)) {
+      LYNX_ASSIGN_OR_RETURN(const bool taken, TryLease());
+      may_end_sessions_ = !row->older_server;
+      if (taken) return absl::OkStatus();
+    }
+    if (!renewals.has_value()) renewals = row->renewals;
+    if (!claim_.wait || row->renewals != *renewals) return InUse();
+    std::this_thread::sleep_for(kLockPoll);
+  }
+}
+
+absl::Status PostgresEngine::TakeLock(milliseconds patience) {
+  const auto end = steady_clock::now() + patience;
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const PostgresResult tried,
                           connection_->Run(absl::StrCat("SELECT pg_try_advisory_lock(", kLockNumbers, ")")));
-    if (tried.Int(0, 0) != 0) return absl::OkStatus();
+    if (tried.Int(0, 0) != 0) break;
     EndOldSession();
+    EndEarlierLeader();
     if (steady_clock::now() > end) return InUse();
     std::this_thread::sleep_for(kLockPoll);
   }
+  LYNX_ASSIGN_OR_RETURN(
+      const PostgresResult session,
+      connection_->Run("SELECT pid::bigint, backend_start::text FROM pg_stat_activity WHERE pid=pg_backend_pid()"));
+  session_pid_ = session.rows() == 1 ? session.Int(0, 0) : 0;
+  session_started_ = session.rows() == 1 ? session.Text(0, 1) : "";
+  return absl::OkStatus();
+}
+
+void PostgresEngine::EndEarlierLeader() {
+  if (lease_ == nullptr || !may_end_sessions_ || epoch_ != 0) return;
+  connection_
+      ->Run(absl::StrCat("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE ", kLockRow, " AND pid<>pg_backend_pid()"))
+      .status()
+      .IgnoreError();
 }
 
 void PostgresEngine::EndOldSession() {
@@ -146,9 +184,13 @@ void PostgresEngine::EndOldSession() {
 }
 
 absl::Status PostgresEngine::InUse() {
-  std::string holder;
+  // An older version of the server has the lock without the lease.
+  const absl::StatusOr<std::optional<LeaseRow>> lease = ReadLease(*connection_);
+  const bool leased = lease_ == nullptr && lease.ok() && lease->has_value() && (*lease)->left > milliseconds(0);
   const absl::StatusOr<PostgresResult> row =
-      connection_->Run("SELECT holder_host, holder_pid, holder_since_ns FROM lynx_store WHERE holder_pid > 0");
+      connection_->Run(leased ? "SELECT host, process, since_ns, address FROM lynx_lease"
+                              : "SELECT holder_host, holder_pid, holder_since_ns, '' FROM lynx_store WHERE holder_pid > 0");
+  std::string holder;
   if (row.ok() && row->rows() == 1) {
     holder =
         absl::StrCat(" (process ", row->Int(0, 1), " on host ", row->Text(0, 0), ", since ",
@@ -162,9 +204,11 @@ absl::Status PostgresEngine::InUse() {
         absl::StrCat("PostgreSQL has not ended this server's lost session ", session_pid_, " yet, which has the lock"));
   }
   if (session.ok() && session->rows() == 1) absl::StrAppend(&holder, " by PostgreSQL's session ", session->Int(0, 0));
-  return absl::FailedPreconditionError(absl::StrCat(name_, " is in use by another lynx-server", holder,
-                                                    ": stop that one, or give this one another --store; if that process has "
-                                                    "ended, end its session with pg_terminate_backend"));
+  absl::Status status = absl::FailedPreconditionError(absl::StrCat(
+      name_, " is in use by another lynx-server", holder, ": stop that one, or give this one another --store; if that process ",
+      leased ? "has ended, wait some seconds" : "has ended, end its session with pg_terminate_backend"));
+  status.SetPayload(kHeldPayload, absl::Cord("1"));
+  return status;
 }
 
 absl::Status PostgresEngine::NoteSettings() {
@@ -191,15 +235,22 @@ absl::StatusOr<int64_t> PostgresEngine::Schema() {
 }
 
 absl::Status PostgresEngine::Claim() {
-  LYNX_RETURN_IF_ERROR(connection_->Execute(absl::StrCat("BEGIN;", kOwnTable, ";", kOwnRow)));
+  LYNX_RETURN_IF_ERROR(
+      connection_->Execute(absl::StrCat("BEGIN;", kOwnTable, ";", kOwnRow, ";", LeaseTables(), ";", kSharedTable, ";COMMIT")));
+  if (lease_ == nullptr) {
+    LYNX_ASSIGN_OR_RETURN(const bool taken, TryLease());
+    if (!taken) return InUse();
+  }
   static const RealClock clock;
-  LYNX_ASSIGN_OR_RETURN(const PostgresResult row,
-                        connection_->Run("UPDATE lynx_store SET epoch=epoch+1, holder_host=?, holder_pid=?, holder_since_ns=? "
-                                         "RETURNING epoch, transactions",
-                                         {OfText(HostName()), Integer(::getpid()), Integer(clock.Wall().value)}));
-  LYNX_RETURN_IF_ERROR(connection_->Execute("COMMIT"));
-  epoch_ = row.Int(0, 0);
-  written_ = row.Int(0, 1);
+  LYNX_ASSIGN_OR_RETURN(
+      const PostgresResult row,
+      connection_->Run("UPDATE lynx_store SET epoch=?, holder_host=?, holder_pid=?, holder_since_ns=? WHERE epoch<? "
+                       "RETURNING transactions",
+                       {Integer(lease_->epoch()), OfText(claim_.identity.host), Integer(claim_.identity.process),
+                        Integer(clock.Wall().value), Integer(lease_->epoch())}));
+  if (row.rows() == 0) return InUse();  // this process slept so long that another server has taken the lease
+  epoch_ = lease_->epoch();
+  written_ = row.Int(0, 0);
   return absl::OkStatus();
 }
 
@@ -222,7 +273,7 @@ absl::StatusOr<std::vector<Table>> PostgresEngine::Tables() {
           "FROM "
           "pg_class t JOIN pg_attribute a ON a.attrelid=t.oid AND a.attnum>0 AND NOT a.attisdropped LEFT JOIN pg_index k ON "
           "k.indrelid=t.oid AND k.indisprimary WHERE t.relnamespace=current_schema()::regnamespace AND t.relkind='r' AND "
-          "t.relname<>'lynx_store' ORDER BY t.relname, a.attnum",
+          "t.relname NOT IN ('lynx_store', 'lynx_lease', 'lynx_servers', 'lynx_shared') ORDER BY t.relname, a.attnum",
           {}, StatementUse::kOnce));
   std::vector<Table> tables;
   while (true) {
@@ -238,30 +289,40 @@ absl::StatusOr<std::vector<Table>> PostgresEngine::Tables() {
 absl::Status PostgresEngine::Taken() {
   std::string by;
   if (connection_ != nullptr) {
-    const absl::StatusOr<PostgresResult> row = connection_->Run("SELECT holder_host, holder_pid FROM lynx_store");
-    if (row.ok() && row->rows() == 1) by = absl::StrCat(" (process ", row->Int(0, 1), " on host ", row->Text(0, 0), ")");
+    const absl::StatusOr<PostgresResult> row = connection_->Run("SELECT host, process, epoch FROM lynx_lease");
+    if (row.ok() && row->rows() == 1 && row->Int(0, 2) > epoch_) {
+      by = absl::StrCat(" (process ", row->Int(0, 1), " on host ", row->Text(0, 0), ")");
+    }
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("another lynx-server", by, " has opened ", name_,
-                   " since this one lost its connection: this one can write nothing more; start "
-                   "only one server with this --store"));
+      absl::StrCat("another lynx-server", by, " has taken ", name_,
+                   " since this one last reached it: this one can write nothing more, and stands by when it starts again"));
+}
+
+absl::StatusOr<PostgresResult> PostgresEngine::RowOfThisEpoch(const std::string& table, const std::string& column) {
+  absl::StatusOr<PostgresResult> row = connection_->Run(absl::StrCat("SELECT epoch, ", column, " FROM ", table));
+  if (row.ok() && row->rows() != 1) return absl::DataLossError(absl::StrCat("the table ", table, " has not one row"));
+  if (row.ok() && row->Int(0, 0) != epoch_) return Taken();
+  return row;
+}
+
+absl::Status PostgresEngine::MeetStore() {
+  // A server that has lost the lease must not take the lock from the one that has it.
+  LYNX_RETURN_IF_ERROR(RowOfThisEpoch("lynx_lease", "renewals").status());
+  LYNX_RETURN_IF_ERROR(TakeLock(kPatience));
+  LYNX_ASSIGN_OR_RETURN(const PostgresResult row, RowOfThisEpoch("lynx_store", "transactions"));
+  if (row.Int(0, 1) < written_) {
+    return absl::DataLossError(absl::StrCat("it has ", row.Int(0, 1), " transactions, and has acknowledged ", written_));
+  }
+  written_ = row.Int(0, 1);
+  return absl::OkStatus();
 }
 
 absl::Status PostgresEngine::Reconnect() {
   in_transaction_ = false;
   LYNX_RETURN_IF_ERROR(Connect());
-  const absl::StatusOr<PostgresResult> row = connection_->Run("SELECT epoch, transactions FROM lynx_store");
-  absl::Status status = row.status();
-  if (status.ok() && row->rows() != 1) status = absl::DataLossError("the table lynx_store has not one row");
-  if (status.ok() && row->Int(0, 0) != epoch_) status = Taken();
-  if (status.ok() && row->Int(0, 1) < written_) {
-    status = absl::DataLossError(absl::StrCat("it has ", row->Int(0, 1), " transactions, and has acknowledged ", written_));
-  }
-  if (status.ok()) {
-    written_ = row->Int(0, 1);
-  } else {
-    connection_.reset();
-  }
+  absl::Status status = MeetStore();
+  if (!status.ok()) connection_.reset();
   return status;
 }
 
@@ -339,7 +400,10 @@ absl::Status PostgresEngine::CommitNothing() {
   return absl::OkStatus();
 }
 
-absl::Status PostgresEngine::CheckHeld() { return Run("SELECT 1", {}, StatementUse::kKept).status(); }
+absl::Status PostgresEngine::CheckHeld() {
+  if (lease_ != nullptr && lease_->lost()) return Taken();
+  return Run("SELECT 1", {}, StatementUse::kKept).status();
+}
 
 void PostgresEngine::Rollback() {
   if (!in_transaction_) return;

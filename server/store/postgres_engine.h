@@ -1,12 +1,14 @@
 // PostgresEngine: a store in a PostgreSQL database.
 //
-// One server at a time: a session of the server holds an advisory lock of the database's schema, and the table lynx_store has
-// one row that says which server that is. Each server that opens the database raises the row's epoch. Each transaction first
-// counts itself in that row, if the epoch is still this server's. So a server that lost its session, and whose database was
-// opened by another server meanwhile, can write nothing more.
+// One server at a time: the server that opens the database takes the server lease (server_lease.h), ends what is left of the
+// session of the server that had it before, and raises the epoch in the one row of the table lynx_store. Each transaction first
+// counts itself in that row, if the epoch is still this server's. So a server that lost the lease, however it slept meanwhile,
+// can write nothing more.
 //
-// The count also tells how a lost COMMIT ended. If the connection is lost while the answer to COMMIT is awaited, the engine
-// connects again and takes the lock, which it gets only when the old session has ended. Then it reads the count.
+// The session that writes holds an advisory lock of the database's schema, too. Whoever gets the lock knows that the session
+// before it has ended. The count tells then how a lost COMMIT ended: if the connection is lost while the answer to COMMIT is
+// awaited, the engine connects again, takes the lock, and reads the count. The lock also keeps out older versions of the
+// server, which know no lease.
 //
 // Calls block while they connect again: Begin and Run make one attempt, which takes some seconds; Commit tries for
 // PostgresLimits::doubt. After a failed attempt, others fail at once for a while. Not thread-safe.
@@ -23,8 +25,23 @@
 #include "absl/status/statusor.h"
 #include "server/store/engine.h"
 #include "server/store/postgres_connection.h"
+#include "server/store/server_lease.h"
+#include "server/values/leadership.h"
 
 namespace lynx::server {
+
+// How the engine becomes the one that writes.
+struct LeaseClaim {
+  ServerIdentity identity;                 // with an empty id: a new one
+  std::shared_ptr<Leadership> leadership;  // says whether this server leads; null: nobody asks
+  LeaseTimes times;
+  // What Open does if another server has the lease: waits, as long as that server does not renew it, until it is free; or
+  // returns at once.
+  bool wait = true;
+};
+
+// True: the engine was not opened because another server has the store at present.
+bool IsHeldByAnother(const absl::Status& status);
 
 struct PostgresLimits {
   std::chrono::milliseconds answer{30'000};  // how long a statement may take before the connection counts as lost
@@ -35,7 +52,8 @@ struct PostgresLimits {
 class PostgresEngine : public Engine {
  public:
   // `url`: see CheckPostgresUrl, which has accepted it.
-  explicit PostgresEngine(const std::string& url, const PostgresLimits& limits = {});
+  explicit PostgresEngine(const std::string& url, const PostgresLimits& limits = {}, LeaseClaim claim = {});
+  ~PostgresEngine() override;
 
   absl::Status Open() override;
   const std::string& name() const override { return name_; }
@@ -50,21 +68,35 @@ class PostgresEngine : public Engine {
   absl::Status Commit() override;
   void Rollback() override;
   absl::Status CheckHeld() override;
+  ServerLease* lease() const override { return lease_.get(); }
   absl::StatusOr<std::unique_ptr<Rows>> Run(const std::string& sql, const std::vector<Parameter>& parameters,
                                             StatementUse use) override;
 
  private:
-  // Connects, and prepares the session: encoding, durable commits, time limits, and the lock.
+  // Connects, and prepares the session: encoding, durable commits, and time limits.
   absl::Status Connect();
-  absl::Status TakeLock();
+  // Takes the lease, or waits for it as LeaseClaim::wait says. Returns without it if the database has no table of it yet; then
+  // Claim takes it.
+  absl::Status AwaitLease();
+  // Tries to take the lease. False: another server has it.
+  absl::StatusOr<bool> TryLease();
+  // Takes the lock. Waits for that long until the session that has it has ended.
+  absl::Status TakeLock(std::chrono::milliseconds patience);
+  // Once this server has the lease: ends the session of the server that had it before. That server may be stopped, so that the
+  // session would not end by itself.
+  void EndEarlierLeader();
   // Ends a session of this engine that the database has not noticed to be lost.
   void EndOldSession();
-  // FailedPrecondition: names the server that holds the lock. Unavailable: this server's own lost session still holds it.
+  // FailedPrecondition, and IsHeldByAnother: names the server that has the lease or the lock. Unavailable: this server's own
+  // lost session still holds the lock.
   absl::Status InUse();
   // Commits a transaction that only counts itself. Everything that was committed before is as durable as this one.
   absl::Status CommitNothing();
-  // Connects again if the connection was lost, and makes sure that the store is still this server's.
+  // Connects again, and makes sure that the store is still this server's.
   absl::Status Reconnect();
+  absl::Status MeetStore();
+  // The epoch and a column of the only row of `table`. FailedPrecondition: the epoch is no longer this server's.
+  absl::StatusOr<PostgresResult> RowOfThisEpoch(const std::string& table, const std::string& column);
   // Calls Reconnect, except soon after it failed: for PostgresLimits::pause, or for as long as the attempt took, so that the
   // caller is not blocked all the time.
   absl::Status BeConnected();
@@ -74,7 +106,10 @@ class PostgresEngine : public Engine {
 
   const std::string url_;
   const PostgresLimits limits_;
+  const LeaseClaim claim_;
   const std::string name_;
+  std::unique_ptr<ServerLease> lease_;  // null: not taken yet
+  bool may_end_sessions_ = false;       // the lock belongs to a server that knows the lease
   std::vector<std::string> warnings_;
   std::unique_ptr<PostgresConnection> connection_;  // null, or lost: there is none
   int64_t session_pid_ = 0;                         // identifies the newest session: PostgreSQL's process and its start

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +70,12 @@ class Store {
   // Writes changes of users, tokens and certificates, with the audit record of the request. The errors are those of Commit;
   // after Aborted nobody finds out for the caller whether the changes were written.
   absl::Status CommitAccess(const std::vector<AccessChange>& changes, const AuditRecord& record);
+
+  // The lease by which this server has the database; null: it is in SQLite, which one server uses alone.
+  ServerLease* lease() const { return engine_->lease(); }
+  // What all servers of a store with a lease share, by name. The errors of PutShared are those of Commit.
+  absl::StatusOr<std::map<std::string, std::string>> LoadShared();
+  absl::Status PutShared(const std::map<std::string, std::string>& values);
 
   // Finds out whether this server still has the database. FailedPrecondition: another server has taken it. Other errors: it
   // cannot be reached now.

@@ -138,4 +138,24 @@ absl::StatusOr<std::vector<AuditRecord>> Store::LoadAudit(int64_t limit, int64_t
   }
 }
 
+absl::StatusOr<std::map<std::string, std::string>> Store::LoadShared() {
+  std::map<std::string, std::string> values;
+  Statement row = Select("SELECT name, value FROM lynx_shared");
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
+    if (!more) return values;
+    values[row.Text(0)] = row.Text(1);
+  }
+}
+
+absl::Status Store::PutShared(const std::map<std::string, std::string>& values) {
+  return Transact([&](int64_t) -> absl::Status {
+    for (const auto& [name, value] : values) {
+      Statement statement = Kept(PutStatement("lynx_shared", {"name"}, {"value"}));
+      LYNX_RETURN_IF_ERROR(statement.Bind(name).BindBlob(value).Run());
+    }
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace lynx::server

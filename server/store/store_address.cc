@@ -18,12 +18,13 @@ std::string SqliteFileOf(const std::string& address, const std::string& data_dir
   return absl::StartsWith(address, kSqlite) ? address.substr(sizeof kSqlite - 1) : "";
 }
 
-absl::StatusOr<std::unique_ptr<Engine>> EngineAt(const std::string& address, const std::string& data_directory) {
+absl::StatusOr<std::unique_ptr<Engine>> EngineAt(const std::string& address, const std::string& data_directory,
+                                                 LeaseClaim claim) {
   if (const std::string file = SqliteFileOf(address, data_directory); !file.empty())
     return std::make_unique<SqliteEngine>(file);
   if (absl::StartsWith(address, "postgresql://") || absl::StartsWith(address, "postgres://")) {
     LYNX_RETURN_IF_ERROR(CheckPostgresUrl(address));
-    return std::make_unique<PostgresEngine>(address);
+    return std::make_unique<PostgresEngine>(address, PostgresLimits{}, std::move(claim));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--store ", WithoutPassword(address),
@@ -32,8 +33,9 @@ absl::StatusOr<std::unique_ptr<Engine>> EngineAt(const std::string& address, con
                    kStoreFile, " in --data-dir"));
 }
 
-absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& address, const std::string& data_directory) {
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineAt(address, data_directory));
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& address, const std::string& data_directory,
+                                                 LeaseClaim claim) {
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineAt(address, data_directory, std::move(claim)));
   return Store::Open(std::move(engine));
 }
 
