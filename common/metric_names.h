@@ -34,6 +34,19 @@ inline constexpr Metric kAgentsAttached{
     "lynx_agents_attached", Type::kGauge, "1", "", Daemon::kServer, "Agents with a live stream to the server."};
 inline constexpr Metric kWorkersAttached{
     "lynx_workers_attached", Type::kGauge, "1", "", Daemon::kServer, "Worker daemons with a live stream to the server."};
+inline constexpr Metric kLeading{"lynx_server_leading",
+                                 Type::kGauge,
+                                 "1",
+                                 "",
+                                 Daemon::kServer,
+                                 "1 if this server leads, 0 if it stands by. A server whose store is SQLite always leads."};
+inline constexpr Metric kLeaseEpoch{
+    "lynx_server_epoch",
+    Type::kGauge,
+    "1",
+    "",
+    Daemon::kServer,
+    "Number of times that a server took the lease of the store, as this server knows it; 0 if the store is SQLite."};
 inline constexpr Metric kPlanSeconds{
     "lynx_plan_duration_seconds",
     Type::kHistogram,

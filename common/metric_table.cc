@@ -28,6 +28,8 @@ constexpr const Metric* kAll[] = {
     &kDeviceSeconds,
     &kDeviceSecondsLost,
     &kRecovery,
+    &kLeading,
+    &kLeaseEpoch,
     &kPlanSeconds,
     &kStoreCommitSeconds,
     &kStoreCommitFailures,

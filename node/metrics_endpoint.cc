@@ -23,14 +23,16 @@ void KeepForever(std::unique_ptr<HttpEndpoint> endpoint) {
   endpoints->push_back(std::move(endpoint));
 }
 
-HttpReply AnswerProbe(const std::function<std::string()>& check) {
-  const std::string wrong = check == nullptr ? "" : check();
-  return {.status = wrong.empty() ? 200 : 503, .type = "text/plain", .body = wrong.empty() ? "ok\n" : wrong + "\n"};
+std::string Ask(const std::function<std::string()>& question) { return question == nullptr ? "" : question(); }
+
+HttpReply AnswerProbe(const std::string& wrong, const std::string& role) {
+  if (!wrong.empty()) return {.status = 503, .type = "text/plain", .body = wrong + "\n"};
+  return {.status = 200, .type = "text/plain", .body = role.empty() ? "ok\n" : "ok: " + role + "\n"};
 }
 
 HttpReply AnswerPage(const HttpRequest& request, prometheus::Collectable& metrics, const HealthChecks& checks) {
-  if (request.path == "/healthz") return AnswerProbe(checks.alive);
-  if (request.path == "/readyz") return AnswerProbe(checks.ready);
+  if (request.path == "/healthz") return AnswerProbe(Ask(checks.alive), Ask(checks.role));
+  if (request.path == "/readyz") return AnswerProbe(Ask(checks.ready), "");
   if (request.path != "/metrics") return {.status = 404, .body = "there are /metrics, /healthz and /readyz\n"};
   return {.type = "text/plain; version=0.0.4; charset=utf-8",
           .body = prometheus::TextSerializer().Serialize(metrics.Collect())};

@@ -20,6 +20,8 @@ struct HealthChecks {
   // For /healthz. It does not report problems elsewhere, because restarting the daemon would not help against them.
   std::function<std::string()> alive;
   std::function<std::string()> ready;  // for /readyz
+  // What /healthz says behind "ok" of a daemon that is well; empty or null: nothing.
+  std::function<std::string()> role;
 };
 
 // The checks for a node's daemon. The daemon is not ready while `attached` is 0. Keeps `owner` alive, because the gauge belongs

@@ -1,7 +1,8 @@
 // lynx-server: accepts jobs, plans them, places them on nodes, and watches them until they end.
 //
 // Exit codes: 0: stopped by SIGTERM or SIGINT, or moved the store; 1: the data directory or its database cannot be used; 2:
-// wrong flags, or an address on which it cannot listen.
+// wrong flags, or an address on which it cannot listen; 3: it led, and another server leads now: start it again, and it stands
+// by.
 #include <grpc/support/log.h>
 #include <poll.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -33,10 +35,12 @@ namespace {
 
 constexpr int kExitStore = 1;
 constexpr int kExitUsage = 2;
+constexpr int kExitLease = 3;
 constexpr Nanos kMaxHeartbeat{60'000'000'000};
 
 struct Flags {
   std::string listen = "127.0.0.1:7470";
+  std::string advertise;
   std::string data_dir;
   std::string store;
   std::string move_store;
@@ -96,6 +100,17 @@ absl::StatusOr<Rate> RateOf(const std::string& flag, int64_t value, int64_t by_d
   return Rate{.per_second = per_second, .burst = std::max(1.0, 5 * per_second)};
 }
 
+absl::Status CheckAdvertised(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  int port = 0;
+  if (text.empty() || (colon != std::string::npos && colon > 0 && text.find_first_of(", \t/") == std::string::npos &&
+                       absl::SimpleAtoi(text.substr(colon + 1), &port) && port > 0 && port < 65536)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--advertise '", text, "' is not HOST:PORT: write the one address by which clients reach this server"));
+}
+
 absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   ServerOptions options;
   options.listen = flags.listen;
@@ -117,11 +132,13 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   LYNX_ASSIGN_OR_RETURN(options.limits.changes, RateOf("--change-rate", flags.change_rate, open ? 0 : 20));
   options.data_directory = flags.data_dir;
   options.store = flags.store;
-  // A server whose store another one has taken ends at once, as if it was killed: it must not direct nodes any longer.
-  options.core.store_taken = [](const absl::Status& status) {
+  LYNX_RETURN_IF_ERROR(CheckAdvertised(flags.advertise));
+  options.advertise = flags.advertise;
+  // A server that lost the lease ends at once, as if it was killed: it must not direct nodes any longer.
+  options.ended = [](ServerEnd why, const absl::Status& status) {
     std::fprintf(stderr, "lynx-server: %s\n", std::string(status.message()).c_str());
     std::fflush(nullptr);
-    std::_Exit(kExitStore);
+    std::_Exit(why == ServerEnd::kLeaseLost ? kExitLease : kExitStore);
   };
   options.metrics_address = flags.metrics_address;
   options.page_address = flags.page_address;
@@ -172,11 +189,14 @@ int Main(int argc, char** argv) {
   ParseCommandLine(
       argc, argv, "lynx-server", "takes training jobs, plans them and runs them on the nodes that attach",
       {{"listen", &flags.listen, "HOST:PORT to listen on; port 0 takes a free one"},
+       {"advertise", &flags.advertise,
+        "HOST:PORT by which clients reach this server, for those that ask another server; empty: the first of --tls-names, or "
+        "where it listens, or this machine's name where it listens on all addresses"},
        {"data-dir", &flags.data_dir, "directory of the database, keys and checkpoints; made if it is not there; required"},
        {"store", &flags.store,
         "where the server's state is kept: sqlite:PATH, or postgresql://USER@HOST/DATABASE with the password in PGPASSWORD or "
-        "a "
-        "password file; empty: lynx.db in --data-dir"},
+        "a password file, of which several servers may share one: one leads, the others stand by; empty: lynx.db in "
+        "--data-dir"},
        {"move-store", &flags.move_store,
         "copy the server's state from --store to this address, which must be empty, compare both, and end"},
        {"metrics-address", &flags.metrics_address, "HOST:PORT of the pages /metrics, /healthz and /readyz; empty: none"},

@@ -22,6 +22,7 @@
 #include "security/context_file.h"
 #include "server/access/stranger_filter.h"
 #include "server/metrics/call_meter.h"
+#include "server/store/postgres_engine.h"
 #include "server/store/store_address.h"
 #include "spdlog/spdlog.h"
 
@@ -89,31 +90,6 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
 }
 
-// See AdminOptions::reached_at. Uses the first of --tls-names; without one, the listening address, or this machine's name if
-// the server listens on all addresses. Empty: the server is on loopback, or its port is not fixed.
-std::string ReachedAt(const ServerOptions& options, const ListenAddress& address) {
-  if (address.loopback || address.port == 0) return "";
-  const bool everywhere = address.host == "0.0.0.0" || address.host == "::";
-  const std::string name = !options.tls_names.empty() ? options.tls_names.front()
-                           : everywhere               ? NamesOf(address.host).back()
-                                                      : address.host;
-  return absl::StrContains(name, ':') ? absl::StrCat("[", name, "]:", address.port) : absl::StrCat(name, ":", address.port);
-}
-
-absl::StatusOr<std::unique_ptr<Store>> OpenItsStore(const ServerOptions& options) {
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(options.store, options.data_directory));
-  spdlog::info("keeps its state in {}", store->name());
-  for (const std::string& warning : store->Warnings()) spdlog::warn("{}", warning);
-  const std::string file = absl::StrCat(options.data_directory, "/", kStoreFile);
-  std::error_code ignored;
-  if (store->is_new() && !options.store.empty() && std::filesystem::exists(file, ignored) &&
-      store->name() != absl::StrCat("the database ", file)) {
-    spdlog::warn("{} is new and knows no jobs; those in {} are not used: lynx-server --move-store takes them along",
-                 store->name(), file);
-  }
-  return store;
-}
-
 // Another server with this directory may have another store, so the store's lock does not keep it out.
 absl::StatusOr<UniqueFd> LockDirectory(const std::string& directory) {
   absl::StatusOr<UniqueFd> lock = LockFile(absl::StrCat(directory, "/", kLockFile));
@@ -137,6 +113,27 @@ absl::StatusOr<MovedStore> MoveStoreOf(const ServerOptions& options, const std::
   return MoveStore(options.store, to, options.data_directory);
 }
 
+std::string AdvertisedAt(const ServerOptions& options, const ListenAddress& address, int port) {
+  if (!options.advertise.empty()) return options.advertise;
+  const bool everywhere = address.host == "0.0.0.0" || address.host == "::";
+  const std::string name = !options.tls_names.empty() ? options.tls_names.front()
+                           : everywhere               ? NamesOf(address.host).back()
+                                                      : address.host;
+  return absl::StrContains(name, ':') ? absl::StrCat("[", name, "]:", port) : absl::StrCat(name, ":", port);
+}
+
+Server::Server(ServerOptions options, const ListenAddress& address, const Clock& clock)
+    : options_(std::move(options)), listen_(address), clock_(clock),
+      alone_(!SqliteFileOf(options_.store, options_.data_directory).empty()), data_directory_(options_.data_directory),
+      leadership_(std::make_shared<Leadership>()), gate_(leadership_), front_{.gate = gate_},
+      sharing_(std::make_shared<std::atomic<bool>>(false)) {
+  if (alone_) leadership_->LeadForEver();
+  identity_ = NewIdentity(listen_.port == 0 ? "" : AdvertisedAt(options_, listen_, listen_.port));
+  metrics_page_ = std::make_shared<ServerPage>(leadership_);
+  static const RealClock real_clock;  // static, because the pages outlive the server
+  health_ = std::make_shared<ServerHealth>(real_clock);
+}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, const Clock& clock) {
   // Checks everything that can be refused, before anything is changed.
   LYNX_ASSIGN_OR_RETURN(const ListenAddress address, CheckListen(options));
@@ -146,78 +143,128 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
   if (const absl::Status made = MakeDirectories(options.data_directory); !made.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(std::string(made.message()), "; check --data-dir"));
   }
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenItsStore(options));
-  std::unique_ptr<Server> server(new Server());
-  server->data_directory_ = options.data_directory;
+  std::unique_ptr<Server> server(new Server(std::move(options), address, clock));
+  absl::StatusOr<std::unique_ptr<Store>> store = server->OpenItsStore();
+  if (!store.ok() && !IsHeldByAnother(store.status())) return store.status();
   // This server holds the lock, so no other server runs here: address files in the directory are left from an earlier one.
-  LYNX_ASSIGN_OR_RETURN(server->lock_, LockDirectory(options.data_directory));
-  RemoveFile(options.data_directory + "/" + kAddressFile);
-  RemoveFile(options.data_directory + "/" + kMetricsAddressFile);
-  RemoveFile(options.data_directory + "/" + kPageAddressFile);
-  if (UsesTls(options, address)) {
-    std::vector<std::string> names = NamesOf(address.host);
-    names.insert(names.end(), options.tls_names.begin(), options.tls_names.end());
-    LYNX_ASSIGN_OR_RETURN(server->tls_, ServerTls::Open(options.data_directory + "/" + kTlsDirectory, std::move(names),
-                                                        {options.certificate_life, options.authority_life}, clock));
+  const std::string& directory = server->data_directory_;
+  LYNX_ASSIGN_OR_RETURN(server->lock_, LockDirectory(directory));
+  for (const char* file : {kAddressFile, kMetricsAddressFile, kPageAddressFile}) RemoveFile(absl::StrCat(directory, "/", file));
+  std::unique_ptr<Store> taken = store.ok() ? *std::move(store) : nullptr;
+  if (taken == nullptr) {
+    LYNX_ASSIGN_OR_RETURN(taken, server->AwaitShared());
   }
-  LYNX_ASSIGN_OR_RETURN(options.core.connection_key, ConnectionKey::Open(options.data_directory + "/" + kConnectionKeyFile));
-  LYNX_RETURN_IF_ERROR(server->StartCore(options, address, std::move(store), clock));
-  LYNX_RETURN_IF_ERROR(server->ServeMetricsPage(options));
-  LYNX_RETURN_IF_ERROR(server->ServeLivePage(options, address, clock));
-  LYNX_RETURN_IF_ERROR(server->Listen(options, address));
+  if (taken != nullptr && !server->alone_) LYNX_RETURN_IF_ERROR(server->Share(*taken));
+  LYNX_RETURN_IF_ERROR(server->OpenKeys());
+  const bool leads = taken != nullptr;
+  if (leads) LYNX_RETURN_IF_ERROR(server->StartCore(std::move(taken)));
+  LYNX_RETURN_IF_ERROR(server->ServeMetricsPage());
+  if (leads) LYNX_RETURN_IF_ERROR(server->ServeLivePage());
+  LYNX_RETURN_IF_ERROR(server->Listen());
+  if (leads && server->tls_ != nullptr) LYNX_RETURN_IF_ERROR(server->MakeFirstAdmin(server->options_.new_admin));
+  server->SetServing(leads);
+  LYNX_RETURN_IF_ERROR(WriteFileDurably(absl::StrCat(directory, "/", kAddressFile), server->address_ + "\n"));
+  if (!server->alone_) server->watcher_ = std::thread([self = server.get()] { self->WatchForever(); });
   return server;
 }
 
-absl::Status Server::StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store,
-                               const Clock& clock) {
+absl::StatusOr<std::unique_ptr<Store>> Server::OpenItsStore() const {
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store,
+                        OpenStore(options_.store, data_directory_,
+                                  {.identity = identity_, .leadership = leadership_, .times = options_.lease, .wait = false}));
+  spdlog::info("keeps its state in {}", store->name());
+  for (const std::string& warning : store->Warnings()) spdlog::warn("{}", warning);
+  const std::string file = absl::StrCat(data_directory_, "/", kStoreFile);
+  std::error_code ignored;
+  if (store->is_new() && !options_.store.empty() && std::filesystem::exists(file, ignored) &&
+      store->name() != absl::StrCat("the database ", file)) {
+    spdlog::warn("{} is new and knows no jobs; those in {} are not used: lynx-server --move-store takes them along",
+                 store->name(), file);
+  }
+  return store;
+}
+
+absl::Status Server::OpenKeys() {
+  if (UsesTls(options_, listen_)) {
+    std::vector<std::string> names = NamesOf(listen_.host);
+    names.insert(names.end(), options_.tls_names.begin(), options_.tls_names.end());
+    LYNX_ASSIGN_OR_RETURN(tls_, ServerTls::Open(data_directory_ + "/" + kTlsDirectory, std::move(names),
+                                                {options_.certificate_life, options_.authority_life}, clock_,
+                                                [leadership = leadership_] { return leadership->Leads(); }));
+  }
+  LYNX_ASSIGN_OR_RETURN(options_.core.connection_key, ConnectionKey::Open(data_directory_ + "/" + kConnectionKeyFile));
+  return absl::OkStatus();
+}
+
+absl::Status Server::StartCore(std::unique_ptr<Store> store) {
   LYNX_ASSIGN_OR_RETURN(const std::vector<AccessChange> access, store->LoadAccess());
   book_.Apply(access);
-  options.core.controller.checkpoint_root = std::filesystem::absolute(options.data_directory).string() + "/jobs";
-  static const RealClock real_clock;  // static, because the pages outlive the server
-  health_ = std::make_shared<ServerHealth>(real_clock);
-  options.core.health = health_;
-  LYNX_ASSIGN_OR_RETURN(core_, ServerCore::Start(options.core, std::move(store), clock));
+  CoreOptions options = options_.core;
+  if (alone_) {
+    options.controller.checkpoint_root = std::filesystem::absolute(data_directory_).string() + "/jobs";
+  }
+  options.health = health_;
+  options.leadership = leadership_;
+  options.store_taken = [this](const absl::Status& status) { End(ServerEnd::kLeaseLost, status); };
+  LYNX_ASSIGN_OR_RETURN(core_, ServerCore::Start(std::move(options), std::move(store), clock_));
   guard_ = std::make_unique<Guard>(
-      tls_ == nullptr, book_, options.limits, clock,
+      tls_ == nullptr, book_, options_.limits, clock_,
       Guard::Hooks{.refused = [core = core_.get()](AuditRecord record) { core->Refused(std::move(record)); },
                    .queue = [core = core_.get()] { return core->loop().QueueLength(); }});
   jobs_ = std::make_unique<JobsService>(*core_, book_);
   cluster_ = std::make_unique<ClusterService>(*core_, *guard_);
   admin_ = std::make_unique<AdminService>(
-      *core_, book_,
-      AdminOptions{
-          .tls = tls_.get(), .node_certificate_life = options.certificate_life, .reached_at = ReachedAt(options, address)});
-  jobs_front_ = std::make_unique<GuardedJobs>(*guard_, *jobs_);
-  cluster_front_ = std::make_unique<GuardedCluster>(*guard_, *cluster_);
-  admin_front_ = std::make_unique<GuardedAdmin>(*guard_, *admin_);
+      *core_, book_, AdminOptions{.tls = tls_.get(), .node_certificate_life = options_.certificate_life, .reached_at = [this] {
+                                    return ReachedAt();
+                                  }});
+  services_ = {.guard = guard_.get(), .jobs = jobs_.get(), .cluster = cluster_.get(), .admin = admin_.get()};
+  metrics_page_->Add(core_->metrics().page());
+  known_metrics_ = &core_->metrics();
+  known_guard_ = guard_.get();
+  front_.services = &services_;
   return absl::OkStatus();
 }
 
-absl::Status Server::ServeMetricsPage(const ServerOptions& options) {
-  if (options.metrics_address.empty()) return absl::OkStatus();
-  absl::StatusOr<ListenAddress> address = ParseListenAddress(options.metrics_address);
+// See AdminOptions::reached_at. A server that is alone has no address for others if it is on loopback, or its port is not
+// fixed.
+std::string Server::ReachedAt() const {
+  if (alone_) return options_.advertise.empty() && (listen_.loopback || listen_.port == 0) ? "" : identity_.address;
+  std::string all = AdvertisedAt(options_, listen_, port_);
+  for (const KnownServer& known : core_->store().lease()->servers()) {
+    if (!known.leads) absl::StrAppend(&all, ",", known.server.address);
+  }
+  return all;
+}
+
+absl::Status Server::ServeMetricsPage() {
+  if (options_.metrics_address.empty()) return absl::OkStatus();
+  absl::StatusOr<ListenAddress> address = ParseListenAddress(options_.metrics_address);
   if (!address.ok()) return Annotate(address.status(), "--metrics-address");
-  LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(AddressText(*address, address->port), core_->metrics().page(),
+  LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(AddressText(*address, address->port), metrics_page_,
                                                      {.alive = [health = health_] { return health->Alive(); },
-                                                      .ready = [health = health_] { return health->Ready(); }}));
+                                                      .ready = [health = health_] { return health->Ready(); },
+                                                      .role = [health = health_] { return health->Role(); }}));
   metrics_address_ = AddressText(*address, port);
   return WriteFileDurably(data_directory_ + "/" + kMetricsAddressFile, metrics_address_ + "\n");
 }
 
-absl::Status Server::ServeLivePage(const ServerOptions& options, const ListenAddress& listen, const Clock& clock) {
-  const bool automatic = options.page_address == kAutoPage;
-  if (options.page_address.empty() || (automatic && (tls_ != nullptr || !listen.loopback))) return absl::OkStatus();
-  const std::string wanted = automatic ? absl::StrCat("127.0.0.1:", listen.port == 0 ? 0 : kPagePort) : options.page_address;
+absl::Status Server::ServeLivePage() {
+  const bool automatic = options_.page_address == kAutoPage;
+  if (options_.page_address.empty() || (automatic && (tls_ != nullptr || !listen_.loopback))) return absl::OkStatus();
+  const std::string wanted = automatic ? absl::StrCat("127.0.0.1:", listen_.port == 0 ? 0 : kPagePort) : options_.page_address;
   absl::StatusOr<ListenAddress> address = ParseListenAddress(wanted);
   if (!address.ok()) return Annotate(address.status(), "--page-address");
-  LYNX_RETURN_IF_ERROR(CheckPageAddress(*address, options));
+  LYNX_RETURN_IF_ERROR(CheckPageAddress(*address, options_));
   LivePageOptions page{.hosts = address->loopback ? std::vector<std::string>{"localhost", "127.0.0.1", "::1", address->host}
                                                   : NamesOf(address->host)};
-  page.hosts.insert(page.hosts.end(), options.tls_names.begin(), options.tls_names.end());
-  page_ = std::make_unique<LivePage>(*core_, *jobs_, *guard_, std::move(page), clock);
+  page.hosts.insert(page.hosts.end(), options_.tls_names.begin(), options_.tls_names.end());
+  page_ = std::make_unique<LivePage>(*core_, *jobs_, *guard_, std::move(page), clock_);
   const auto start = [&](int port) {
-    return HttpEndpoint::Start(AddressText(*address, port),
-                               [live = page_.get()](const HttpRequest& request) { return live->Answer(request); });
+    return HttpEndpoint::Start(AddressText(*address, port), [this](const HttpRequest& request) {
+      HttpReply reply = page_->Answer(request);
+      if (gate_.IsOpen()) return reply;
+      return HttpReply{.status = 503, .type = "text/plain", .body = gate_.Text() + "\n"};
+    });
   };
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint = start(address->port);
   if (!endpoint.ok() && automatic) endpoint = start(0);
@@ -230,42 +277,41 @@ absl::Status Server::ServeLivePage(const ServerOptions& options, const ListenAdd
   return WriteFileDurably(data_directory_ + "/" + kPageAddressFile, page_address_ + "\n");
 }
 
-absl::Status Server::Listen(const ServerOptions& options, const ListenAddress& address) {
+absl::Status Server::Listen() {
   static std::once_flag plugins;
   std::call_once(plugins, [] {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });
+  jobs_front_ = std::make_unique<GuardedJobs>(front_);
+  cluster_front_ = std::make_unique<GuardedCluster>(front_);
+  admin_front_ = std::make_unique<GuardedAdmin>(front_);
   grpc::ServerBuilder builder;
   Configure(builder);
-  int port = 0;
   const std::shared_ptr<grpc::ServerCredentials> credentials =
       tls_ == nullptr ? grpc::InsecureServerCredentials() : tls_->credentials();
-  if (tls_ != nullptr) credentials->SetAuthMetadataProcessor(std::make_shared<StrangerFilter>(*guard_));
-  builder.AddListeningPort(AddressText(address, address.port), credentials, &port);
+  if (tls_ != nullptr) credentials->SetAuthMetadataProcessor(std::make_shared<StrangerFilter>(gate_, known_guard_));
+  builder.AddListeningPort(AddressText(listen_, listen_.port), credentials, &port_);
   builder.RegisterService(jobs_front_.get());
   builder.RegisterService(cluster_front_.get());
   builder.RegisterService(admin_front_.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> meters;
-  meters.push_back(std::make_unique<CallMeter>(core_->metrics(), core_->clock()));
+  meters.push_back(std::make_unique<CallMeter>(known_metrics_, clock_));
   builder.experimental().SetInterceptorCreators(std::move(meters));
   grpc_ = builder.BuildAndStart();
-  if (grpc_ == nullptr || port == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen, "; choose another with --listen"));
+  if (grpc_ == nullptr || port_ == 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.listen, "; choose another with --listen"));
   }
-  for (const char* service : {"lynx.v1.Jobs", "lynx.v1.Cluster", "lynx.v1.Admin"}) {
-    grpc_->GetHealthCheckService()->SetServingStatus(service, true);
-  }
-  address_ = AddressText(address, port);
-  health_->SetListening(true);
-  if (tls_ != nullptr) LYNX_RETURN_IF_ERROR(MakeFirstAdmin(options.new_admin, LocalAddress(address, port)));
-  if (tls_ == nullptr && !address.loopback) {
+  address_ = AddressText(listen_, port_);
+  identity_.address = AdvertisedAt(options_, listen_, port_);
+  if (tls_ == nullptr && !listen_.loopback) {
     spdlog::warn("--insecure: whoever reaches {} may do everything, and reads what others say", address_);
   }
-  return WriteFileDurably(data_directory_ + "/" + kAddressFile, address_ + "\n");
+  return absl::OkStatus();
 }
 
-absl::Status Server::MakeFirstAdmin(bool always, const std::string& address) {
+absl::Status Server::MakeFirstAdmin(bool always) {
+  const std::string address = alone_ ? LocalAddress(listen_, port_) : ReachedAt();
   const std::string path = std::filesystem::absolute(data_directory_).string() + "/" + kAdminContextFile;
   std::promise<absl::Status> made;
   core_->loop().RunAlways([&] {
@@ -289,7 +335,13 @@ absl::Status Server::MakeFirstAdmin(bool always, const std::string& address) {
 }
 
 void Server::Stop() {
-  if (core_ == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    wake_.notify_all();
+  }
+  if (watcher_.joinable()) watcher_.join();
+  if (core_ == nullptr && grpc_ == nullptr) return;
   health_->SetListening(false);
   RemoveFile(data_directory_ + "/" + kAddressFile);
   RemoveFile(data_directory_ + "/" + kMetricsAddressFile);
@@ -298,12 +350,15 @@ void Server::Stop() {
   // Closing the page may take two seconds, because the library waits. So a thread of its own closes it during the shutdown
   // below.
   std::thread page_closes([this] { page_endpoint_.reset(); });
-  core_->Stop();
+  if (core_ != nullptr) core_->Stop();
   if (grpc_ != nullptr) {
     grpc_->Shutdown(std::chrono::system_clock::now() + kFarewell);
     grpc_.reset();
   }
   page_closes.join();  // clients of the page have their answers, because the core has stopped
+  front_.services = nullptr;
+  known_guard_ = nullptr;
+  known_metrics_ = nullptr;
   // Each object is destroyed before the objects that it uses.
   page_.reset();
   admin_front_.reset();

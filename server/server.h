@@ -5,8 +5,15 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,15 +21,27 @@
 #include "common/fd.h"
 #include "node/http_endpoint.h"
 #include "node/listen_address.h"
+#include "server/access/gate.h"
 #include "server/access/guard.h"
 #include "server/access/server_tls.h"
+#include "server/access/shared_keys.h"
 #include "server/loop/core.h"
+#include "server/metrics/server_page.h"
 #include "server/services/guarded_services.h"
 #include "server/services/live_page.h"
+#include "server/store/lease_watch.h"
 #include "server/store/move_store.h"
+#include "server/store/server_lease.h"
 #include "server/values/access.h"
+#include "server/values/leadership.h"
 
 namespace lynx::server {
+
+// Why a server that ran ends by itself.
+enum class ServerEnd {
+  kStore,      // its store or its keys cannot be used
+  kLeaseLost,  // another server leads, or this one could not renew its lease for long
+};
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:7470";  // host:port; port 0: a free port
@@ -32,12 +51,21 @@ struct ServerOptions {
   Nanos certificate_life{30LL * 86'400 * 1'000'000'000};  // lifetime of the certificates of the server and of nodes
   Nanos authority_life = Authority::kLife;                // lifetime of a new certificate of the authority
   CallLimitOptions limits;
-  bool new_admin = false;       // make a new token for the first admin
-  std::string data_directory;   // created if it does not exist
-  std::string store;            // see store_address.h
+  bool new_admin = false;      // make a new token for the first admin
+  std::string data_directory;  // created if it does not exist
+  std::string store;           // see store_address.h
+  // HOST:PORT by which clients reach this server; empty: see AdvertisedAt.
+  std::string advertise;
   std::string metrics_address;  // empty: no metrics page
   std::string page_address;     // empty: no live page; kAutoPage: the default address, if everybody may read the page anyway
   CoreOptions core;
+  LeaseTimes lease;  // of a store that several servers may name
+  // How long a leader that cannot renew its lease keeps what it knows, in case that no other server takes the lease. Less than
+  // ControllerOptions::node_timeout, because it has ended the nodes' streams.
+  std::chrono::milliseconds max_pause{30'000};
+  // Called once, on any thread, when the server must end. The caller then ends the process, or stops the server. Null: nothing
+  // is called.
+  std::function<void(ServerEnd, const absl::Status&)> ended;
 };
 
 // Files in the data directory that contain "host:port" of the server, its metrics page and its live page while it listens.
@@ -62,11 +90,22 @@ inline constexpr char kFirstAdmin[] = "admin";
 // meanwhile. The errors are those of Server::Start and MoveStore.
 absl::StatusOr<MovedStore> MoveStoreOf(const ServerOptions& options, const std::string& to);
 
+// The address that a server gives to others: ServerOptions::advertise, or else `port` at the first of the TLS names, or at this
+// machine's name if the server listens on all addresses, or at the address on which it listens.
+std::string AdvertisedAt(const ServerOptions& options, const ListenAddress& address, int port);
+
+// With a store in SQLite the server is the only one. With a store in PostgreSQL it leads, or it stands by:
+//
+//   stands by --the lease is free--> leads --the lease is not renewed in time--> pauses --it is renewed--> leads
+//                                                                               pauses --another server has it--> ends
+//
+// A server that stands by listens, refuses each call unread, and watches the lease. One that pauses refuses calls, too, and has
+// ended its streams; it knows all it knew. One that lost the lease never leads again: its process ends, and another begins.
 class Server {
  public:
-  // Starts the server. Unavailable: an address is in use; the text names the address and the flag. InvalidArgument: an invalid
-  // address, or no data directory. FailedPrecondition: the data directory cannot be used, or another server uses it. Other
-  // errors are those of EngineAt and Store::Open.
+  // Starts the server, which leads or stands by when this returns. Unavailable: an address is in use; the text names the
+  // address and the flag. InvalidArgument: an invalid address, or no data directory. FailedPrecondition: the data directory
+  // cannot be used, or another server uses it. Other errors are those of EngineAt and Store::Open.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, const Clock& clock);
   ~Server() { Stop(); }
 
@@ -75,35 +114,83 @@ class Server {
 
   const std::string& address() const { return address_; }                  // the address with the port that was chosen
   const std::string& metrics_address() const { return metrics_address_; }  // empty: no metrics page
-  const std::string& page_address() const { return page_address_; }        // empty: no live page
+  const std::string& page_address() const { return page_address_; }        // empty: no live page, or it stands by
+  bool leads() const { return leadership_->Leads(); }
 
  private:
-  Server() = default;
-  absl::Status StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store,
-                         const Clock& clock);
-  absl::Status Listen(const ServerOptions& options, const ListenAddress& address);
-  // Makes a new token for kFirstAdmin and writes the context file with it and `address`, if no admin has a valid token or if
-  // `always`.
-  absl::Status MakeFirstAdmin(bool always, const std::string& address);
-  absl::Status ServeMetricsPage(const ServerOptions& options);
-  absl::Status ServeLivePage(const ServerOptions& options, const ListenAddress& listen, const Clock& clock);
+  Server(ServerOptions options, const ListenAddress& address, const Clock& clock);
+  absl::StatusOr<std::unique_ptr<Store>> OpenItsStore() const;
+  absl::Status OpenKeys();
+  absl::Status StartCore(std::unique_ptr<Store> store);
+  absl::Status Listen();
+  // Makes a new token for kFirstAdmin and writes the context file with it and the server's address, if no admin has a valid
+  // token or if `always`.
+  absl::Status MakeFirstAdmin(bool always);
+  absl::Status ServeMetricsPage();
+  absl::Status ServeLivePage();
+  std::string ReachedAt() const;
 
-  UniqueFd lock_;  // of kLockFile
+  // In server_leading.cc: with several servers.
+  SharedPlaces Places(const std::string& store) const;
+  // Waits until another server has written what all share, or takes the lease and returns the store.
+  absl::StatusOr<std::unique_ptr<Store>> AwaitShared();
+  // Takes from the store what all servers share, and writes what it lacks.
+  absl::Status Share(Store& store);
+  void WatchForever();
+  // A turn of the thread that watches the lease, while this server stands by or leads. Returns the time until the next turn;
+  // nullopt: the server ends.
+  std::optional<std::chrono::milliseconds> StandBy();
+  std::optional<std::chrono::milliseconds> TakeOver();
+  std::optional<std::chrono::milliseconds> Lead();
+  absl::Status BeginLeading(std::unique_ptr<Store> store);
+  absl::Status FollowShared();
+  void ShareCertificate();
+  void SetServing(bool serving);
+  std::nullopt_t End(ServerEnd why, const absl::Status& status);
+
+  ServerOptions options_;
+  const ListenAddress listen_;
+  const Clock& clock_;
+  const bool alone_;  // the store is SQLite's
+  UniqueFd lock_;     // of kLockFile
   std::string data_directory_, address_, metrics_address_, page_address_;
+  int port_ = 0;
+  const std::shared_ptr<Leadership> leadership_;
+  ServerIdentity identity_;
+  std::shared_ptr<ServerPage> metrics_page_;
   std::shared_ptr<ServerHealth> health_;
+  Gate gate_;
   std::unique_ptr<ServerTls> tls_;  // null: plain text
   AccessBook book_;
-  std::unique_ptr<ServerCore> core_;
+  std::unique_ptr<ServerCore> core_;  // null: it has not led yet
   std::unique_ptr<Guard> guard_;
   std::unique_ptr<JobsService> jobs_;
   std::unique_ptr<ClusterService> cluster_;
   std::unique_ptr<AdminService> admin_;
+  Services services_;
+  Front front_;
+  std::atomic<const Guard*> known_guard_{nullptr};  // null until core_ is there
+  std::atomic<ServerMetrics*> known_metrics_{nullptr};
   std::unique_ptr<GuardedJobs> jobs_front_;
   std::unique_ptr<GuardedCluster> cluster_front_;
   std::unique_ptr<GuardedAdmin> admin_front_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<LivePage> page_;
   std::unique_ptr<HttpEndpoint> page_endpoint_;
+
+  // Of the thread that watches the lease.
+  std::unique_ptr<LeaseWatch> watch_;
+  std::string last_trouble_;  // that was logged
+  bool serving_ = false;      // whether others were told that this server leads
+  std::optional<std::chrono::steady_clock::time_point> paused_;
+  std::string shared_chain_;                    // the authority's certificates that the store has
+  std::shared_ptr<std::atomic<bool>> sharing_;  // true while the owner thread writes them
+  int looks_ = 0;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;  // guarded by mutex_
+  std::atomic<bool> ended_{false};
+  std::thread watcher_;
 };
 
 }  // namespace lynx::server

@@ -53,10 +53,10 @@ std::vector<std::string> NamesOf(const std::string& listen_host) {
 }
 
 absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Open(const std::string& directory, std::vector<std::string> names,
-                                                           Lives lives, const Clock& clock) {
+                                                           Lives lives, const Clock& clock, std::function<bool()> renews) {
   LYNX_ASSIGN_OR_RETURN(Authority authority, Authority::Open(directory, clock.Wall(), lives.authority));
   std::unique_ptr<ServerTls> tls(
-      new ServerTls(std::move(authority), IdentityDirectory(directory), std::move(names), lives, clock));
+      new ServerTls(std::move(authority), IdentityDirectory(directory), std::move(names), lives, clock, std::move(renews)));
   LYNX_RETURN_IF_ERROR(tls->RenewAuthority());
   LYNX_RETURN_IF_ERROR(tls->Renew());
   tls->thread_ = std::thread([self = tls.get()] { self->RenewForever(); });
@@ -84,11 +84,21 @@ std::shared_ptr<const Authority> ServerTls::authority() const {
 absl::Status ServerTls::RenewAuthority() {
   const Nanos now = clock_.Wall();
   const std::shared_ptr<const Authority> present = authority();
-  if (!present->IsDue(now)) return absl::OkStatus();
+  if (!present->IsDue(now) || (renews_ != nullptr && !renews_())) return absl::OkStatus();
   LYNX_ASSIGN_OR_RETURN(Authority renewed, present->Renew(directory_.path(), now, lives_.authority));
   spdlog::info("the certificate of the cluster's authority has been renewed, with the same key");
   const std::lock_guard lock(mutex_);
   authority_ = std::make_shared<const Authority>(std::move(renewed));
+  return absl::OkStatus();
+}
+
+absl::Status ServerTls::Reload() {
+  LYNX_ASSIGN_OR_RETURN(Authority read, Authority::Open(directory_.path(), clock_.Wall(), lives_.authority));
+  const std::lock_guard lock(mutex_);
+  if (authority_->chain() == read.chain()) return absl::OkStatus();
+  authority_ = std::make_shared<const Authority>(std::move(read));
+  reloaded_ = true;
+  changed_.notify_all();
   return absl::OkStatus();
 }
 
@@ -121,8 +131,9 @@ void ServerTls::RenewForever() {
     }
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(std::clamp(wait, kShortestWait, kMaxWait).value),
-                      [this] { return stop_; });
+                      [this] { return stop_ || reloaded_; });
     if (stop_) return;
+    reloaded_ = false;
   }
 }
 

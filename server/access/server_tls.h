@@ -9,6 +9,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,19 +30,24 @@ class ServerTls {
     Nanos server, authority;
   };
   // Opens the authority in `directory`, renews its certificate if that is due, and issues the server's certificate. `names`:
-  // the names by which clients reach the server. Errors are those of Authority::Open, Renew and IssueServer.
+  // the names by which clients reach the server. `renews`: asked whether this server renews the authority's certificate, which
+  // only one of several may do; null: it does. Errors are those of Authority::Open, Renew and IssueServer.
   static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const std::string& directory, std::vector<std::string> names,
-                                                         Lives lives, const Clock& clock);
+                                                         Lives lives, const Clock& clock,
+                                                         std::function<bool()> renews = nullptr);
   ~ServerTls();
 
   // The authority with its present certificate.
   std::shared_ptr<const Authority> authority() const;
+  // Reads the authority's certificate again, which was replaced in the directory. The server's own certificate follows.
+  absl::Status Reload();
   // Nodes prove who they are with a certificate. People use tokens instead, so their clients need no certificate.
   std::shared_ptr<grpc::ServerCredentials> credentials() const;
 
  private:
-  ServerTls(Authority authority, IdentityDirectory directory, std::vector<std::string> names, Lives lives, const Clock& clock)
-      : directory_(std::move(directory)), names_(std::move(names)), lives_(lives), clock_(clock),
+  ServerTls(Authority authority, IdentityDirectory directory, std::vector<std::string> names, Lives lives, const Clock& clock,
+            std::function<bool()> renews)
+      : directory_(std::move(directory)), names_(std::move(names)), lives_(lives), clock_(clock), renews_(std::move(renews)),
         authority_(std::make_shared<const Authority>(std::move(authority))) {}
 
   // Renews the authority's certificate if that is due.
@@ -53,10 +59,12 @@ class ServerTls {
   const std::vector<std::string> names_;
   const Lives lives_;
   const Clock& clock_;
+  const std::function<bool()> renews_;
   mutable std::mutex mutex_;
-  std::shared_ptr<const Authority> authority_;  // guarded by mutex_; only thread_ replaces it
+  std::shared_ptr<const Authority> authority_;  // guarded by mutex_
   std::condition_variable changed_;
-  bool stop_ = false;  // guarded by mutex_
+  bool stop_ = false;      // guarded by mutex_
+  bool reloaded_ = false;  // guarded by mutex_
   std::thread thread_;
 };
 

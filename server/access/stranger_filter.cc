@@ -12,7 +12,10 @@ grpc::Status StrangerFilter::Process(const InputMetadata& metadata, grpc::AuthCo
   const auto path = metadata.find(":path");
   const bool own =
       path != metadata.end() && absl::StartsWith(absl::string_view(path->second.data(), path->second.size()), "/lynx.v1.");
-  return own ? grpc::Status::OK : ToGrpc(guard_.RefuseStranger(metadata, *connection));
+  if (own) return grpc::Status::OK;
+  const Guard* const guard = guard_;
+  if (guard == nullptr || !gate_.IsOpen()) return ToGrpc(absl::UnavailableError(gate_.Text()));
+  return ToGrpc(guard->RefuseStranger(metadata, *connection));
 }
 
 }  // namespace lynx::server

@@ -17,6 +17,7 @@ namespace {
 
 // The rate limit for audit records of refused calls.
 constexpr Rate kRefusalRate{.per_second = 1, .burst = 100};
+absl::Status StoppedLeading() { return absl::UnavailableError("this server does not lead any more: ask the one that leads"); }
 constexpr Nanos kStatsEvery{1'000'000'000}, kCheckEvery{2'000'000'000};
 
 }  // namespace
@@ -77,6 +78,12 @@ void ServerCore::Stop() {
     left.swap(answers_);
   }
   for (const auto& [request, answer] : left) answer(Reply{.request = request, .status = stopping});
+}
+
+void ServerCore::EndStreams() {
+  for (const auto& agent : agents_.All()) agent->Close(StoppedLeading());
+  for (const auto& worker : workers_.All()) worker->Close(StoppedLeading());
+  loop_->RunAlways([this] { watchers_.CloseAll(StoppedLeading()); });
 }
 
 int64_t ServerCore::Await(Answer answer) {
@@ -147,17 +154,25 @@ void ServerCore::CountWritten(const std::vector<Effect>& effects) {
 void ServerCore::Carry(Effect& effect) {
   if (auto* agent = std::get_if<SendAgent>(&effect)) {
     executor_.Post([this, sent = std::move(*agent)] {
-      if (const auto stream = agents_.Find(sent.stream)) stream->Send(Encode(sent.desired, options_.controller.heartbeat));
+      const auto stream = agents_.Find(sent.stream);
+      if (stream == nullptr) return;
+      if (!Leads()) return stream->Close(StoppedLeading());
+      stream->Send(Encode(sent.desired, options_.controller.heartbeat));
     });
   } else if (auto* worker = std::get_if<SendWorker>(&effect)) {
     executor_.Post([this, sent = std::move(*worker)] {
       const auto stream = workers_.Find(sent.stream);
-      if (stream != nullptr) stream->Send(Encode(sent.desired, options_.controller.heartbeat, options_.connection_key));
+      if (stream == nullptr) return;
+      if (!Leads()) return stream->Close(StoppedLeading());
+      stream->Send(Encode(sent.desired, options_.controller.heartbeat, options_.connection_key));
     });
   } else if (auto* renew = std::get_if<RenewLease>(&effect)) {
     metrics_.LeaseRenewed();
     executor_.Post([this, sent = std::move(*renew)] {
-      if (const auto stream = workers_.Find(sent.stream)) stream->SendBeside(Encode(sent.renewal));
+      const auto stream = workers_.Find(sent.stream);
+      if (stream == nullptr) return;
+      if (!Leads()) return stream->Close(StoppedLeading());
+      stream->SendBeside(Encode(sent.renewal));
     });
   } else if (auto* close = std::get_if<CloseStream>(&effect)) {
     spdlog::warn("closes a node's stream: {}", std::string(close->reason.message()));
@@ -202,6 +217,7 @@ void ServerCore::CarryNotice(NotifyWatchers& notice) {
   if (!notice.events.empty()) metrics_.Happened(*job, notice.events, controller_.DevicesHeld(job->id));
   if (metrics_.jobs().LacksCheckpoint(*job)) CountRestoredCheckpoint(*job);
   if (IsFinal(job->state)) metrics_.Ended(job->id, clock_.Monotonic());
+  if (!Leads()) return watchers_.CloseAll(StoppedLeading());
   watchers_.Changed(notice.job, IsFinal(job->state), notice.events, clock_.Monotonic(), [this](const JobId& id) {
     return Encode(*controller_.Find(id), controller_.PlanOf(id).get(), PlanPrograms::kLeftOut);
   });
@@ -248,6 +264,7 @@ void ServerCore::OnTick() {
   metrics_.SetQueues(loop_->QueueLength(), executor_.Length());
   metrics_.Prune(clock_.Monotonic());
   curves_.Write(clock_.Monotonic(), [this](const JobId& id) { return controller_.Find(id); });
+  if (!Leads()) return watchers_.CloseAll(StoppedLeading());
   watchers_.Tick(clock_.Monotonic(), [this](const JobId& id) {
     return Encode(*controller_.Find(id), controller_.PlanOf(id).get(), PlanPrograms::kLeftOut);
   });

@@ -30,6 +30,7 @@
 #include "server/metrics/health.h"
 #include "server/metrics/metrics.h"
 #include "server/store/store.h"
+#include "server/values/leadership.h"
 #include "server/wire/connection_key.h"
 
 namespace lynx::server {
@@ -44,6 +45,8 @@ struct CoreOptions {
   int planning_threads = 2;
   ConnectionKey connection_key;
   std::shared_ptr<ServerHealth> health;  // null: there is no health page
+  // Says whether this server leads. While it does not, streams are ended instead of served. Null: it always leads.
+  std::shared_ptr<const Leadership> leadership;
   // Called on the owner thread when another server has taken the store, so that this one can never write again. Null: nothing
   // is called.
   std::function<void(const absl::Status&)> store_taken;
@@ -58,6 +61,11 @@ class ServerCore {
 
   // Ends streams and watchers, answers waiting requests with Unavailable, and ends the threads. Idempotent.
   void Stop();
+
+  // Ends the streams of nodes and of watchers: this server does not lead at present.
+  void EndStreams();
+  // Whether this server leads at present.
+  bool Leads() const { return options_.leadership == nullptr || options_.leadership->Leads(); }
 
   EventLoop& loop() { return *loop_; }
   Controller& controller() { return controller_; }

@@ -48,7 +48,9 @@ grpc::experimental::Interceptor* CallMeter::CreateServerInterceptor(ServerRpcInf
   if (info->type() != ServerRpcInfo::Type::CLIENT_STREAMING) return nullptr;
   std::string method = MethodOfPath(info->method());
   if (method.empty()) return nullptr;
-  return new OneCall(metrics_, clock_, std::move(method));  // gRPC deletes it with the call
+  ServerMetrics* const metrics = metrics_;
+  if (metrics == nullptr) return nullptr;
+  return new OneCall(*metrics, clock_, std::move(method));  // gRPC deletes it with the call
 }
 
 }  // namespace lynx::server

@@ -5,6 +5,7 @@
 
 #include <grpcpp/support/server_interceptor.h>
 
+#include <atomic>
 #include <string>
 
 #include "common/clock.h"
@@ -17,14 +18,14 @@ std::string MethodOfPath(const std::string& path);
 
 class CallMeter : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  // `metrics` and `clock` must outlive the gRPC server.
-  CallMeter(ServerMetrics& metrics, const Clock& clock) : metrics_(metrics), clock_(clock) {}
+  // `metrics`: null as long as this server stands by; then calls are not measured. All must outlive the gRPC server.
+  CallMeter(const std::atomic<ServerMetrics*>& metrics, const Clock& clock) : metrics_(metrics), clock_(clock) {}
 
   // Null for calls that are not measured; gRPC then adds no interceptor.
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override;
 
  private:
-  ServerMetrics& metrics_;
+  const std::atomic<ServerMetrics*>& metrics_;
   const Clock& clock_;
 };
 

@@ -3,6 +3,7 @@
 #define LYNX_SERVER_METRICS_HEALTH_H_
 
 #include <atomic>
+#include <mutex>
 #include <string>
 
 #include "common/clock.h"
@@ -18,14 +19,29 @@ class ServerHealth {
   void Ticked() { ticked_ = clock_.Monotonic().value; }
   // Sets whether the server accepts calls.
   void SetListening(bool listening) { listening_ = listening; }
+  // Says why the server does not lead; empty: it leads. Until then it has no event loop that must turn.
+  void SetStandby(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (why.empty() && !standby_.empty()) Ticked();
+    standby_ = why;
+  }
 
   // Returns what is wrong; empty: nothing is wrong. The loop counts as stuck if it has completed no turn for kMaxSilence. A
   // slow disk delays a turn by less than that.
   std::string Alive() const {
+    if (!Role().empty()) return "";
     const Nanos silence = clock_.Monotonic() - Nanos(ticked_.load());
     return silence > kMaxSilence ? "the event loop has not turned for " + FormatDuration(silence) : "";
   }
-  std::string Ready() const { return listening_ ? Alive() : "the server takes no calls"; }
+  std::string Ready() const {
+    if (const std::string role = Role(); !role.empty()) return role;
+    return listening_ ? Alive() : "the server takes no calls";
+  }
+  // Why the server does not lead; empty: it leads.
+  std::string Role() const {
+    const std::lock_guard lock(mutex_);
+    return standby_;
+  }
 
   static constexpr Nanos kMaxSilence{120'000'000'000};
 
@@ -33,6 +49,8 @@ class ServerHealth {
   const Clock& clock_;
   std::atomic<int64_t> ticked_;  // monotonic time
   std::atomic<bool> listening_{false};
+  mutable std::mutex mutex_;
+  std::string standby_;  // guarded by mutex_
 };
 
 }  // namespace lynx::server

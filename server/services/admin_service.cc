@@ -227,7 +227,7 @@ void AdminService::AddUser(const Call& call, const v1::AddUserRequest* request, 
     const NewToken made = MakeToken(request->name(), now, Nanos(request->life_ns()));
     response->set_token(made.secret);
     response->set_token_id(made.token.id);
-    response->set_server(options_.reached_at);
+    response->set_server(options_.reached_at());
     return std::vector<AccessChange>{User{request->name(), role, now}, made.token};
   });
 }
@@ -273,7 +273,7 @@ void AdminService::AddToken(const Call& call, const v1::AddTokenRequest* request
     const NewToken made = MakeToken(user->name, now, Nanos(request->life_ns()));
     response->set_token(made.secret);
     response->set_token_id(made.token.id);
-    response->set_server(options_.reached_at);
+    response->set_server(options_.reached_at());
     return std::vector<AccessChange>{made.token};
   });
 }

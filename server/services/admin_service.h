@@ -19,7 +19,9 @@ namespace lynx::server {
 struct AdminOptions {
   const ServerTls* tls = nullptr;  // null: no TLS
   Nanos node_certificate_life;
-  std::string reached_at;  // host:port by which other machines reach the server; empty: they cannot, or the address is unknown
+  // Returns HOST:PORT by which other machines reach the server, or several with commas: this server's first, then those that
+  // may lead after it. Empty: they cannot reach it, or its address is unknown. Thread-safe.
+  std::function<std::string()> reached_at;
 };
 
 // A new token of a user: the part that the store keeps, and the secret, which is shown to a person only once.

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "planner/problem/layout.h"
 #include "proto/bounds.h"
+#include "server/access/gate.h"
 #include "server/access/job_permissions.h"
 #include "server/loop/strand.h"
 #include "server/wire/messages.h"
@@ -340,6 +341,7 @@ void JobsService::BeginWatch(const std::string& job, const Caller& caller, const
   const absl::StatusOr<JobId> id = core_.controller().Resolve(job, CallerText(caller));
   if (!id.ok()) return stream->Close(id.status());
   const JobRecord& record = *core_.controller().Find(*id);
+  if (!core_.Leads()) return stream->Close(Gate::LostMeanwhile());
   v1::WatchJobResponse first;
   const absl::StatusOr<std::shared_ptr<const Plan>> plan = core_.PlanOf(record, PlanPrograms::kLeftOut);
   if (!plan.ok()) return stream->Close(plan.status());

@@ -1,0 +1,207 @@
+// The part of Server that several servers on one store need: standing by, taking over, and losing the lease. See server.h.
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "server/server.h"
+#include "server/store/postgres_connection.h"
+#include "server/store/postgres_engine.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kLeaderLook{100};      // how soon a leader notices that it does not lead any more
+constexpr milliseconds kBehindEnd{10};        // after the lease has run out, unless it is renewed
+constexpr milliseconds kAfterFailure{5'000};  // after a failed takeover, so that another server may try
+constexpr milliseconds kSharedWait{30'000};   // the longest wait for what the first leader writes
+constexpr int kLooksPerShared = 20;           // how often a server that stands by reads what is shared
+
+std::string StoreName(const ServerOptions& options) { return "the database " + WithoutPassword(options.store); }
+
+}  // namespace
+
+SharedPlaces Server::Places(const std::string& store) const {
+  return {.authority_directory =
+              options_.tls || (!listen_.loopback && !options_.insecure) ? data_directory_ + "/" + kTlsDirectory : "",
+          .connection_key = data_directory_ + "/" + kConnectionKeyFile,
+          .checkpoint_root = std::filesystem::absolute(data_directory_).string() + "/jobs",
+          .store = store};
+}
+
+absl::StatusOr<std::unique_ptr<Store>> Server::AwaitShared() {
+  watch_ = std::make_unique<LeaseWatch>(options_.store, identity_, options_.lease);
+  const SharedPlaces places = Places(StoreName(options_));
+  const auto end = steady_clock::now() + kSharedWait;
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const SharedValues stored, watch_->LoadShared());
+    LYNX_ASSIGN_OR_RETURN(const LeaseWatch::View view, watch_->Look());
+    if (IsComplete(stored, places)) {
+      LYNX_RETURN_IF_ERROR(TakeShared(stored, places));
+      gate_.SetLeader(view.leader);
+      return nullptr;
+    }
+    if (view.free) {
+      absl::StatusOr<std::unique_ptr<Store>> store = OpenItsStore();
+      if (store.ok() || !IsHeldByAnother(store.status())) return store;
+    }
+    if (steady_clock::now() > end) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(places.store, " is in use by another lynx-server", view.leader.empty() ? "" : " at ", view.leader,
+                       ", which has not written there the keys that this one needs to stand by: it may be of an older "
+                       "version, or without TLS; stop that one, or give this one another --store"));
+    }
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, options_.lease.look);
+  }
+}
+
+absl::Status Server::Share(Store& store) {
+  const SharedPlaces places = Places(store.name());
+  LYNX_ASSIGN_OR_RETURN(SharedValues stored, store.LoadShared());
+  LYNX_RETURN_IF_ERROR(TakeShared(stored, places));
+  LYNX_ASSIGN_OR_RETURN(SharedValues missing, MissingShared(stored, places, clock_.Wall(), options_.authority_life));
+  if (!missing.empty()) LYNX_RETURN_IF_ERROR(store.PutShared(missing));
+  stored.merge(missing);
+  if (missing.contains(kSharedAuthority)) stored[kSharedAuthority] = missing[kSharedAuthority];
+  shared_chain_ = stored[kSharedAuthority];
+  options_.core.controller.checkpoint_root = stored[kSharedCheckpoints];
+  if (stored[kSharedCheckpoints] != places.checkpoint_root) {
+    spdlog::info("checkpoints of jobs that name no directory lie in {}, as on the first server of {}",
+                 stored[kSharedCheckpoints], places.store);
+  }
+  return absl::OkStatus();
+}
+
+std::nullopt_t Server::End(ServerEnd why, const absl::Status& status) {
+  if (!ended_.exchange(true) && options_.ended != nullptr) options_.ended(why, status);
+  return std::nullopt;
+}
+
+void Server::SetServing(bool serving) {
+  serving_ = serving;
+  for (const char* service : {"lynx.v1.Jobs", "lynx.v1.Cluster", "lynx.v1.Admin"}) {
+    grpc_->GetHealthCheckService()->SetServingStatus(service, serving);
+  }
+  if (serving) gate_.SetLeader("");
+  health_->SetListening(true);
+  health_->SetStandby(serving ? "" : gate_.Text());
+  if (serving && !alone_) {
+    ServerLease& lease = *core_->store().lease();
+    lease.SetAddress(identity_.address);
+    metrics_page_->SetEpoch(lease.epoch());
+  }
+  if (!serving && watch_ != nullptr) watch_->SetAddress(identity_.address);
+}
+
+void Server::WatchForever() {
+  if (!serving_) spdlog::info("stands by: another server leads");
+  while (true) {
+    const std::optional<milliseconds> pause = core_ == nullptr ? StandBy() : Lead();
+    std::unique_lock lock(mutex_);
+    if (!pause.has_value() || stop_) return;
+    if (wake_.wait_for(lock, *pause, [this] { return stop_; })) return;
+  }
+}
+
+std::optional<milliseconds> Server::StandBy() {
+  const absl::StatusOr<LeaseWatch::View> view = watch_->Look();
+  const std::string trouble = view.ok() ? "" : std::string(view.status().message());
+  if (trouble != last_trouble_ && !trouble.empty()) {
+    spdlog::warn("stands by, and cannot see who leads: {}: {}", StoreName(options_), trouble);
+  }
+  last_trouble_ = trouble;
+  gate_.SetLeader(view.ok() ? view->leader : "");
+  health_->SetStandby(gate_.Text());
+  if (!view.ok()) return options_.lease.look;
+  metrics_page_->SetEpoch(view->epoch);
+  if (view->free) return TakeOver();
+  if (looks_++ % kLooksPerShared == 0) {
+    const absl::Status followed = FollowShared();
+    if (followed.code() == absl::StatusCode::kFailedPrecondition) return End(ServerEnd::kStore, followed);
+  }
+  return std::clamp(view->left + kBehindEnd, kBehindEnd, options_.lease.look);
+}
+
+absl::Status Server::FollowShared() {
+  LYNX_ASSIGN_OR_RETURN(const SharedValues stored, watch_->LoadShared());
+  LYNX_RETURN_IF_ERROR(TakeShared(stored, Places(StoreName(options_))));
+  return tls_ == nullptr ? absl::OkStatus() : tls_->Reload();
+}
+
+std::optional<milliseconds> Server::TakeOver() {
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenItsStore();
+  if (!store.ok()) {
+    if (IsHeldByAnother(store.status())) return options_.lease.look;  // another server was faster
+    if (store.status().code() == absl::StatusCode::kDataLoss) return End(ServerEnd::kStore, store.status());
+    spdlog::error("cannot take over: {}", std::string(store.status().message()));
+    return kAfterFailure;
+  }
+  const int64_t epoch = (*store)->lease()->epoch();
+  if (const absl::Status begun = BeginLeading(*std::move(store)); !begun.ok()) return End(ServerEnd::kStore, begun);
+  spdlog::info("leads now, as number {}", epoch);
+  return kLeaderLook;
+}
+
+absl::Status Server::BeginLeading(std::unique_ptr<Store> store) {
+  LYNX_RETURN_IF_ERROR(Share(*store));
+  if (tls_ != nullptr) LYNX_RETURN_IF_ERROR(tls_->Reload());
+  LYNX_RETURN_IF_ERROR(StartCore(std::move(store)));
+  LYNX_RETURN_IF_ERROR(ServeLivePage());
+  if (tls_ != nullptr) LYNX_RETURN_IF_ERROR(MakeFirstAdmin(options_.new_admin));
+  SetServing(true);
+  watch_.reset();
+  return absl::OkStatus();
+}
+
+std::optional<milliseconds> Server::Lead() {
+  const ServerLease& lease = *core_->store().lease();
+  if (lease.lost()) {
+    return End(ServerEnd::kLeaseLost, absl::FailedPreconditionError(absl::StrCat(
+                                          "another lynx-server leads on ", StoreName(options_), " since this one could not ",
+                                          "renew its lease in time: this one ends, and stands by when it starts again")));
+  }
+  const bool leads = leadership_->Leads();
+  if (!leads && serving_) {
+    spdlog::error("pauses: the lease on {} could not be renewed in time; no call is answered until it is", StoreName(options_));
+    paused_ = steady_clock::now();
+    SetServing(false);
+    core_->EndStreams();
+  } else if (leads && !serving_) {
+    spdlog::info("leads again: the lease is renewed, and no other server had it meanwhile");
+    paused_.reset();
+    SetServing(true);
+  }
+  if (paused_.has_value() && steady_clock::now() - *paused_ > options_.max_pause) {
+    return End(ServerEnd::kLeaseLost,
+               absl::UnavailableError(absl::StrCat("the lease on ", StoreName(options_), " could not be renewed for ",
+                                                   options_.max_pause.count() / 1000,
+                                                   " s: this server ends, and stands by when it starts again")));
+  }
+  if (leads) ShareCertificate();
+  return kLeaderLook;
+}
+
+// A certificate of the authority that this server has renewed reaches the others through the store.
+void Server::ShareCertificate() {
+  if (tls_ == nullptr || *sharing_) return;
+  const std::string chain = tls_->authority()->chain();
+  if (chain == shared_chain_) return;
+  *sharing_ = true;
+  core_->loop().RunAlways([this, chain, sharing = sharing_] {
+    if (const absl::Status put = core_->store().PutShared({{kSharedAuthority, chain}}); !put.ok()) {
+      spdlog::error("the authority's new certificate is not in the store yet: {}", std::string(put.message()));
+    } else {
+      const std::lock_guard lock(mutex_);
+      shared_chain_ = chain;
+    }
+    *sharing = false;
+  });
+}
+
+}  // namespace lynx::server
