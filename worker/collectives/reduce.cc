@@ -1,6 +1,6 @@
 #include "worker/collectives/reduce.h"
 
-#include "common/simd.h"
+#include "worker/backend/simd.h"
 
 namespace lynx::worker {
 

@@ -1,12 +1,12 @@
-// Helpers of the vectorised loops of the CPU backend: LYNX_SIMD (common/simd.h), and an exponential function that the compiler
-// can vectorise. Pure; thread-safe.
+// Helpers of the vectorised loops of the CPU backend: LYNX_SIMD (worker/backend/simd.h), and an exponential function that the
+// compiler can vectorise. Pure; thread-safe.
 #ifndef LYNX_WORKER_BACKEND_CPU_SIMD_H_
 #define LYNX_WORKER_BACKEND_CPU_SIMD_H_
 
 #include <bit>
 #include <cstdint>
 
-#include "common/simd.h"
+#include "worker/backend/simd.h"
 
 namespace lynx::worker::cpu {
 

@@ -1,6 +1,6 @@
 // LYNX_SIMD: compiles a vectorised loop for several instruction sets.
-#ifndef LYNX_COMMON_SIMD_H_
-#define LYNX_COMMON_SIMD_H_
+#ifndef LYNX_WORKER_BACKEND_SIMD_H_
+#define LYNX_WORKER_BACKEND_SIMD_H_
 
 // Compiles a function for AVX-512, AVX2 and the baseline; the loader chooses one of them for the machine. LYNX_SIMD does
 // nothing in builds with sanitizers, because their runtime is not ready yet when the loader chooses. It does nothing with
@@ -11,4 +11,4 @@
 #define LYNX_SIMD
 #endif
 
-#endif  // LYNX_COMMON_SIMD_H_
+#endif  // LYNX_WORKER_BACKEND_SIMD_H_
