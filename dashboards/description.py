@@ -231,6 +231,8 @@ CONTROL = dict(
         ("Now", [
             ("stat", "Version", "short", [("count by (version) (lynx_build_info)", "{{version}}")], {"name": True}),
             ("stat", "Server", "short", [(f'min(up{{job="lynx-server",{SERVER}}})', "")], {"words": [(0, "down", "red"), (1, "up", "green")]}),
+            ("stat", "Leads", "short", [(f"lynx_server_leading{{{SERVER}}}", "{{instance}}")], {"words": [(0, "stands by", "blue"), (1, "leads", "green")]}),
+            ("stat", "Leader's number", "short", [(f"max(lynx_server_epoch{{{SERVER}}})", "")], {}),
             ("stat", "Agents", "short", [(f"sum(lynx_agents_attached{{{SERVER}}})", "")], {}),
             ("stat", "Worker daemons", "short", [(f"sum(lynx_workers_attached{{{SERVER}}})", "")], {}),
         ]),
