@@ -39,13 +39,16 @@ void World::Submit(size_t index) {
   ClientJob& client = clients_[index];
   if (client.acknowledged.has_value() || client.refused) return;
   const int64_t request = ++last_request_;
-  requests_[request] = index;
-  Give(JobSubmitted{.request = request,
-                    .id = JobId(absl::StrCat("j", ++last_id_)),
-                    .idempotency_key = client.key,
-                    .spec = client.spec,
-                    .spec_digest = client.spec.name,
-                    .owner = index % 2 == 0 ? "alice" : "bob"});
+  const JobSubmitted submitted{.request = request,
+                               .id = JobId(absl::StrCat("j", ++last_id_)),
+                               .idempotency_key = client.key,
+                               .spec = client.spec,
+                               .spec_digest = client.spec.name,
+                               .owner = index % 2 == 0 ? "alice" : "bob"};
+  if (!GiveToSleeper(submitted, index)) {
+    requests_[request] = index;
+    Give(submitted);
+  }
   common_.timeline.After(Seconds(common_.random.Between(1, 4)), [this, index] { Submit(index); });
 }
 
@@ -125,6 +128,7 @@ void World::Fault() {
 void World::Mend() {
   common_.Tell("everything is mended");
   faults_over_ = true;
+  WakeUp();
   if (controller_ == nullptr) StartServer();
   LetGo();
   for (auto& [name, node] : nodes_) {
@@ -218,6 +222,12 @@ Outcome World::Run() {
   // A separate generator draws the bad node. So all other numbers that a seed gives stay the same.
   Random apart(common_.options.seed ^ 0xbad'0de);
   if (doomed_.value.empty() && apart.Chance(0.3)) bad_ = NodeId(absl::StrCat("n", apart.Below(kNodes)));
+  // So does what happens to two servers; half of the seeds have two.
+  Random servers(common_.options.seed ^ 0x1ea'de25);
+  if (servers.Chance(0.5)) {
+    stops_ = servers;
+    common_.timeline.After(Seconds(stops_->Between(5, 40)), [this] { StopLeader(); });
+  }
   const int32_t most_ranks = doomed_.value.empty() && bad_.value.empty() ? kNodes : kNodes - 1;
   const size_t jobs = static_cast<size_t>(2 + common_.random.Below(4));
   for (size_t i = 0; i < jobs; ++i) {

@@ -42,19 +42,21 @@ int main(int argc, char** argv) {
     sum.checks += outcome.checks;
     sum.failed_checks += outcome.failed_checks;
     sum.excluded += outcome.excluded;
+    sum.stops += outcome.stops;
+    sum.takeovers += outcome.takeovers;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf(
       "%llu seeds in %.1f s: %lld faults, %lld generations trained, %lld plans changed, %lld times room made, %lld times out "
       "of memory, "
-      "%lld checks of nodes, of which %lld failed, %lld nodes left out of a job, "
+      "%lld checks of nodes, of which %lld failed, %lld nodes left out of a job, %lld stops of a leader, %lld takeovers, "
       "%lld checkpoints, %lld jobs "
       "succeeded, %lld failed, %lld cancelled, %lld events; %lld seeds with violations\n",
       static_cast<unsigned long long>(last - first + 1), seconds, static_cast<long long>(sum.faults),
       static_cast<long long>(sum.generations), static_cast<long long>(sum.replans), static_cast<long long>(sum.preemptions),
       static_cast<long long>(sum.memory_faults), static_cast<long long>(sum.checks), static_cast<long long>(sum.failed_checks),
-      static_cast<long long>(sum.excluded), static_cast<long long>(sum.commits), static_cast<long long>(sum.succeeded),
-      static_cast<long long>(sum.failed), static_cast<long long>(sum.cancelled), static_cast<long long>(sum.events),
-      static_cast<long long>(violated));
+      static_cast<long long>(sum.excluded), static_cast<long long>(sum.stops), static_cast<long long>(sum.takeovers),
+      static_cast<long long>(sum.commits), static_cast<long long>(sum.succeeded), static_cast<long long>(sum.failed),
+      static_cast<long long>(sum.cancelled), static_cast<long long>(sum.events), static_cast<long long>(violated));
   return violated == 0 ? 0 : 1;
 }

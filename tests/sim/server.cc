@@ -76,16 +76,14 @@ void World::CrashServer(Nanos away) {
   common_.Tell("server is killed");
   controller_.reset();
   requests_.clear();
-  for (auto it = streams_.begin(); it != streams_.end();) {
-    const int64_t stream = (it++)->first;
-    BreakStream(stream, false);
-  }
+  BreakAllStreams();
   common_.timeline.After(away, [this] {
-    if (controller_ == nullptr) StartServer();
+    if (controller_ == nullptr && !sleeper_.has_value()) StartServer();
   });
 }
 
 bool World::Give(EventBody body) {
+  if (Sleeps()) sleeper_->backlog.push_back(std::move(body));
   if (controller_ == nullptr) return false;
   ++common_.outcome.events;
   const int64_t epoch = epoch_;
@@ -107,6 +105,11 @@ void World::Carry(std::vector<Effect> effects, const EventBody* cause) {
       if (!IsDurable(effect)) CarryOne(effect);
     }
   };
+  if (stop_in_commit_ && !faults_over_) {
+    const bool committed = stops_->Chance(0.5);
+    if (committed) Commit(effects);
+    return Sleep(std::move(effects), committed);
+  }
   const double risk = faults_over_ ? 0 : (cause != nullptr && std::holds_alternative<JobSubmitted>(*cause) ? 0.1 : 0.0005);
   if (early) carry_all();
   if (common_.random.Chance(risk)) return CrashServer(Seconds(common_.random.Between(0.5, 10)));
@@ -289,7 +292,7 @@ Nanos World::Latency(Nanos& free) {
 
 void World::NextToServer(int64_t stream) {
   const auto open = streams_.find(stream);
-  if (open == streams_.end() || controller_ == nullptr || open->second.epoch != epoch_) return;
+  if (open == streams_.end() || (controller_ == nullptr && !Sleeps()) || open->second.epoch != epoch_) return;
   if (open->second.node->cut_to_server) {
     return common_.timeline.After(Latency(open->second.to_server_free), [this, stream] { NextToServer(stream); });
   }

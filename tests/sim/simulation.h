@@ -24,6 +24,9 @@ enum class WorldMistake : uint8_t {
   kOrderBeforeCommit,  // nodes are told what to do before it is stored
   kNoFence,            // checkpoint directories accept what older generations write
   kNoLease,            // the ranks of a node that is cut off go on
+  // Of a server that was stopped, and goes on when another one leads:
+  kAcknowledgeWithoutEpoch,  // it answers although its commit was refused
+  kTwoLeaders,               // it writes, as if nobody checked the epoch
 };
 
 struct Options {
@@ -40,7 +43,8 @@ struct Outcome {
           memory_faults = 0;
   // The numbers of checks of nodes before a generation, of failed checks, and of nodes that a job excluded.
   int64_t checks = 0, failed_checks = 0, excluded = 0;
-  int64_t events = 0;  // events that the controller received
+  int64_t stops = 0, takeovers = 0;  // how often a leader was stopped, and how often another one led then
+  int64_t events = 0;                // events that the controllers received
 };
 
 Outcome Simulate(const Options& options);

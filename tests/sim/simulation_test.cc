@@ -33,6 +33,8 @@ TEST(Simulation, EverySeedKeepsThePromises) {
     sum.excluded += outcome.excluded;
     sum.succeeded += outcome.succeeded;
     sum.failed += outcome.failed;
+    sum.stops += outcome.stops;
+    sum.takeovers += outcome.takeovers;
   }
   // The following checks make sure that enough happened. If little happened, the test would prove little.
   EXPECT_GT(sum.faults, static_cast<int64_t>(20 * kSeeds));
@@ -43,6 +45,9 @@ TEST(Simulation, EverySeedKeepsThePromises) {
   EXPECT_GT(sum.checks, static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.failed_checks, static_cast<int64_t>(kSeeds / 10));
   EXPECT_GT(sum.excluded, static_cast<int64_t>(kSeeds / 10));
+  EXPECT_GT(sum.stops, static_cast<int64_t>(2 * kSeeds));
+  EXPECT_GT(sum.takeovers, static_cast<int64_t>(kSeeds));
+  EXPECT_LT(sum.takeovers, sum.stops);  // some went on in time
   EXPECT_GT(sum.succeeded, static_cast<int64_t>(2 * kSeeds));
   EXPECT_GT(sum.succeeded, 4 * sum.failed);
 }
@@ -99,7 +104,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Seeded{"ReplyBeforeCommit", Mistake::kNone, WorldMistake::kReplyBeforeCommit},
                     Seeded{"OrderBeforeCommit", Mistake::kNone, WorldMistake::kOrderBeforeCommit},
                     Seeded{"NoFence", Mistake::kNone, WorldMistake::kNoFence},
-                    Seeded{"NoLease", Mistake::kNone, WorldMistake::kNoLease}),
+                    Seeded{"NoLease", Mistake::kNone, WorldMistake::kNoLease},
+                    Seeded{"AcknowledgeWithoutEpoch", Mistake::kNone, WorldMistake::kAcknowledgeWithoutEpoch},
+                    Seeded{"TwoLeaders", Mistake::kNone, WorldMistake::kTwoLeaders}),
     [](const testing::TestParamInfo<Seeded>& info) { return std::string(info.param.name); });
 
 }  // namespace

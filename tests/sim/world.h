@@ -162,6 +162,16 @@ class World {
   void Tick();
   void CheckStore(const std::vector<Effect>& effects);
 
+  // servers.cc: a second server, which leads while this one is stopped
+  void StopLeader();
+  // `unfinished`: what the leader had decided when it was stopped; `committed`: its durable effects are in the store.
+  void Sleep(std::vector<Effect> unfinished, bool committed);
+  void WakeUp();
+  void BreakAllStreams();
+  bool GiveToSleeper(const JobSubmitted& submitted, size_t client);
+  // The leader is stopped, and no other server leads yet: what arrives waits for it.
+  bool Sleeps() const { return controller_ == nullptr && sleeper_.has_value() && sleeper_->epoch == epoch_; }
+
   // A stream between the server and a node's daemon. server.cc has its functions too.
   struct Stream {
     SimNode* node = nullptr;
@@ -239,6 +249,18 @@ class World {
   std::unique_ptr<Controller> controller_;  // null: the server is down
   int64_t epoch_ = 0;                       // becomes larger by one with each new server
   ControllerOptions controller_options_;
+  // A leader that is stopped.
+  struct Sleeper {
+    std::unique_ptr<Controller> controller;
+    int64_t epoch = 0;
+    std::vector<Effect> unfinished;
+    bool committed = true;
+    std::vector<EventBody> backlog;      // what arrived since then
+    std::map<int64_t, size_t> requests;  // as requests_
+  };
+  std::optional<Sleeper> sleeper_;
+  std::optional<Random> stops_;  // nullopt: there is one server, which is never stopped
+  bool stop_in_commit_ = false;
   struct Stored {
     JobRecord record;
     std::shared_ptr<const Plan> plan;
