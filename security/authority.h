@@ -1,5 +1,5 @@
 // Authority: the small certificate authority of one cluster. Its key signs the certificates of the server and of nodes. The key
-// is in the server's data directory. Only the server reads the key, and the key never leaves the server's machine.
+// is in the server's data directory, and in the store that several servers share (server/access/shared_keys.h). Nowhere else.
 //
 // The authority's own certificate is renewed long before it ends, with the same key and name. So certificates that were issued
 // before verify against the new one, and those that are issued after it verify against the old one, as long as that holds. A
