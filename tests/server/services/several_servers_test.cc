@@ -1,0 +1,331 @@
+// Several servers on one PostgreSQL, in this process: who leads, what the others answer, and what happens when the leader ends,
+// pauses or loses the lease.
+#include <grpcpp/grpcpp.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/standby.h"
+#include "lynx/v1/admin.grpc.pb.h"
+#include "lynx/v1/cluster.grpc.pb.h"
+#include "lynx/v1/jobs.grpc.pb.h"
+#include "node/file.h"
+#include "planner/candidates/search.h"
+#include "planner/search/make_plan.h"
+#include "security/authority.h"
+#include "security/context_file.h"
+#include "security/credentials.h"
+#include "server/server.h"
+#include "tests/node/http_get.h"
+#include "tests/server/access/access_fixture.h"
+#include "tests/server/services/service_fixture.h"
+#include "tests/server/store/postgres_cluster.h"
+
+namespace lynx::server {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+// Servers in one process cannot be stopped by a signal. So a leader that is to be stopped renews its lease never again.
+constexpr LeaseTimes kShort{
+    .life = milliseconds(2'000), .renew = milliseconds(100), .margin = milliseconds(300), .look = milliseconds(20)};
+
+struct Answer {
+  grpc::Status status;
+  std::map<std::string, std::string> trailing;
+  v1::SubmitJobResponse submitted;
+};
+
+class SeveralServersTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    LYNX_SKIP_WITHOUT_POSTGRES();
+    cluster_ = PostgresCluster::Get();
+    url_ = cluster_->NewDatabase();
+    std::string pattern = ::testing::TempDir() + "lynx_several_XXXXXX";
+    directory_ = ::mkdtemp(pattern.data());
+  }
+  void TearDown() override {
+    servers_.clear();
+    if (!directory_.empty()) std::filesystem::remove_all(directory_);
+  }
+
+  ServerOptions OptionsOf(const std::string& name, const LeaseTimes& lease) {
+    ServerOptions options;
+    options.listen = "127.0.0.1:0";
+    options.data_directory = directory_ + "/" + name;
+    options.store = url_;
+    options.tls = tls_;
+    options.metrics_address = "127.0.0.1:0";
+    options.lease = lease;
+    options.core.controller.wanted_shapes = WantedShapes;
+    options.core.planner = MakePlan;
+    options.core.loop.tick = Nanos(20'000'000);
+    options.core.loop.retry = Nanos(50'000'000);
+    options.certificate_life = certificate_life_;
+    options.authority_life = authority_life_;
+    options.ended = [this, name](ServerEnd why, const absl::Status& status) {
+      const std::lock_guard lock(mutex_);
+      ended_[name] = {why, status};
+    };
+    return options;
+  }
+  absl::Status TryStart(const std::string& name, const LeaseTimes& lease = kShort) {
+    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(OptionsOf(name, lease), clock_);
+    if (server.ok()) servers_[name] = *std::move(server);
+    return server.status();
+  }
+  Server& Start(const std::string& name, const LeaseTimes& lease = kShort) {
+    const absl::Status started = TryStart(name, lease);
+    EXPECT_TRUE(started.ok()) << started;
+    LYNX_CHECK(started.ok());
+    return *servers_[name];
+  }
+  std::optional<std::pair<ServerEnd, absl::Status>> EndOf(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = ended_.find(name);
+    return found == ended_.end() ? std::nullopt : std::optional(found->second);
+  }
+  template <class Condition>
+  static void Await(const Condition& condition) {
+    while (!condition()) std::this_thread::sleep_for(milliseconds(5));
+  }
+
+  std::shared_ptr<grpc::Channel> ChannelTo(const Server& server) {
+    if (!tls_) return grpc::CreateChannel(server.address(), grpc::InsecureChannelCredentials());
+    return grpc::CreateChannel(server.address(), AuthorityChannelCredentials(context_.authority));
+  }
+  Answer Submit(const Server& server, const std::string& key) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    if (tls_) context.AddMetadata("authorization", "Bearer " + context_.token);
+    v1::SubmitJobRequest request;
+    *request.mutable_spec() = MakeSpec();
+    request.set_idempotency_key(key);
+    Answer answer;
+    answer.status = v1::Jobs::NewStub(ChannelTo(server))->SubmitJob(&context, request, &answer.submitted);
+    for (const auto& [name, value] : context.GetServerTrailingMetadata()) {
+      answer.trailing[std::string(name.data(), name.size())] = std::string(value.data(), value.size());
+    }
+    return answer;
+  }
+  std::string Page(const Server& server, const std::string& path) {
+    const std::string& address = server.metrics_address();
+    return HttpGet(std::stoi(address.substr(address.rfind(':') + 1)), path);
+  }
+  void ReadContext(const std::string& name) {
+    const absl::StatusOr<ClientContext> context = ReadContextFile(directory_ + "/" + name + "/" + kAdminContextFile);
+    ASSERT_TRUE(context.ok()) << context.status();
+    context_ = *context;
+  }
+
+  PostgresCluster* cluster_ = nullptr;
+  std::string url_, directory_;
+  bool tls_ = false;
+  Nanos certificate_life_{30 * kDay.value}, authority_life_ = Authority::kLife;
+  ClientContext context_;
+  ShiftedClock clock_;
+  std::mutex mutex_;
+  std::map<std::string, std::pair<ServerEnd, absl::Status>> ended_;  // guarded by mutex_
+  std::map<std::string, std::unique_ptr<Server>> servers_;
+};
+
+TEST_F(SeveralServersTest, AServerThatStandsByAnswersNothingAndNamesTheLeader) {
+  const Server& leader = Start("a");
+  const Server& standby = Start("b");
+  EXPECT_TRUE(leader.leads());
+  EXPECT_FALSE(standby.leads());
+  const std::string text = absl::StrCat("this server stands by; the server at ", leader.address(), " leads");
+  Await([&] { return Submit(standby, "k").status.error_message() == text; });
+  Answer refused = Submit(standby, "k");
+  EXPECT_EQ(refused.status.error_code(), grpc::UNAVAILABLE);
+  EXPECT_EQ(refused.trailing[kStandbyKey], kStandbyValue);
+  EXPECT_EQ(refused.trailing[kLeaderKey], leader.address());
+  EXPECT_EQ(cluster_->Query(url_, "SELECT count(*) FROM jobs"), 0);
+  EXPECT_TRUE(Submit(leader, "k").status.ok());
+  EXPECT_THAT(Page(standby, "/healthz"), HasSubstr("ok: " + text));
+  EXPECT_THAT(Page(standby, "/readyz"), HasSubstr(text));
+  EXPECT_THAT(Page(standby, "/readyz"), HasSubstr("503"));
+  EXPECT_THAT(Page(standby, "/metrics"), HasSubstr("lynx_server_leading 0\n"));
+  EXPECT_THAT(Page(standby, "/metrics"), HasSubstr("lynx_server_epoch 1\n"));
+  EXPECT_THAT(Page(leader, "/readyz"), HasSubstr("ok\n"));
+  EXPECT_THAT(Page(leader, "/metrics"), HasSubstr("lynx_server_leading 1\n"));
+}
+
+// Every method, streams included.
+TEST_F(SeveralServersTest, EveryCallIsRefused) {
+  Start("a");
+  const Server& standby = Start("b");
+  const std::shared_ptr<grpc::Channel> channel = ChannelTo(standby);
+  const auto check = [](const grpc::Status& status, grpc::ClientContext& context) {
+    EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE) << status.error_message();
+    EXPECT_EQ(context.GetServerTrailingMetadata().count(kStandbyKey), 1u);
+  };
+  {
+    grpc::ClientContext context;
+    v1::ListNodesResponse response;
+    check(v1::Cluster::NewStub(channel)->ListNodes(&context, {}, &response), context);
+  }
+  {
+    grpc::ClientContext context;
+    v1::WhoAmIResponse response;
+    check(v1::Admin::NewStub(channel)->WhoAmI(&context, {}, &response), context);
+  }
+  {
+    grpc::ClientContext context;
+    v1::WatchJobRequest request;
+    request.set_job_id("x");
+    check(v1::Jobs::NewStub(channel)->WatchJob(&context, request)->Finish(), context);
+  }
+  {
+    grpc::ClientContext context;
+    const auto stream = v1::Cluster::NewStub(channel)->AttachAgent(&context);
+    check(stream->Finish(), context);
+  }
+}
+
+TEST_F(SeveralServersTest, AnotherLeadsOnTheSamePortWhenTheLeaderEnds) {
+  Start("a");
+  Server& standby = Start("b");
+  Start("c");
+  const Answer first = Submit(*servers_["a"], "k");
+  ASSERT_TRUE(first.status.ok());
+  const std::string address = standby.address();
+  servers_.erase("a");
+  Await([&] { return servers_["b"]->leads() || servers_["c"]->leads(); });
+  Server& leader = *servers_[servers_["b"]->leads() ? "b" : "c"];
+  Server& other = *servers_[servers_["b"]->leads() ? "c" : "b"];
+  Answer again;
+  Await([&] { return (again = Submit(leader, "k")).status.ok(); });
+  EXPECT_TRUE(again.submitted.existed());
+  EXPECT_EQ(again.submitted.job().id(), first.submitted.job().id());
+  EXPECT_EQ(standby.address(), address);
+  Await([&] { return Submit(other, "k").trailing[kLeaderKey] == leader.address(); });
+  EXPECT_FALSE(other.leads());
+  EXPECT_EQ(cluster_->Query(url_, "SELECT count(*) FROM jobs"), 1);
+}
+
+// The leader renews its lease never, as if all its threads slept. When they go on, it is not the leader any more.
+TEST_F(SeveralServersTest, ALeaderThatSleptWritesAndAnswersNothingMore) {
+  LeaseTimes asleep = kShort;
+  asleep.renew = milliseconds(3'600'000);
+  const Server& old = Start("a", asleep);
+  ASSERT_TRUE(Submit(old, "before").status.ok());
+  const Server& next = Start("b");
+  Await([&] { return next.leads(); });
+  EXPECT_FALSE(old.leads());
+  Answer refused = Submit(old, "after");
+  EXPECT_EQ(refused.status.error_code(), grpc::UNAVAILABLE);
+  EXPECT_EQ(refused.trailing[kStandbyKey], kStandbyValue);
+  Await([&] { return EndOf("a").has_value(); });
+  EXPECT_EQ(EndOf("a")->first, ServerEnd::kLeaseLost);
+  Await([&] { return Submit(next, "before").submitted.existed(); });
+  EXPECT_TRUE(Submit(next, "after").status.ok());
+  EXPECT_EQ(cluster_->Query(url_, "SELECT count(*) FROM jobs"), 2);
+}
+
+TEST_F(SeveralServersTest, ALeaderPausesWhileTheDatabaseIsAwayAndThenLeadsOn) {
+  const Server& leader = Start("a");
+  const Server& standby = Start("b");
+  ASSERT_TRUE(Submit(leader, "k").status.ok());
+  grpc::ClientContext context;
+  const auto stream = v1::Cluster::NewStub(ChannelTo(leader))->AttachAgent(&context);
+  cluster_->Crash();
+  Await([&] { return !leader.leads(); });
+  Answer refused = Submit(leader, "other");
+  EXPECT_EQ(refused.trailing[kStandbyKey], kStandbyValue);
+  EXPECT_EQ(refused.status.error_message(), "this server stands by; no server leads at present");
+  EXPECT_EQ(stream->Finish().error_code(), grpc::UNAVAILABLE) << "a node must not wait here for a leader";
+  cluster_->Start();
+  Await([&] { return leader.leads() || standby.leads(); });
+  const Server& now = leader.leads() ? leader : standby;
+  Await([&] { return Submit(now, "other").status.ok(); });
+  EXPECT_TRUE(Submit(now, "k").submitted.existed());
+  EXPECT_EQ(cluster_->Query(url_, "SELECT count(*) FROM jobs"), 2);
+}
+
+TEST_F(SeveralServersTest, ALeaderThatCannotRenewForLongEnds) {
+  ServerOptions options = OptionsOf("a", kShort);
+  options.max_pause = milliseconds(50);
+  servers_["a"] = Server::Start(options, clock_).value();
+  cluster_->Crash();
+  Await([&] { return EndOf("a").has_value(); });
+  EXPECT_EQ(EndOf("a")->first, ServerEnd::kLeaseLost);
+  EXPECT_THAT(std::string(EndOf("a")->second.message()), HasSubstr("could not be renewed"));
+  cluster_->Start();
+}
+
+class SeveralTlsServersTest : public SeveralServersTest {
+ protected:
+  SeveralTlsServersTest() { tls_ = true; }
+};
+
+TEST_F(SeveralTlsServersTest, OneContextIsGoodForAllAndNamesAll) {
+  Start("a");
+  ReadContext("a");
+  const Server& standby = Start("b");
+  EXPECT_EQ(Submit(standby, "k").trailing[kStandbyKey], kStandbyValue) << "its certificate is the same authority's";
+  ASSERT_TRUE(Submit(*servers_["a"], "k").status.ok());
+  const std::string both = absl::StrCat(servers_["a"]->address(), ",", standby.address());
+  const auto server_of_new_user = [&](const Server& server, const std::string& name) {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", "Bearer " + context_.token);
+    v1::AddUserRequest request;
+    request.set_name(name);
+    request.set_role(v1::ROLE_VIEWER);
+    v1::AddUserResponse response;
+    const grpc::Status status = v1::Admin::NewStub(ChannelTo(server))->AddUser(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.server();
+  };
+  int n = 0;
+  Await([&] { return server_of_new_user(*servers_["a"], absl::StrCat("user", ++n)) == both; });
+  servers_.erase("a");
+  Await([&] { return standby.leads() && Submit(standby, "k").submitted.existed(); });
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/b/" + kAdminContextFile)) << "there is an admin already";
+}
+
+TEST_F(SeveralTlsServersTest, AServerWithAnotherAuthorityIsRefused) {
+  Start("a");
+  ASSERT_TRUE(Authority::Open(directory_ + "/b/tls", clock_.Wall()).ok());
+  const absl::Status refused = TryStart("b");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("/b/tls/ca.key is another key than the one that the database "));
+  servers_.erase("a");
+  EXPECT_THAT(std::string(TryStart("b").message()), HasSubstr("/b/tls/ca.key is another key")) << "also when it would lead";
+}
+
+// The certificates of the servers hold for two seconds, so they look at the clock every second. Only the leader renews the
+// authority's; both must have the same one in the end.
+TEST_F(SeveralTlsServersTest, ARenewedAuthorityReachesTheOthers) {
+  certificate_life_ = Nanos(2'000'000'000);
+  authority_life_ = Nanos(90 * kDay.value);
+  Start("a");
+  Start("b");
+  const auto chain = [&](const std::string& name) { return ReadFile(directory_ + "/" + name + "/tls/ca.pem").value(); };
+  const std::string before = chain("a");
+  EXPECT_EQ(chain("b"), before);
+  clock_.Advance(Nanos(61 * kDay.value));
+  Await([&] { return chain("a") != before && chain("b") == chain("a"); });
+  EXPECT_EQ(cluster_->Query(url_, absl::StrCat("SELECT count(*) FROM lynx_shared WHERE name='authority.pem' AND "
+                                               "convert_from(value, 'UTF8')='",
+                                               chain("a"), "'")),
+            1);
+}
+
+}  // namespace
+}  // namespace lynx::server
