@@ -144,11 +144,17 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
     return absl::FailedPreconditionError(absl::StrCat(std::string(made.message()), "; check --data-dir"));
   }
   std::unique_ptr<Server> server(new Server(std::move(options), address, clock));
+  const std::string& directory = server->data_directory_;
+  // A second server on one data directory must not take the lease from the first one, which may just not be able to renew it.
+  if (!server->alone_) {
+    LYNX_ASSIGN_OR_RETURN(server->lock_, LockDirectory(directory));
+  }
   absl::StatusOr<std::unique_ptr<Store>> store = server->OpenItsStore();
   if (!store.ok() && !IsHeldByAnother(store.status())) return store.status();
+  if (server->alone_) {
+    LYNX_ASSIGN_OR_RETURN(server->lock_, LockDirectory(directory));
+  }
   // This server holds the lock, so no other server runs here: address files in the directory are left from an earlier one.
-  const std::string& directory = server->data_directory_;
-  LYNX_ASSIGN_OR_RETURN(server->lock_, LockDirectory(directory));
   for (const char* file : {kAddressFile, kMetricsAddressFile, kPageAddressFile}) RemoveFile(absl::StrCat(directory, "/", file));
   std::unique_ptr<Store> taken = store.ok() ? *std::move(store) : nullptr;
   if (taken == nullptr) {

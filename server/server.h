@@ -181,6 +181,7 @@ class Server {
   // Of the thread that watches the lease.
   std::unique_ptr<LeaseWatch> watch_;
   std::string last_trouble_;  // that was logged
+  int64_t last_epoch_ = -1;   // that was logged
   bool serving_ = false;      // whether others were told that this server leads
   std::optional<std::chrono::steady_clock::time_point> paused_;
   std::string shared_chain_;                    // the authority's certificates that the store has

@@ -100,7 +100,6 @@ void Server::SetServing(bool serving) {
 }
 
 void Server::WatchForever() {
-  if (!serving_) spdlog::info("stands by: another server leads");
   while (true) {
     const std::optional<milliseconds> pause = core_ == nullptr ? StandBy() : Lead();
     std::unique_lock lock(mutex_);
@@ -120,6 +119,8 @@ std::optional<milliseconds> Server::StandBy() {
   health_->SetStandby(gate_.Text());
   if (!view.ok()) return options_.lease.look;
   metrics_page_->SetEpoch(view->epoch);
+  if (view->epoch != last_epoch_) spdlog::info("{}", gate_.Text());
+  last_epoch_ = view->epoch;
   if (view->free) return TakeOver();
   if (looks_++ % kLooksPerShared == 0) {
     const absl::Status followed = FollowShared();
