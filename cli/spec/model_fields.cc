@@ -131,8 +131,8 @@ std::vector<JobField> MoeFields() {
                "none; planned only",
                false, moe, &MoeSpec::shared_ffn),
       IntField("model.moe.denseLayers",
-               "number of first layers without experts, whose feed-forward block has the size model.ffn; planned only", false,
-               moe, &MoeSpec::dense_layers),
+               "number of first layers without experts, whose feed-forward block has the size model.ffn", false, moe,
+               &MoeSpec::dense_layers),
   };
 }
 

@@ -66,7 +66,6 @@ std::vector<std::string> PlannedFieldsOf(const FamilyTraits& family) {
   std::vector<std::string> fields;
   if (family.latent) fields.emplace_back("model.latent");
   if (family.experts.shared != SharedExperts::kNone) fields.emplace_back("model.moe.sharedFfn");
-  if (family.experts.dense_layers) fields.emplace_back("model.moe.denseLayers");
   return fields;
 }
 

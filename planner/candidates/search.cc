@@ -1,6 +1,7 @@
 #include "planner/candidates/search.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -305,6 +306,10 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
   std::sort(shapes.begin(), shapes.end());
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
   if (shapes.size() > kMaxWantedShapes) shapes.resize(kMaxWantedShapes);
+  if (spec.model.moe.dense_layers == 0) return shapes;
+  std::set<LayerShape> dense;
+  for (const LayerShape& shape : shapes) dense.insert(DenseShape(shape));
+  shapes.insert(shapes.end(), dense.begin(), dense.end());
   return shapes;
 }
 

@@ -61,9 +61,11 @@ std::vector<Candidate> WovenCandidates(const std::vector<Candidate>& candidates,
 inline constexpr WeaveMode kGroupedWeaves[] = {WeaveMode::kPairs, WeaveMode::kQuads};
 
 // Shapes whose op times MakePlan would like to have measured: one per (tp, micro_batch), at most kMaxWantedShapes. CostModel
-// derives the times with sequence parallelism from them.
+// derives the times with sequence parallelism from them. If the first layers of a model with experts have none, the shapes of
+// these layers follow (DenseShape), at most as many again.
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
-// The shape from whose op times the plan's times were predicted. WantedShapes may have left it out, because it has a limit.
+// The shape from whose op times the plan's times were predicted; of the layers with experts, if the model has any. WantedShapes
+// may have left it out, because it has a limit.
 LayerShape WantedShapeOf(const JobSpec& spec, const Plan& plan);
 
 // True if the planner may choose tensors to offload. False if no host is known to have memory for them, if the job's recompute

@@ -134,7 +134,7 @@ struct MoeSpec {
   // sum of the widths if a model has several. 0 = none. Planned only.
   int32_t shared_ffn = 0;
   // The first layers of the model have a feed-forward block of width model.ffn and no experts (DeepSeek:
-  // `first_k_dense_replace`). 0 .. layers - 1. Planned only.
+  // `first_k_dense_replace`). 0 .. layers - 1.
   int32_t dense_layers = 0;
 
   bool any() const { return experts > 0; }

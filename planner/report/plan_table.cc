@@ -131,7 +131,6 @@ std::string ModelNotes(const ModelSpec& model) {
   std::vector<const char*> untrained;
   if (model.latent.any()) untrained.push_back("latent attention (model.latent)");
   if (model.moe.shared_ffn > 0) untrained.push_back("shared experts (model.moe.sharedFfn)");
-  if (model.moe.dense_layers > 0) untrained.push_back("first layers without experts (model.moe.denseLayers)");
   if (!untrained.empty()) {
     absl::StrAppend(&text, "note: planned with ", absl::StrJoin(untrained, ", "), ", which the engine does not train\n");
   }

@@ -179,7 +179,7 @@ def outputs_of(inputs, w, s):
         prefix = f"layers.{layer}."
         x = x + attention(norm(x, prefix + "ln1"), w, prefix, s)
         normed = norm(x, prefix + "ln2")
-        if "experts" in s:
+        if prefix + "router.weight" in w:
             out, losses = mixture(normed, w, prefix, s)
             x, of_routers = x + out, of_routers + losses
         else:

@@ -68,7 +68,8 @@ std::vector<worker::TinySetting> Settings() {
     if (over_tp && setting.layout.tp == 1 && setting.layout.pp > 1) continue;
     settings.push_back(setting);
   }
-  for (const worker::TinyModel model : {worker::TinyModel::kMixtral, worker::TinyModel::kQwen3Moe}) {
+  for (const worker::TinyModel model :
+       {worker::TinyModel::kMixtral, worker::TinyModel::kQwen3Moe, worker::TinyModel::kGlm4Moe}) {
     settings.push_back({model, ParallelLayout{.pp = 3, .dp = 2, .ep = 2}});
   }
   return settings;

@@ -68,6 +68,7 @@ void AddFeatures(const ModelSpec& m, json& model) {
                     {"normalized", moe.normalized}, {"capacity", moe.capacity}, {"skew", moe.skew},
                     {"aux_loss", moe.aux_loss},     {"z_loss", moe.z_loss}};
     if (moe.dropless) model["moe"]["dropless"] = true;
+    if (moe.dense_layers != 0) model["moe"]["dense_layers"] = moe.dense_layers;
   }
   const RotarySpec& r = m.rotary;
   if (r == plain.rotary) return;
@@ -210,6 +211,7 @@ void DecodeMoe(const json& moe, Fields& fields, ModelSpec& model) {
   fields.Rate(moe, "aux_loss", out.aux_loss);
   fields.Rate(moe, "z_loss", out.z_loss);
   if (moe.contains("dropless")) fields.Flag(moe, "dropless", out.dropless);
+  if (moe.contains("dense_layers")) fields.Integer(moe, "dense_layers", 1, model.layers - 1, out.dense_layers);
 }
 
 // Reads the features. A missing field gets the value that all models had in the first version of the format (see AddFeatures).
@@ -375,12 +377,11 @@ void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::
   Compare("model.qkvBias", was.qkv_bias, is.qkv_bias, differences);
   Compare("model.qkNorm", was.qk_norm, is.qk_norm, differences);
   Compare("model.moe.experts", was.moe.experts, is.moe.experts, differences);
-  if (was.moe.any() && is.moe.any()) {
-    // Every layer has experts. So model.ffn is no size of a weight, unless it is the width of an expert.
-    Compare("model.moe.ffn", was.expert_ffn(), is.expert_ffn(), differences);
-  } else {
-    Compare("model.ffn", was.ffn, is.ffn, differences);
-  }
+  Compare("model.moe.denseLayers", was.moe.dense_layers, is.moe.dense_layers, differences);
+  const bool experts = was.moe.any() && is.moe.any();
+  if (experts) Compare("model.moe.ffn", was.expert_ffn(), is.expert_ffn(), differences);
+  // If every layer has experts, model.ffn is no size of a weight, unless it is the width of an expert.
+  if (!experts || (was.HasDenseBlock() && is.HasDenseBlock())) Compare("model.ffn", was.ffn, is.ffn, differences);
   CompareFunctions(was, is, differences);
   // The learned positions have one row for each token of a sequence.
   if (was.family == ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);
@@ -457,7 +458,7 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
   Compare("model.dropout", was.dropout, is.dropout, differences);
   Compare<std::string>("model.attention", EnumName(was.attention), EnumName(is.attention), differences);
   Compare<std::string>("model.dtype", EnumName(was.dtype), EnumName(is.dtype), differences);
-  if (was.moe.any() && is.moe.any()) Compare("model.ffn", was.ffn, is.ffn, differences);
+  if (!was.HasDenseBlock() || !is.HasDenseBlock()) Compare("model.ffn", was.ffn, is.ffn, differences);
   Compare("model.moe.capacity", was.moe.capacity, is.moe.capacity, differences);
   const auto truth = [](bool value) { return std::string(value ? "true" : "false"); };
   Compare("model.moe.dropless", truth(was.moe.dropless), truth(is.moe.dropless), differences);

@@ -115,6 +115,10 @@ void CheckExperts(JsonReader& fields, const StageContext& context) {
   if (moe.top_k < 1 || moe.top_k > moe.experts) {
     fields.Fail("context.model.moe.top_k", absl::StrCat("is ", moe.top_k, "; a token has 1 to ", moe.experts, " experts"));
   }
+  if (moe.dense_layers < 0 || moe.dense_layers >= context.model.layers) {
+    fields.Fail("context.model.moe.dense_layers", absl::StrCat("is ", moe.dense_layers, "; from 0 to ",
+                                                               context.model.layers - 1, ", so that a layer has experts"));
+  }
   if (moe.experts % layout.ep != 0) {
     fields.Fail("context.layout.ep",
                 absl::StrCat("is ", layout.ep, "; it must divide the ", moe.experts, " experts of the model"));

@@ -1,8 +1,8 @@
 // Computes the input gradient of every op. `grad` is the gradient of x. It flows backward through the residual connections and
 // stays in one tensor. With sequence parallelism, a gradient may cover only the rank's share of the tokens (after a
 // reduce-scatter, or before an all-gather). It then lies in a tensor of all tokens, at the place of the share. The gradient of
-// the logits has the model's data type and overwrites the logits. With experts, the gradients of ln2 and of the MLP's output
-// are tensors of the share only.
+// the logits has the model's data type and overwrites the logits. In layers with experts, the gradients of ln2 and of the MLP's
+// output are tensors of the share only.
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
@@ -12,6 +12,7 @@ template <class T>
 void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) {
   using enum Tensor;
   const Tensors t{table};
+  const Mlp& mlp = MlpOf(layer);
   const auto weight = [&](Parameter parameter) { return WeightOf(layer, parameter); };
   const auto gradient = [&](Parameter parameter) { return state_.Gradient(layer, parameter); };
   switch (op) {
@@ -39,37 +40,37 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
       return ops_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, context_width_, h_, t[kGradContext]);
     case Op::kAdd1: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kProjBias, t[kGradProj] + share_at_);
     case Op::kLn2:
-      return NormBackward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, MlpShare(t[kGradLn2]), /*accumulate=*/true,
-                          t[kGrad]);
+      return NormBackward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, MlpShare(layer, t[kGradLn2]),
+                          /*accumulate=*/true, t[kGrad]);
     case Op::kRouter:  // after permute, which writes the gradient of ln2 to which this op adds
       return ops_.RouterBackward(router_, router_losses_, t.Wide(kScores), t.route(), t.Wide(sent_.grad_weights),
                                  rounds_ ? t.Wide(kWorkspace) : nullptr, weight(Parameter::kRouterWeight), t.Wide(kGradScores),
                                  t[kGradLn2]);
     case Op::kPermute: return ops_.RowsToTokens(router_, t.route(), t[sent_.grad_rows], /*accumulate=*/false, t[kGradLn2]);
     case Op::kFc1:
-      if (moe_) {
+      if (mlp.moe) {
         return ops_.ExpertBackward(experts_, t.Wide(kExpertWeights), t[kGradFc1], weight(Parameter::kExpertsFc1Weight), h_,
-                                   fc1_width_, t[kGradExpertRows]);
+                                   mlp.fc1_width, t[kGradExpertRows]);
       }
-      return ops_.LinearBackward(t[kGradFc1], weight(Parameter::kFc1Weight), n_, h_, fc1_width_, t[kGradLn2]);
-    case Op::kGelu: return ops_.GeluBackward(t[kFc1], n_ * f_shard_, t[kGradFc1]);
-    case Op::kSilu: return ops_.SiluBackward(t[kFc1], mlp_rows_, f_shard_, t[kGradFc1]);
+      return ops_.LinearBackward(t[kGradFc1], weight(Parameter::kFc1Weight), n_, h_, mlp.fc1_width, t[kGradLn2]);
+    case Op::kGelu: return ops_.GeluBackward(t[kFc1], n_ * mlp.width, t[kGradFc1]);
+    case Op::kSilu: return ops_.SiluBackward(t[kFc1], mlp.rows, mlp.width, t[kGradFc1]);
     case Op::kSwiglu:
-      if (moe_) {
-        return ops_.ExpertSwigluBackward(experts_, t.Wide(kExpertWeights), t[kFc1], t[kSilu], t[kGradSwiglu], f_shard_,
+      if (mlp.moe) {
+        return ops_.ExpertSwigluBackward(experts_, t.Wide(kExpertWeights), t[kFc1], t[kSilu], t[kGradSwiglu], mlp.width,
                                          t[kGradFc1], t.Wide(kGradExpertWeights));
       }
-      return ops_.SwigluBackward(t[kFc1], t[kSilu], t[kGradSwiglu], n_, f_shard_, t[kGradFc1]);
+      return ops_.SwigluBackward(t[kFc1], t[kSilu], t[kGradSwiglu], n_, mlp.width, t[kGradFc1]);
     case Op::kFc2:
-      if (moe_) {
+      if (mlp.moe) {
         return ops_.ExpertBackward(experts_, t.Wide(kExpertWeights), t[kGradExpertOut], weight(Parameter::kExpertsFc2Weight),
-                                   f_shard_, h_, t[kGradSwiglu]);
+                                   mlp.width, h_, t[kGradSwiglu]);
       }
-      return ops_.LinearBackward(t[kGradFc2], weight(Parameter::kFc2Weight), n_, f_shard_, h_,
+      return ops_.LinearBackward(t[kGradFc2], weight(Parameter::kFc2Weight), n_, mlp.width, h_,
                                  t[biases_ ? kGradFc1 : kGradSwiglu]);
     case Op::kUnpermute:  // the rows' weights are not needed again
       return ops_.TokensToRows(router_, t.route(), t[kGradFc2], t[sent_.grad_results], nullptr);
-    case Op::kAdd2: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kFc2Bias, MlpShare(t[kGradFc2]));
+    case Op::kAdd2: return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kFc2Bias, MlpShare(layer, t[kGradFc2]));
     case Op::kLnf:  // the gradient of x begins with this op
       return NormBackward(layer, t[kX], Parameter::kHeadLnWeight, Parameter::kHeadLnBias, t[kGradLnf] + share_at_,
                           /*accumulate=*/false, t[kGrad]);

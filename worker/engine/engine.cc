@@ -6,6 +6,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "planner/problem/batch_split.h"
+#include "planner/problem/layer_kinds.h"
 #include "planner/program/hidden_time.h"
 #include "planner/program/validate.h"
 #include "worker/contract/rank_progress.h"
@@ -133,6 +134,7 @@ void Engine::Resolve(const MemoryPlan& memory) {
   const std::vector<std::vector<int32_t>> buffers = ResolveBuffers(program, config_.context, memory);
   const auto address = [&](const BufferInstance& b) { return arena_.data() + b.offset.value / sizeof(float); };
   resolved_.resize(program.size());
+  const LayerKinds kinds(config_.context);
   if (!backend_.host_addressable()) {
     for (const Action& action : program) names_.push_back(ActionText(action));
   }
@@ -141,7 +143,7 @@ void Engine::Resolve(const MemoryPlan& memory) {
     const Action& action = program[i];
     ResolvedAction& resolved = resolved_[i];
     resolved.start = starts_[i];
-    resolved.ops = OpsOf(config_.context.graph(), action);
+    resolved.ops = OpsOf(kinds.GraphOf(action.layer), action);
     if (InfoOf(action.kind).group == Group::kHost) continue;
     const std::vector<Access> accesses = AccessesOf(action, config_.context);
     for (size_t a = 0; a < accesses.size(); ++a) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "planner/problem/layer_kinds.h"
 #include "planner/program/memory_model.h"
 
 namespace lynx::worker {
@@ -16,12 +17,13 @@ namespace {
 // actions.
 std::vector<int32_t> DispatchesOf(const StageContext& context, const Program& program) {
   std::vector<int32_t> numbers(program.size(), -1);
+  const LayerKinds kinds(context);
   int32_t next = 0;
   std::map<std::pair<int32_t, int32_t>, int32_t> of_layer;  // by layer and microbatch
   for (size_t i = 0; i < program.size(); ++i) {
     if (program[i].kind != ActionKind::kForward) continue;
     const std::vector<Access> accesses = AccessesOf(program[i], context);
-    const std::vector<Op> ops = OpsOf(context.graph(), program[i]);
+    const std::vector<Op> ops = OpsOf(kinds.GraphOf(program[i].layer), program[i]);
     const bool has_rows =
         std::ranges::any_of(accesses, [](const Access& access) { return access.key.tensor == Tensor::kExpertWeights; });
     const std::pair layer{program[i].layer, program[i].microbatch};

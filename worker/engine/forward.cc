@@ -8,6 +8,7 @@ template <class T>
 void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) {
   using enum Tensor;
   const Tensors t{table};
+  const Mlp& mlp = MlpOf(layer);
   const auto weight = [&](Parameter parameter) { return WeightOf(layer, parameter); };
   switch (op) {
     case Op::kEmbed:
@@ -38,25 +39,25 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
     case Op::kRouter: return ops_.RouterForward(router_, t[kLn2], weight(Parameter::kRouterWeight), t.Wide(kScores), t.route());
     case Op::kPermute: return ops_.TokensToRows(router_, t.route(), t[kLn2], t[sent_.rows], t.Wide(sent_.weights));
     case Op::kFc1:
-      if (moe_) {
+      if (mlp.moe) {
         return ops_.ExpertForward(experts_, t.Wide(kExpertWeights), t[kExpertRows], weight(Parameter::kExpertsFc1Weight), h_,
-                                  fc1_width_, t[kFc1]);
+                                  mlp.fc1_width, t[kFc1]);
       }
       return ops_.LinearForward(t[sharded_ ? kLn2Full : kLn2], weight(Parameter::kFc1Weight),
-                                BiasOf(layer, Parameter::kFc1Bias), n_, h_, fc1_width_, t[kFc1]);
-    case Op::kGelu: return ops_.GeluForward(t[kFc1], n_ * f_shard_, t[kGelu]);
-    case Op::kSilu: return ops_.SiluForward(t[kFc1], mlp_rows_, f_shard_, t[kSilu]);
+                                BiasOf(layer, Parameter::kFc1Bias), n_, h_, mlp.fc1_width, t[kFc1]);
+    case Op::kGelu: return ops_.GeluForward(t[kFc1], n_ * mlp.width, t[kGelu]);
+    case Op::kSilu: return ops_.SiluForward(t[kFc1], mlp.rows, mlp.width, t[kSilu]);
     case Op::kSwiglu:
-      if (moe_) {
-        return ops_.ExpertSwigluForward(experts_, t.Wide(kExpertWeights), t[kFc1], t[kSilu], f_shard_, t[kSwiglu]);
+      if (mlp.moe) {
+        return ops_.ExpertSwigluForward(experts_, t.Wide(kExpertWeights), t[kFc1], t[kSilu], mlp.width, t[kSwiglu]);
       }
-      return ops_.SwigluForward(t[kFc1], t[kSilu], n_, f_shard_, t[kSwiglu]);
+      return ops_.SwigluForward(t[kFc1], t[kSilu], n_, mlp.width, t[kSwiglu]);
     case Op::kFc2:
-      if (moe_) {
-        return ops_.ExpertForward(experts_, t.Wide(kExpertWeights), t[kSwiglu], weight(Parameter::kExpertsFc2Weight), f_shard_,
+      if (mlp.moe) {
+        return ops_.ExpertForward(experts_, t.Wide(kExpertWeights), t[kSwiglu], weight(Parameter::kExpertsFc2Weight), mlp.width,
                                   h_, t[kExpertOut]);
       }
-      return ops_.LinearForward(t[biases_ ? kGelu : kSwiglu], weight(Parameter::kFc2Weight), nullptr, n_, f_shard_, h_,
+      return ops_.LinearForward(t[biases_ ? kGelu : kSwiglu], weight(Parameter::kFc2Weight), nullptr, n_, mlp.width, h_,
                                 sharded_ ? t[kFc2Sum] : t.next_x());
     case Op::kUnpermute: return ops_.RowsToTokens(router_, t.route(), t[sent_.results], /*accumulate=*/false, t.next_x());
     case Op::kAdd2:

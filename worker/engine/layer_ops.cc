@@ -14,35 +14,35 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
       seed_(seed), loss_scale_(loss_scale), loss_sum_(loss_sum), backend_(backend), state_(state), b_(shape_.micro_batch),
       s_(shape_.seq), n_(shape_.tokens()), h_(shape_.hidden), sharded_(shape_.sequence_parallel),
       share_n_(shape_.shard_tokens()), first_token_(sharded_ ? tp_rank * share_n_ : 0), share_at_(first_token_ * h_),
-      context_width_(shape_.context_width()), mlp_rows_(shape_.mlp_rows()), f_shard_(shape_.mlp_width()),
-      qkv_width_(shape_.qkv_width()),
-      fc1_width_(shape_.fc1_width()), attention_{.b = b_,
+      context_width_(shape_.context_width()),
+      qkv_width_(shape_.qkv_width()), attention_{.b = b_,
                                                  .s = s_,
                                                  .a = shape_.heads / shape_.tp,
                                                  .k = shape_.key_heads() / shape_.tp,
                                                  .d = shape_.head_size(),
                                                  .first_head = int64_t{shape_.heads / shape_.tp} * tp_rank},
-      moe_(shape_.moe()), router_(moe_ ? RouterShape{.n = share_n_,
-                                                     .h = h_,
-                                                     .experts = shape_.experts,
-                                                     .top_k = shape_.top_k,
-                                                     .room = shape_.expert_room(),
-                                                     .normalized = context.model.moe.normalized}
-                                       : RouterShape{}),
+      kinds_(context), mlp_(shape_), dense_mlp_(DenseShape(shape_)),
+      router_(mlp_.moe ? RouterShape{.n = share_n_,
+                                     .h = h_,
+                                     .experts = shape_.experts,
+                                     .top_k = shape_.top_k,
+                                     .room = shape_.expert_room(),
+                                     .normalized = context.model.moe.normalized}
+                       : RouterShape{}),
       // The losses are means over tokens, and their mean is taken over all shares of the step's tokens.
       router_losses_{.aux = context.model.moe.aux_loss,
                      .z = context.model.moe.z_loss,
                      .scale = loss_scale * static_cast<double>(share_n_)},
-      experts_(moe_ ? ExpertShape{.blocks = shape_.experts, .room = router_.room, .experts = shape_.own_experts()}
-                    : ExpertShape{}),
-      rounds_(moe_ && shape_.round_room() > 0),
+      experts_(mlp_.moe ? ExpertShape{.blocks = shape_.experts, .room = router_.room, .experts = shape_.own_experts()}
+                        : ExpertShape{}),
+      rounds_(mlp_.moe && shape_.round_room() > 0),
       sent_(shape_.ep > 1 ? RowTensors{Tensor::kRows, Tensor::kRowWeights, Tensor::kCombined, Tensor::kGradRows,
                                        Tensor::kGradRowWeights, Tensor::kGradCombined}
                           : RowTensors{Tensor::kExpertRows, Tensor::kExpertWeights, Tensor::kExpertOut, Tensor::kGradExpertRows,
                                        Tensor::kGradExpertWeights, Tensor::kGradExpertOut}),
       v_shard_(shape_.vocab_shard()), v_valid_(std::clamp<int64_t>(shape_.vocab - v_shard_ * tp_rank, 0, v_shard_)),
       v_first_(static_cast<int32_t>(v_shard_ * tp_rank)) {
-  LYNX_CHECK(!moe_ || shape_.capacity_permille > 0);  // CheckEngineRuns refuses the others
+  LYNX_CHECK(!mlp_.moe || shape_.capacity_permille > 0);  // CheckEngineRuns refuses the others
 }
 
 void LayerOps::BeginStep(int64_t step) {

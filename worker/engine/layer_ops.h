@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "planner/problem/layer_graph.h"
+#include "planner/problem/layer_kinds.h"
 #include "planner/problem/stage_context.h"
 #include "worker/backend/backend.h"
 #include "worker/model/model_state.h"
@@ -89,12 +90,21 @@ class LayerOps {
   const int64_t first_token_;    // the first token of the share
   const int64_t share_at_;       // number of elements before the share in a tensor (n, h)
   const int64_t context_width_;  // a / t * d: the heads of this rank times the elements of a head
-  const int64_t mlp_rows_;       // number of rows of the MLP: all tokens, or the rows of the rank's experts
-  const int64_t f_shard_;        // f / t: this rank's part of the MLP's inner size; the inner size of an expert
   const int64_t qkv_width_;
-  const int64_t fc1_width_;
   const AttentionShape attention_;
-  const bool moe_;  // true: the MLP has experts
+  // The MLP of a layer.
+  struct Mlp {
+    explicit Mlp(const LayerShape& shape)
+        : moe(shape.moe()), rows(shape.mlp_rows()), width(shape.mlp_width()), fc1_width(shape.fc1_width()) {}
+
+    bool moe;           // true: it has experts
+    int64_t rows;       // all tokens, or the rows of the rank's experts
+    int64_t width;      // f / t: this rank's part of the inner size; the inner size of an expert
+    int64_t fc1_width;  // of the output of fc1
+  };
+  const Mlp& MlpOf(int32_t layer) const { return kinds_.IsDense(layer) ? dense_mlp_ : mlp_; }
+  const LayerKinds kinds_;
+  const Mlp mlp_, dense_mlp_;  // the second: of layers without experts in a model that has experts
   const RouterShape router_;
   const RouterLosses router_losses_;
   const ExpertShape experts_;
@@ -146,8 +156,8 @@ class TypedLayerOps final : public LayerOps {
   float* BiasGradientOf(int32_t layer, Parameter bias) { return biases_ ? state_.Gradient(layer, bias) : nullptr; }
   // Computes the backward pass of add1 and add2: writes the gradient of their input to `share`.
   void BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const T* grad, Parameter bias, T* share);
-  // Returns the rank's share of the gradient of ln2's or fc2's output. With experts, the tensor is only the share.
-  T* MlpShare(T* gradient) const { return moe_ ? gradient : gradient + share_at_; }
+  // Returns the rank's share of the gradient of ln2's or fc2's output. In a layer with experts, the tensor is only the share.
+  T* MlpShare(int32_t layer, T* gradient) const { return MlpOf(layer).moe ? gradient : gradient + share_at_; }
 
   LayerBackend<T>& ops_;
 };

@@ -8,6 +8,7 @@ template <class T>
 void TypedLayerOps<T>::Weight(Op op, int32_t layer, const TensorTable& table) {
   using enum Tensor;
   const Tensors t{table};
+  const Mlp& mlp = MlpOf(layer);
   const auto gradient = [&](Parameter parameter) { return state_.Gradient(layer, parameter); };
   switch (op) {
     case Op::kQkv:
@@ -18,18 +19,18 @@ void TypedLayerOps<T>::Weight(Op op, int32_t layer, const TensorTable& table) {
     case Op::kAdd1: return ops_.BiasGradient(t[kGradProj], n_, h_, gradient(Parameter::kProjBias));
     case Op::kRouter: return ops_.RouterWeight(router_, t[kLn2], t.Wide(kGradScores), gradient(Parameter::kRouterWeight));
     case Op::kFc1:
-      if (moe_) {
-        return ops_.ExpertWeight(experts_, t.Wide(kExpertWeights), t[kExpertRows], t[kGradFc1], h_, fc1_width_,
+      if (mlp.moe) {
+        return ops_.ExpertWeight(experts_, t.Wide(kExpertWeights), t[kExpertRows], t[kGradFc1], h_, mlp.fc1_width,
                                  gradient(Parameter::kExpertsFc1Weight));
       }
-      return ops_.LinearWeight(t[sharded_ ? kLn2Full : kLn2], t[kGradFc1], n_, h_, fc1_width_, gradient(Parameter::kFc1Weight),
-                               BiasGradientOf(layer, Parameter::kFc1Bias));
+      return ops_.LinearWeight(t[sharded_ ? kLn2Full : kLn2], t[kGradFc1], n_, h_, mlp.fc1_width,
+                               gradient(Parameter::kFc1Weight), BiasGradientOf(layer, Parameter::kFc1Bias));
     case Op::kFc2:
-      if (moe_) {
-        return ops_.ExpertWeight(experts_, t.Wide(kExpertWeights), t[kSwiglu], t[kGradExpertOut], f_shard_, h_,
+      if (mlp.moe) {
+        return ops_.ExpertWeight(experts_, t.Wide(kExpertWeights), t[kSwiglu], t[kGradExpertOut], mlp.width, h_,
                                  gradient(Parameter::kExpertsFc2Weight));
       }
-      return ops_.LinearWeight(t[biases_ ? kGelu : kSwiglu], t[kGradFc2], n_, f_shard_, h_, gradient(Parameter::kFc2Weight),
+      return ops_.LinearWeight(t[biases_ ? kGelu : kSwiglu], t[kGradFc2], n_, mlp.width, h_, gradient(Parameter::kFc2Weight),
                                nullptr);
     case Op::kAdd2: return ops_.BiasGradient(t[kGradFc2], n_, h_, gradient(Parameter::kFc2Bias));
     case Op::kLogits:  // the gradient of the logits has overwritten the logits

@@ -124,18 +124,18 @@ int64_t ExtentOf(Extent extent, const ModelSpec& model) {
   return std::accumulate(parts.begin(), parts.end(), int64_t{0});
 }
 
-// True if the model has the parameter.
-bool IsOf(const ModelSpec& model, Parameter parameter) {
+// True if a layer of the model has the parameter.
+bool IsOf(const ModelSpec& model, int32_t layer, Parameter parameter) {
   const bool gpt = model.family == ModelFamily::kGpt;
   switch (parameter) {
     case Parameter::kQkvBias: return gpt || model.qkv_bias;
     case Parameter::kQNormWeight:
     case Parameter::kKNormWeight: return model.qk_norm;
     case Parameter::kFc1Weight:
-    case Parameter::kFc2Weight: return !model.moe.any();
+    case Parameter::kFc2Weight: return !model.HasExpertsIn(layer);
     case Parameter::kRouterWeight:
     case Parameter::kExpertsFc1Weight:
-    case Parameter::kExpertsFc2Weight: return model.moe.any();
+    case Parameter::kExpertsFc2Weight: return model.HasExpertsIn(layer);
     case Parameter::kEmbedPos:
     case Parameter::kLn1Bias:
     case Parameter::kProjBias:
@@ -234,7 +234,7 @@ void AppendLayer(const StageContext& context, const RankPlace& place, int32_t la
                  std::vector<ParameterSlot>& slots) {
   for (int i = static_cast<int>(first); i <= static_cast<int>(last); ++i) {
     const ParameterInfo& info = kParameters[static_cast<size_t>(i)];
-    if (!IsOf(context.model, info.parameter)) continue;
+    if (!IsOf(context.model, layer, info.parameter)) continue;
     const bool tied = info.parameter == Parameter::kHeadOutWeight && context.model.tied_embeddings;
     if (tied && context.has_embedding()) continue;
     ParameterSlot slot;
@@ -348,7 +348,8 @@ std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t
   LYNX_CHECK(tp >= 1 && tp_rank >= 0 && tp_rank < tp && data_index >= 0);
   LYNX_CHECK(model.heads % tp == 0 && (model.head_dim > 0 || model.hidden % model.heads == 0));
   LYNX_CHECK(model.heads % model.key_heads() == 0 && model.key_heads() % tp == 0);
-  LYNX_CHECK(model.moe.any() ? model.moe.experts % context.layout.ep == 0 : model.ffn % tp == 0);
+  LYNX_CHECK(!model.moe.any() || model.moe.experts % context.layout.ep == 0);
+  LYNX_CHECK(!model.HasDenseBlock() || model.ffn % tp == 0);
   const RankPlace place{
       .tp = tp, .tp_rank = tp_rank, .ep = context.layout.ep, .expert_place = (data_index * tp + tp_rank) % context.layout.ep};
   std::vector<ParameterSlot> slots;

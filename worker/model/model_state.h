@@ -21,7 +21,7 @@
 // It is split by rows within each half. If a vocabulary shard has rows beyond v, these are padding: they are zero, no gradient
 // updates them, and checkpoints do not contain them.
 //
-// A model with E experts of width w has these parameters in place of fc1 and fc2. Tensor parallelism does not split them.
+// A layer with E experts of width w has these parameters in place of fc1 and fc2. Tensor parallelism does not split them.
 // Member i of an expert group of ep ranks (planner/problem/layout.h) has the rows of the experts [i E/ep, (i+1) E/ep):
 //   layers.N.router.weight (E, h), whole on each rank
 //   layers.N.experts.fc1.weight (E 2w, h): for each expert the 2w rows of its fc1.weight

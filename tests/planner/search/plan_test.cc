@@ -520,6 +520,25 @@ TEST(Plan, WantedShapesAreDistinctAndFew) {
   EXPECT_EQ(WantedShapes(request.spec, request.cluster), std::vector{ShapeOf(request.spec.model, ParallelLayout{.tp = 2}, 4)});
 }
 
+// If the first layers have no experts, their op times are measured too.
+TEST(Plan, WantedShapesAreThoseOfBothKindsOfLayers) {
+  PlanRequest request = SmallRequest();
+  request.spec.model.family = ModelFamily::kLlama;
+  request.spec.model.dropout = 0;
+  request.spec.model.moe = {.experts = 8, .top_k = 2, .capacity = 1.5};
+  const std::vector<LayerShape> sparse = WantedShapes(request.spec, request.cluster);
+  ASSERT_FALSE(sparse.empty());
+  request.spec.model.moe.dense_layers = 1;
+  const std::vector<LayerShape> shapes = WantedShapes(request.spec, request.cluster);
+  ASSERT_GT(shapes.size(), sparse.size());
+  EXPECT_EQ(std::vector(shapes.begin(), shapes.begin() + std::ssize(sparse)), sparse);
+  std::set<LayerShape> dense;
+  for (const LayerShape& shape : sparse) dense.insert(DenseShape(shape));
+  EXPECT_EQ(std::set(shapes.begin() + std::ssize(sparse), shapes.end()), dense);
+  EXPECT_EQ(shapes.size(), sparse.size() + dense.size());
+  EXPECT_TRUE(std::none_of(dense.begin(), dense.end(), [](const LayerShape& shape) { return shape.moe(); }));
+}
+
 // They are found without listing all candidates: a job for 1 to 1,024 ranks has a quarter of a million.
 TEST(Plan, WantedShapesAreThoseOfTheCandidates) {
   PlanRequest request = SmallRequest();

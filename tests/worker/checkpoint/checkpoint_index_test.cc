@@ -127,6 +127,7 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
       {[](MoeSpec& m) { m.skew = 1.5; }, "model.moe.skew is 1.5", false},
       {[](MoeSpec& m) { m.aux_loss = 0.01; }, "model.moe.auxLoss is 0.01", false},
       {[](MoeSpec& m) { m.z_loss = 0.001; }, "model.moe.zLoss is 0.001", false},
+      {[](MoeSpec& m) { m.dense_layers = 1; }, "model.moe.denseLayers is 1 in the checkpoint, 0 here", true},
   };
   for (const auto& c : cases) {
     index.identity = here;
@@ -144,6 +145,10 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
   other.model.ffn = 48;
   EXPECT_EQ(StartDifferenceText(index.identity, other, /*continues=*/true), "");
   EXPECT_EQ(RunDifferenceText(index.identity, other), "model.ffn is 32 in the checkpoint, 48 here");
+  // It is the width of the first layers, if they have no experts.
+  index.identity.model.moe.dense_layers = other.model.moe.dense_layers = 1;
+  EXPECT_EQ(StartDifferenceText(index.identity, other, /*continues=*/true), "model.ffn is 32 in the checkpoint, 48 here");
+  EXPECT_EQ(RunDifferenceText(index.identity, other), "model.ffn is 32 in the checkpoint, 48 here");
 }
 
 TEST(CheckpointIndex, ExpertsThatNoModelHasAreDamage) {
@@ -155,6 +160,9 @@ TEST(CheckpointIndex, ExpertsThatNoModelHasAreDamage) {
   index.identity.model.moe.experts = 5000;
   EXPECT_TRUE(absl::IsDataLoss(DecodeIndex(EncodeIndex(index)).status()));
   index.identity.model.moe.experts = 8;
+  index.identity.model.moe.dense_layers = index.identity.model.layers;
+  EXPECT_TRUE(absl::IsDataLoss(DecodeIndex(EncodeIndex(index)).status())) << "no layer would have experts";
+  index.identity.model.moe.dense_layers = 0;
   index.identity.model.family = ModelFamily::kGpt;
   EXPECT_TRUE(absl::IsDataLoss(DecodeIndex(EncodeIndex(index)).status()));
 }

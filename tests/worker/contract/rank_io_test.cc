@@ -210,6 +210,9 @@ TEST(RankConfigTest, ExpertsMustFitTheLayout) {
   expect_rejected([](StageContext& c) { c.model.moe.experts = 9; }, "context.layout.ep",
                   "is 2; it must divide the 9 experts of the model");
   expect_rejected([](StageContext& c) { c.model.moe.top_k = 9; }, "context.model.moe.top_k", "a token has 1 to 8 experts");
+  expect_rejected([](StageContext& c) { c.model.moe.dense_layers = c.model.layers; }, "context.model.moe.dense_layers",
+                  "so that a layer has experts");
+  expect_rejected([](StageContext& c) { c.model.moe.dense_layers = -1; }, "context.model.moe.dense_layers", "is -1; from 0 to");
   expect_rejected([](StageContext& c) { c.model.moe.experts = 5000; }, "context.model.moe.experts", "is 5000; at most 4096");
   expect_rejected([](StageContext& c) { c.layout.schedule = ScheduleKind::kChimera; }, "context.layout.schedule",
                   "is 'chimera'; the pipeline of a model with experts has one direction");

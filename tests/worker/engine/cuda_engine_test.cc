@@ -85,7 +85,9 @@ INSTANTIATE_TEST_SUITE_P(
                     TinySetting{TinyModel::kGpt, {.dp = 2, .zero = ZeroStage::kOptimizer}, DataType::kBfloat16},
                     TinySetting{TinyModel::kMixtral, {}},
                     TinySetting{TinyModel::kMixtral, {.dp = 2, .ep = 2}, DataType::kBfloat16},
-                    TinySetting{TinyModel::kMixtral, {.tp = 2, .ep = 2, .sequence_parallel = true}}),
+                    TinySetting{TinyModel::kMixtral, {.tp = 2, .ep = 2, .sequence_parallel = true}},
+                    TinySetting{TinyModel::kGlm4Moe, {.pp = 2, .dp = 2, .ep = 2}},
+                    TinySetting{TinyModel::kGlm4Moe, {.tp = 2, .ep = 2, .sequence_parallel = true}, DataType::kBfloat16}),
     [](const auto& info) { return TestName(info.param); });
 
 // Rows without room go through rounds on a device too. The host reads how many rounds are needed.

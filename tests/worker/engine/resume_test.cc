@@ -113,7 +113,10 @@ TEST(ResumeExperts, ContinuesWithTheSameBits) {
           ParallelLayout{.tp = 2, .dp = 2, .ep = 2, .sequence_parallel = true},
           ParallelLayout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true, .zero = kOptimizer}}) {
       SCOPED_TRACE(LayoutText(layout));
-      ExpectTheSameBits(TinyMoe(dtype), layout, absl::StrCat("experts-", TestName(layout), EnumName(dtype)));
+      for (const TinyModel model : {TinyModel::kMixtral, TinyModel::kGlm4Moe}) {
+        ExpectTheSameBits(TinyMoe(dtype, model), layout,
+                          absl::StrCat(TinyModelName(model), "-", TestName(layout), EnumName(dtype)));
+      }
     }
   }
 }

@@ -111,7 +111,7 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 
 const char* TinyModelName(TinyModel model) {
   constexpr const char* kNames[] = {"gpt",     "llama", "gpt-tied", "llama-tied", "grouped-gpt", "multi-query-gpt", "llama3",
-                                    "mistral", "qwen2", "qwen3",    "phi3",       "mixtral",     "qwen3-moe"};
+                                    "mistral", "qwen2", "qwen3",    "phi3",       "mixtral",     "qwen3-moe",       "glm4-moe"};
   return kNames[static_cast<size_t>(model)];
 }
 
@@ -154,6 +154,12 @@ ModelSpec SpecOf(TinyModel model) {
     spec.head_dim = 6;
     spec.moe = {.experts = 6, .top_k = 3, .ffn = 12, .normalized = false, .capacity = 2};
   }
+  if (model == TinyModel::kGlm4Moe) {
+    spec.qkv_bias = spec.qk_norm = true;
+    spec.head_dim = 16;
+    spec.rotary = {.theta = 100, .dims = 4};
+    spec.moe = {.experts = 6, .top_k = 3, .ffn = 12, .capacity = 2, .dense_layers = 1};
+  }
   if (model == TinyModel::kTiedGpt || model == TinyModel::kTiedLlama) {
     spec.tied_embeddings = true;
     spec.attention = AttentionKernel::kFused;
@@ -161,8 +167,8 @@ ModelSpec SpecOf(TinyModel model) {
   return spec;
 }
 
-ModelSpec TinyMoe(DataType dtype) {
-  ModelSpec spec = SpecOf(TinyModel::kMixtral);
+ModelSpec TinyMoe(DataType dtype, TinyModel model) {
+  ModelSpec spec = SpecOf(model);
   spec.dtype = dtype;
   spec.kv_heads = spec.heads;
   spec.moe.experts = 8;

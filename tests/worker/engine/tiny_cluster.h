@@ -26,7 +26,8 @@ struct StageProgram {
 // attention. From kGroupedGpt on, each model belongs to a family of planner/problem/model_families.h, and its sizes and factors
 // make every feature of the family matter. These families are: GPT with grouped queries; GPT with one key and value head
 // (gpt_bigcode); llama3 scaling; a head size of its own with linear scaling, as in Mistral Nemo; biases with yarn scaling;
-// norms of queries and keys; partly rotated heads. kMixtral and kQwen3Moe have experts, with room for all rows.
+// norms of queries and keys; partly rotated heads. kMixtral, kQwen3Moe and kGlm4Moe have experts, with room for all rows; the
+// first layer of kGlm4Moe has none.
 enum class TinyModel : uint8_t {
   kGpt,
   kLlama,
@@ -41,13 +42,15 @@ enum class TinyModel : uint8_t {
   kPhi3,
   kMixtral,
   kQwen3Moe,
+  kGlm4Moe,
 };
 const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"
-inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kQwen3Moe) + 1;
+inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kGlm4Moe) + 1;
 ModelSpec SpecOf(TinyModel model);
-// kMixtral with so many experts and key heads that up to four tensor-parallel ranks, and expert groups of up to eight ranks,
-// can share them. Nothing is dropped, and there are no losses of the router, so all layouts train the same model.
-ModelSpec TinyMoe(DataType dtype = DataType::kFloat32);
+// A model with experts, of which it has so many, and so many key heads, that up to four tensor-parallel ranks, and expert
+// groups of up to eight ranks, can share them. Nothing is dropped, and there are no losses of the router, so all layouts train
+// the same model.
+ModelSpec TinyMoe(DataType dtype = DataType::kFloat32, TinyModel model = TinyModel::kMixtral);
 
 struct TinyJob {
   ModelSpec model = SpecOf(TinyModel::kGpt);

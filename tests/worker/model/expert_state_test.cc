@@ -115,13 +115,12 @@ void Hold(ModelState& state, const std::map<std::string, std::vector<float>>& wh
 
 // Without ZeRO, each rank updates all that it has; with ZeRO, one rank updates an element of an expert. In every layout, the
 // values are those of the whole model, and the memory is what the planner has planned.
-TEST(ExpertStates, OfAllRanksMakeUpTheWholeModel) {
+void ExpectAllRanksMakeUp(ModelSpec model) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
-  const std::map<std::string, std::vector<float>> whole = WholeModel(SmallMoe());
+  const std::map<std::string, std::vector<float>> whole = WholeModel(model);
   for (const ZeroStage zero : {ZeroStage::kNone, ZeroStage::kOptimizer}) {
     for (const ParallelLayout& layout : Layouts(zero)) {
       for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
-        ModelSpec model = SmallMoe();
         model.dtype = dtype;
         const StageContext context = ContextOf(model, layout);
         std::map<Element, int> held;
@@ -141,6 +140,22 @@ TEST(ExpertStates, OfAllRanksMakeUpTheWholeModel) {
       }
     }
   }
+}
+
+TEST(ExpertStates, OfAllRanksMakeUpTheWholeModel) { ExpectAllRanksMakeUp(SmallMoe()); }
+
+TEST(ExpertStates, WithADenseFirstLayerMakeUpTheWholeModel) {
+  ModelSpec model = SmallMoe();
+  model.moe.dense_layers = 1;
+  ExpectAllRanksMakeUp(model);
+  std::vector<std::string> names;
+  for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, LayoutOf(2, 1, 2)), 1)) {
+    if (slot.layer != 0) continue;
+    EXPECT_FALSE(slot.expert) << slot.name;
+    names.push_back(slot.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"layers.0.ln1.weight", "layers.0.qkv.weight", "layers.0.proj.weight",
+                                             "layers.0.ln2.weight", "layers.0.fc1.weight", "layers.0.fc2.weight"}));
 }
 
 // The ranges of a layer and of its experts must be apart, cover all of its slots, and have equal shares.
