@@ -276,7 +276,7 @@ struct Routed {
   worker::RouteChoice* route = reinterpret_cast<worker::RouteChoice*>(Values(kChoices * 3));
 
   Routed() {
-    Ops<T>().RouterForward(kRouter, x, w, scores, route);
+    Ops<T>().RouterForward(kRouter, x, w, nullptr, scores, route);
     Ops<T>().TokensToRows(kRouter, route, x, rows, weights);
   }
 };
@@ -284,7 +284,7 @@ struct Routed {
 template <class T>
 void RouterForward(benchmark::State& state) {
   const Routed<T> of;
-  for (auto _ : state) Ops<T>().RouterForward(kRouter, of.x, of.w, of.scores, of.route);
+  for (auto _ : state) Ops<T>().RouterForward(kRouter, of.x, of.w, nullptr, of.scores, of.route);
   ReportFlops(state, 2.0 * kN * kH * kRouter.experts);
 }
 BENCHMARK_TEMPLATE(RouterForward, float)->Unit(benchmark::kMillisecond);

@@ -38,8 +38,8 @@ struct MegatronArguments {
   Count experts, ep, expert_tp, top_k, expert_ffn;
   Text layers_with_experts, score_function, dispatcher, drop_policy;
   Words balancing, aux_loss;
-  Real z_loss, capacity;
-  bool pre_softmax = false, pads_experts = false, grouped_products = false, shared_gate = false;
+  Real z_loss, capacity, weight_scale, bias_rate;
+  bool expert_bias = false, pre_softmax = false, pads_experts = false, grouped_products = false, shared_gate = false;
   Count shared_ffn;
   bool latent = false;
   Count query_rank, kv_rank, plain_dims, rotary_dims, value_dim;

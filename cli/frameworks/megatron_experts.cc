@@ -111,11 +111,22 @@ class ExpertReader {
     moe_.top_k = 2;
     LYNX_RETURN_IF_ERROR(Fits("--moe-router-topk", v_.top_k, 1, moe_.top_k));
     moe_.normalized = !v_.pre_softmax;
+    moe_.weight_scale = v_.weight_scale.value_or(1);
     const std::string score = v_.score_function.value_or("softmax");
-    if (score == "softmax") return absl::OkStatus();
-    model_.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
-    moe_.normalized = true;
-    Miss(absl::StrCat("--moe-router-score-function ", score, ": experts are planned as weighted by a softmax"));
+    const bool sigmoid = score == "sigmoid";
+    if (sigmoid) {
+      moe_.scores = RouterScores::kSigmoid;
+      moe_.normalized = moe_.top_k > 1;
+    } else if (score != "softmax") {
+      model_.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
+      moe_.normalized = true;
+      Miss(absl::StrCat("--moe-router-score-function ", score, ": experts are planned as weighted by a softmax"));
+    }
+    if (!v_.expert_bias) return absl::OkStatus();
+    if (!sigmoid) return Error("--moe-router-enable-expert-bias needs --moe-router-score-function sigmoid, as in Megatron-LM");
+    moe_.router_bias = true;
+    constexpr double kMegatronRate = 1e-3;
+    moe_.bias_rate = v_.bias_rate.value_or(kMegatronRate);
     return absl::OkStatus();
   }
 

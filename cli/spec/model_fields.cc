@@ -126,6 +126,17 @@ std::vector<JobField> MoeFields() {
                   [](D s) -> double& { return s.model.moe.aux_loss; }),
       DoubleField("model.moe.zLoss", "factor of the loss that keeps the router's scores small",
                   [](D s) -> double& { return s.model.moe.z_loss; }),
+      EnumField("model.moe.scores", "what the router's products become, over all experts or each alone", "softmax or sigmoid",
+                [](D s) -> RouterScores& { return s.model.moe.scores; }),
+      DoubleField("model.moe.weightScale", "factor of the weights of a token's experts",
+                  [](D s) -> double& { return s.model.moe.weight_scale; }),
+      BoolField("model.moe.routerBias",
+                "with scores sigmoid: each expert has a bias, which only counts where experts are chosen",
+                [](D s) -> bool& { return s.model.moe.router_bias; }),
+      DoubleField(
+          "model.moe.biasRate",
+          "by how much an expert's bias changes after each step, against its load (DeepSeek-V3: 0.001); 0: the biases stay",
+          [](D s) -> double& { return s.model.moe.bias_rate; }),
       IntField("model.moe.sharedFfn",
                "width of the feed-forward block that every token passes beside its experts (the sum, if there are several); 0: "
                "none; planned only",

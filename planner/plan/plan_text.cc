@@ -195,6 +195,9 @@ std::string FeaturesText(const ModelSpec& m) {
     if (moe.shared_ffn != 0) absl::StrAppend(&text, " shared_ffn ", moe.shared_ffn);
     if (moe.dense_layers != 0) absl::StrAppend(&text, " dense_layers ", moe.dense_layers);
     if (moe.dropless) absl::StrAppend(&text, " dropless 1");
+    if (moe.scores != RouterScores::kSoftmax) absl::StrAppend(&text, " scores ", EnumName(moe.scores));
+    if (moe.weight_scale != 1) absl::StrAppend(&text, " weight_scale ", ExactText(moe.weight_scale));
+    if (moe.router_bias) absl::StrAppend(&text, " bias_rate ", ExactText(moe.bias_rate));
   }
   if (const LatentSpec& latent = m.latent; latent.any()) {
     absl::StrAppend(&text, " latent ", latent.query_rank, " ", latent.kv_rank, " ", latent.value_dim);

@@ -134,6 +134,17 @@ absl::Status ValidateFamily(const ModelSpec& model) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateRouter(const MoeSpec& moe) {
+  LYNX_RETURN_IF_ERROR(Positive("model.moe.weightScale", moe.weight_scale));
+  LYNX_RETURN_IF_ERROR(InRealRange("model.moe.weightScale", moe.weight_scale, 1e-6, 1e6, "must be from 1e-6 to 1e6"));
+  if (moe.router_bias && moe.scores != RouterScores::kSigmoid) {
+    return Bad("model.moe.routerBias", "true", "needs model.moe.scores sigmoid: the bias is added to scores between 0 and 1");
+  }
+  LYNX_RETURN_IF_ERROR(InRealRange("model.moe.biasRate", moe.bias_rate, 0, 1, "must be from 0 (the biases stay) to 1"));
+  if (moe.router_bias || moe.bias_rate == 0) return absl::OkStatus();
+  return Bad("model.moe.biasRate", moe.bias_rate, "means nothing without model.moe.routerBias: give both or leave it out");
+}
+
 absl::Status ValidateMoe(const ModelSpec& model) {
   const MoeSpec& moe = model.moe;
   LYNX_RETURN_IF_ERROR(InRange("model.moe.experts", moe.experts, 0, kMaxExperts));
@@ -159,6 +170,7 @@ absl::Status ValidateMoe(const ModelSpec& model) {
       InRealRange("model.moe.skew", moe.skew, 1, moe.experts, "must be from 1 (an even load) to model.moe.experts"));
   LYNX_RETURN_IF_ERROR(InRealRange("model.moe.auxLoss", moe.aux_loss, 0, 1e6, "must be from 0 to 1e6"));
   LYNX_RETURN_IF_ERROR(InRealRange("model.moe.zLoss", moe.z_loss, 0, 1e6, "must be from 0 to 1e6"));
+  LYNX_RETURN_IF_ERROR(ValidateRouter(moe));
   LYNX_RETURN_IF_ERROR(InRange("model.moe.sharedFfn", moe.shared_ffn, 0, kMaxFfn));
   LYNX_RETURN_IF_ERROR(InRange("model.moe.denseLayers", moe.dense_layers, 0, model.layers - 1));
   if (model.matmul_type == MatmulType::kModel || (moe.shared_ffn == 0 && moe.dense_layers == 0)) return absl::OkStatus();

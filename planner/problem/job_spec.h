@@ -111,9 +111,15 @@ static_assert(kEnumNames<PlanOnlyFeature>.size() == kPlanOnlyFeatureCount);
 using PlanOnlyFeatures = uint64_t;
 constexpr PlanOnlyFeatures Bit(PlanOnlyFeature feature) { return PlanOnlyFeatures{1} << static_cast<int>(feature); }
 
+// What the products of a router are made into, which decides the choice of a token's experts and their weights: their softmax
+// over all experts, or the sigmoid of each of them (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+enum class RouterScores : uint8_t { kSoftmax, kSigmoid };
+template <>
+inline constexpr auto kEnumNames<RouterScores> = EnumTable("softmax", "sigmoid");
+
 // A mixture of experts in place of each layer's feed-forward block: a router chooses top_k of the experts for each token, each
-// expert is a feed-forward block of its own, and the token gets the weighted sum of their outputs (Shazeer et al. 2017). The
-// weights are the softmax over all experts. Plain values: a model without experts has the default value.
+// expert is a feed-forward block of its own, and the token gets the weighted sum of their outputs (Shazeer et al. 2017). Plain
+// values: a model without experts has the default value.
 struct MoeSpec {
   int32_t experts = 0;     // E, from 2 on; 0 = the model has no experts
   int32_t top_k = 0;       // experts for each token, 1..E
@@ -136,6 +142,13 @@ struct MoeSpec {
   // The first layers of the model have a feed-forward block of width model.ffn and no experts (DeepSeek:
   // `first_k_dense_replace`). 0 .. layers - 1.
   int32_t dense_layers = 0;
+  RouterScores scores = RouterScores::kSoftmax;
+  double weight_scale = 1;  // factor of the weights of a token's experts; above 0
+  // Each expert has a bias, which is added to its scores where experts are chosen, and nowhere else. After each step it grows
+  // by bias_rate if the expert got less than the mean load of the layer's experts, and shrinks by it if the expert got more
+  // (Wang et al. 2024, arXiv 2408.15664). Only with the scores kSigmoid. bias_rate 0: the biases stay as they are.
+  bool router_bias = false;
+  double bias_rate = 0;
 
   bool any() const { return experts > 0; }
   bool operator==(const MoeSpec&) const = default;

@@ -36,7 +36,7 @@ constexpr std::array<FeatureInfo, kPlanOnlyFeatureCount> kFeatures = {{
     {kOtherPositions, "positions that are neither learned embeddings nor rotary"},
     {kUnknownFamily, "a model_type that is not in the table of families"},
     {kAttentionSinks, "a learned score of each head beside those of the keys"},
-    {kOtherRouting, "experts that are chosen or weighted in another way than by the softmax of a router's scores"},
+    {kOtherRouting, "experts that are chosen in groups, or in another way than by the softmax or sigmoid of a router's scores"},
     {kSharedExpertGate, "a gate that weights what every token passes beside its experts"},
     {kMultiTokenPrediction, "layers after the last one that predict further tokens; the plan does not count them"},
 }};
@@ -296,6 +296,9 @@ std::string ModelFeaturesText(const ModelSpec& m) {
   if (m.moe.any()) {
     absl::StrAppend(&text, ", ", m.moe.experts, " experts of width ", m.expert_ffn(), ", ", m.moe.top_k, " for each token");
     if (!m.moe.normalized) text += " with weights that are not divided by their sum";
+    if (m.moe.scores == RouterScores::kSigmoid) text += ", scores by sigmoid";
+    if (m.moe.weight_scale != 1) absl::StrAppend(&text, ", weights times ", m.moe.weight_scale);
+    if (m.moe.router_bias) text += ", biases that only choose";
     if (m.moe.shared_ffn != 0) absl::StrAppend(&text, ", a block of width ", m.moe.shared_ffn, " that every token passes");
     if (m.moe.dense_layers != 0) absl::StrAppend(&text, ", no experts in the first ", m.moe.dense_layers, " layers");
   }

@@ -365,11 +365,13 @@ StateBytes StatesOf(const StageContext& context) {
   };
   const int64_t dense_layer = Shareable(context, LayerParameters(LayerType::kTransformer, dense_shape));
   int64_t parameters = 0, experts = 0;
-  Bytes copies;  // of weights, in 8 bits
+  int64_t biases = 0;  // of routers; each rank has all of them, with states of their own like parameters
+  Bytes copies;        // of weights, in 8 bits
   for (const StageSlice& slice : context.slices) {
     const int64_t dense = slice.DenseLayers(context.model.moe), sparse = slice.layers() - dense;
     parameters += layer(LayerType::kTransformer) * sparse + dense_layer * dense;
     experts += ShareableExperts(context, ExpertParameters(shape)) * sparse;
+    if (context.model.moe.router_bias) biases += sparse * context.model.moe.experts;
     copies += EightBitWeights(shape) * sparse + EightBitWeights(dense_shape) * dense;
     if (slice.has_embedding) parameters += layer(LayerType::kEmbedding);
     if (!slice.has_head) continue;
@@ -380,9 +382,9 @@ StateBytes StatesOf(const StageContext& context) {
   const auto share = [&](ZeroStage from) { return layout.zero >= from ? parameters / OptimizerShares(context) : parameters; };
   const int64_t master = context.model.dtype == DataType::kBfloat16 ? kStateBytes : 0;
   if (layout.zero >= ZeroStage::kWeights) copies = copies / OptimizerShares(context);
-  const int64_t optimizer = share(ZeroStage::kOptimizer) + experts / ExpertShares(context);
-  return {.weights = Bytes((share(ZeroStage::kWeights) + experts) * shape.element_bytes()) + copies,
-          .gradients = Bytes((share(ZeroStage::kGradients) + experts) * kStateBytes),
+  const int64_t optimizer = share(ZeroStage::kOptimizer) + experts / ExpertShares(context) + biases;
+  return {.weights = Bytes((share(ZeroStage::kWeights) + experts + biases) * shape.element_bytes()) + copies,
+          .gradients = Bytes((share(ZeroStage::kGradients) + experts + biases) * kStateBytes),
           .optimizer = Bytes(optimizer * (2 * kStateBytes + master))};
 }
 

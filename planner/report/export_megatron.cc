@@ -185,6 +185,39 @@ class Megatron {
                 Quoted(absl::StrCat("([0]*", moe.dense_layers, "+[1]*", model_.layers - moe.dense_layers, ")")));
   }
 
+  // Megatron-LM takes a factor of softmax weights only with --moe-router-pre-softmax.
+  void SoftmaxRouter() {
+    const MoeSpec& moe = model_.moe;
+    const bool alone = moe.top_k == 1, before_choice = !moe.normalized || alone;
+    if (before_choice) args_.Flag("--moe-router-pre-softmax");
+    if (moe.normalized && alone) {
+      Miss(
+          "a weight of 1 for a token's only expert: Megatron-LM wants --moe-router-pre-softmax with one expert for each token, "
+          "which gives it its softmax as a weight; model.moe.normalized: false plans that");
+    }
+    if (moe.weight_scale == 1) return;
+    if (before_choice) {
+      args_.Value("--moe-router-topk-scaling-factor", RealText(moe.weight_scale));
+    } else {
+      Miss(absl::StrCat("weights of experts times ", RealText(moe.weight_scale),
+                        ": Megatron-LM has the factor for weights that are not divided by their sum"));
+    }
+  }
+
+  // Megatron-LM divides sigmoids by their sum, unless a token has only one expert.
+  void SigmoidRouter() {
+    const MoeSpec& moe = model_.moe;
+    args_.Value("--moe-router-score-function", "sigmoid");
+    if (moe.weight_scale != 1) args_.Value("--moe-router-topk-scaling-factor", RealText(moe.weight_scale));
+    if (moe.router_bias) {
+      args_.Flag("--moe-router-enable-expert-bias");
+      args_.Value("--moe-router-bias-update-rate", RealText(moe.bias_rate));
+    }
+    if (moe.normalized == (moe.top_k > 1)) return;
+    Miss(absl::StrCat("sigmoids that are ", moe.normalized ? "" : "not ", "divided by their sum, with ", moe.top_k,
+                      " experts for each token: Megatron-LM divides them exactly if there are several"));
+  }
+
   // Experts. Megatron-LM's own defaults are softmax after the choice of experts, which gives weights whose sum is 1, and rows
   // that are dropped by their weights (megatron/core/transformer/moe/moe_utils.py).
   void Experts() {
@@ -195,13 +228,7 @@ class Megatron {
     args_.Value("--moe-router-topk", moe.top_k);
     SharedAndDense();
     args_.Value("--moe-router-dtype", "fp32");
-    const bool alone = moe.top_k == 1;
-    if (!moe.normalized || alone) args_.Flag("--moe-router-pre-softmax");
-    if (moe.normalized && alone) {
-      Miss(
-          "a weight of 1 for a token's only expert: Megatron-LM wants --moe-router-pre-softmax with one expert for each token, "
-          "which gives it its softmax as a weight; model.moe.normalized: false plans that");
-    }
+    moe.scores == RouterScores::kSigmoid ? SigmoidRouter() : SoftmaxRouter();
     args_.Flag("--moe-grouped-gemm");
     args_.Value("--moe-token-dispatcher-type", "alltoall");
     args_.Value("--moe-router-load-balancing-type", moe.aux_loss > 0 ? "aux_loss" : "none");

@@ -134,6 +134,10 @@ std::string ModelNotes(const ModelSpec& model) {
   if (!untrained.empty()) {
     absl::StrAppend(&text, "note: planned with ", absl::StrJoin(untrained, ", "), ", which the engine does not train\n");
   }
+  if (model.moe.router_bias && model.moe.bias_rate == 0) {
+    absl::StrAppend(&text,
+                    "note: the router's biases stay as they are, whatever the load of the experts (model.moe.biasRate 0)\n");
+  }
   if (model.window != 0 && model.seq > model.window) {
     absl::StrAppend(&text, "note: attention within a window of ", model.window, " positions is counted as attention to all ",
                     model.seq, "; the engine trains sequences of at most ", model.window, " tokens\n");

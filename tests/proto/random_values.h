@@ -66,6 +66,12 @@ inline void RandomExperts(std::mt19937_64& random, JobSpec& spec) {
                     .z_loss = static_cast<double>(Pick(random, 0, 2)) / 1000,
                     .shared_ffn = static_cast<int32_t>(Pick(random, 0, 64)),
                     .dense_layers = static_cast<int32_t>(Pick(random, 0, spec.model.layers - 1))};
+  if (Pick(random, 0, 1) == 0) {
+    spec.model.moe.scores = RouterScores::kSigmoid;
+    spec.model.moe.weight_scale = 2.5;
+    spec.model.moe.router_bias = Pick(random, 0, 1) == 0;
+    spec.model.moe.bias_rate = spec.model.moe.router_bias ? 0.001 : 0;
+  }
   spec.model.moe.dropless = spec.model.moe.capacity > 0 && Pick(random, 0, 1) == 0;
   spec.model.matmul_type = MatmulType::kModel;
   if (parallel.sequence_parallel == Choice::kOff) parallel.sequence_parallel = Choice::kAuto;

@@ -42,7 +42,8 @@ void WriteSettings(const worker::TinyJob& job, const std::string& path) {
   const MoeSpec& moe = model.moe;
   if (!moe.any()) return;
   file << "experts " << moe.experts << "\ntop_k " << moe.top_k << "\nnormalized " << (moe.normalized ? 1 : 0) << "\ncapacity "
-       << moe.capacity << "\naux_loss " << moe.aux_loss << "\nz_loss " << moe.z_loss << "\nmicro_batch " << train.micro_batch
+       << moe.capacity << "\nscores " << EnumName(moe.scores) << "\nweight_scale " << moe.weight_scale << "\nbias_rate "
+       << moe.bias_rate << "\naux_loss " << moe.aux_loss << "\nz_loss " << moe.z_loss << "\nmicro_batch " << train.micro_batch
        << "\n";
 }
 

@@ -29,7 +29,7 @@ def read_settings(directory):
         pairs = [line.split() for line in file]
 
     def parse(name, value):
-        if name in ("family", "rope_scaling"):
+        if name in ("family", "rope_scaling", "scores"):
             return value
         return float(value) if any(c in value for c in ".e") else int(value)
 
@@ -146,15 +146,22 @@ def router_losses(scores, probs, chosen, s):
 
 
 def mixture(x, w, prefix, s):
-    """The block of experts of Mixtral: the sum of the top_k best experts' outputs, by the softmax over all experts. Returns
-    also the losses of the router. No row is ever dropped, so the job must have room for all."""
+    """A block of experts: the sum of the top_k best experts' outputs, by the softmax over all experts, as in Mixtral, or by the
+    sigmoid of each expert's score and a bias, as in GLM-4.5. Returns also the losses of the router, and adds the choices of each
+    expert to `loads` of the bias. No row is ever dropped, so the job must have room for all."""
     assert s["capacity"] * s["top_k"] >= s["experts"], "rows could be dropped"
     tokens = x.flatten(0, 1)
     scores = tokens @ w[prefix + "router.weight"].T
-    probs = scores.softmax(-1)
-    weights, chosen = probs.topk(s["top_k"])
+    probs = scores.sigmoid() if s["scores"] == "sigmoid" else scores.softmax(-1)
+    bias = w.get(prefix + "router.bias")
+    chosen = (probs if bias is None else probs + bias.detach()).topk(s["top_k"]).indices
+    weights = probs.gather(-1, chosen)
     if s["normalized"]:
         weights = weights / weights.sum(-1, keepdim=True)
+    weights = weights * s["weight_scale"]
+    if bias is not None:
+        loads = torch.bincount(chosen.flatten(), minlength=s["experts"]).double()
+        bias.loads = loads + getattr(bias, "loads", 0)
     fc1 = w[prefix + "experts.fc1.weight"].unflatten(0, (s["experts"], -1))  # (E, 2w, h)
     fc2 = w[prefix + "experts.fc2.weight"].unflatten(0, (s["experts"], -1))  # (E, h, w)
     out = torch.zeros_like(tokens)
@@ -162,7 +169,7 @@ def mixture(x, w, prefix, s):
         token, choice = (chosen == expert).nonzero(as_tuple=True)
         rows = activation(tokens[token] @ fc1[expert].T, s) @ fc2[expert].T
         out = out.index_add(0, token, rows * weights[token, choice, None])
-    return out.reshape(x.shape), router_losses(scores, probs, chosen, s)
+    return out.reshape(x.shape), router_losses(scores, probs / probs.sum(-1, keepdim=True), chosen, s)
 
 
 def outputs_of(inputs, w, s):
@@ -211,10 +218,12 @@ def main(directory, only_logits):
         for logit in outputs_of(tokens[0, :1, 0], w, s)[0][0, -1]:
             print(f"{logit.item():.10f}")
         return
+    biases = [p for name, p in w.items() if name.endswith("router.bias")]
+    trained = [p for name, p in w.items() if not name.endswith("router.bias")]
     optimizer = torch.optim.AdamW(
         [
-            {"params": [p for p in w.values() if p.dim() == 2], "weight_decay": s["weight_decay"]},
-            {"params": [p for p in w.values() if p.dim() == 1], "weight_decay": 0.0},
+            {"params": [p for p in trained if p.dim() == 2], "weight_decay": s["weight_decay"]},
+            {"params": [p for p in trained if p.dim() == 1], "weight_decay": 0.0},
         ],
         betas=(s["beta1"], s["beta2"]),
         eps=s["eps"],
@@ -226,10 +235,14 @@ def main(directory, only_logits):
         optimizer.zero_grad()
         loss, all_losses = losses_of(tokens[step, :, 0], tokens[step, :, 1], w, s)
         all_losses.backward()
-        norm = torch.nn.utils.clip_grad_norm_(list(w.values()), s["clip_norm"])
+        norm = torch.nn.utils.clip_grad_norm_(trained, s["clip_norm"])
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, s)
         optimizer.step()
+        with torch.no_grad():
+            for bias in biases:
+                bias += s["bias_rate"] * (bias.loads.mean() - bias.loads).sign()
+                bias.loads = 0
         print(f"{loss.item():.10f} {norm.item():.10f}")
 
 

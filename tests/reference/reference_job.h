@@ -18,6 +18,7 @@ inline worker::TinyJob ReferenceJob(worker::TinyModel model) {
     job.model.moe.ffn = 24;
     job.model.moe.aux_loss = 0.05;
     job.model.moe.z_loss = 0.01;
+    if (job.model.moe.router_bias) job.model.moe.bias_rate = 0.02;  // so large that it changes choices
   }
   if (job.model.rotary.dims != 0) job.model.rotary.dims = 4;  // half of a head's elements
   job.train = {.steps = 20,

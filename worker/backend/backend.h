@@ -110,11 +110,14 @@ struct RouterShape {
   int64_t top_k = 0;       // 1..E
   int64_t room = 0;        // E * room is below 2^31
   bool normalized = true;  // the weights of a token's experts are divided by their sum
+  bool sigmoid = false;    // P is the sigmoid of each product, not their softmax
+  float scale = 1;         // factor of the weights; above 0
 
   constexpr int64_t rows() const { return experts * room; }
 };
 
-// A choice of a token. The route of a rank is (n, top_k) of them; the choices of a token are in descending order of score.
+// A choice of a token. The route of a rank is (n, top_k) of them; the choices of a token are in the descending order by which
+// they are chosen.
 struct RouteChoice {
   int32_t expert = 0;
   float weight = 0;
@@ -125,7 +128,8 @@ struct RouteChoice {
 static_assert(sizeof(RouteChoice) == 12);
 
 // The losses of a router, which are added to the loss of the microbatch with the factor `scale`. P: the softmax of the scores
-// over the experts. f_e: the share of the n * top_k choices that chose expert e, dropped choices included.
+// over the experts; with RouterShape::sigmoid, the sigmoids divided by their sum, as in DeepSeek-V3 (arXiv 2412.19437, eq. 18).
+// f_e: the share of the n * top_k choices that chose expert e, dropped choices included.
 struct RouterLosses {
   double aux = 0;  // aux * E * sum over e of f_e * mean over tokens of P_e (Fedus et al. 2022, eq. 4); f has no gradient
   double z = 0;    // z * mean over tokens of the square of the log-sum-exp of the scores (Zoph et al. 2022, eq. 5)
@@ -243,9 +247,12 @@ class LayerBackend {
   // dbias += column sums of dy   dy (n, h)
   virtual void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) = 0;
 
-  // scores (n, E) = x w^T; route (n, top_k) = the experts with the highest scores. Of equal scores the lower number of an
-  // expert wins. The weight is the expert's part of the softmax over all experts.   x (n, h), w (E, h)
-  virtual void RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) = 0;
+  // scores (n, E) = x w^T. P (n, E) is their softmax over all experts, or with `sigmoid` the sigmoid of each. route (n, top_k)
+  // = the experts with the highest scores, or with `sigmoid` the highest P + bias. Of equal ones the lower number of an expert
+  // wins. The weight is `scale` times P, or times the part of P in the sum over the token's choices if `normalized` is true.
+  // x (n, h), w (E, h), bias (E) in fp32, or nullptr; only with `sigmoid`
+  virtual void RouterForward(const RouterShape& shape, const T* x, const T* w, const float* bias, float* scores,
+                             RouteChoice* route) = 0;
   // dscores (n, E) = the gradient of the scores: of the weights of rows and of the losses. dx += dscores w.
   // dweights (E, room): the gradients of the rows' weights. late (n, top_k): those of the choices without room; other elements
   // are not read; nullptr: the rows without room were dropped, and their weights have no gradient
@@ -304,6 +311,12 @@ class Backend : public LayerBackend<float> {
   // `by_expert` and `total` point to device memory; nullptr for `by_expert`: only the total is needed. At most kMaxExperts
   // blocks.   weights (blocks, room)
   virtual void CountRows(const ExpertShape& shape, const float* weights, int64_t* by_expert, int64_t* total) = 0;
+
+  // loads (E) += the number of choices of each expert, those without room included. The numbers are exact below 2^24, so the
+  // order of the sums does not matter.   route (choices)
+  virtual void CountChoices(const RouteChoice* route, int64_t choices, int64_t experts, float* loads) = 0;
+  // bias (E) += rate where the load is below `even`, -= rate where it is above.   loads (E)
+  virtual void MoveRouterBias(const float* loads, int64_t experts, double even, float rate, float* bias) = 0;
 
   // The ops of rounds (planner/problem/expert_rounds.h) on the routes of `choices` choices.
   // *most = the largest number of rows of one expert that have no room. `most` points to device memory.

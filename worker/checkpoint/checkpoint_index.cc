@@ -69,6 +69,9 @@ void AddFeatures(const ModelSpec& m, json& model) {
                     {"aux_loss", moe.aux_loss},     {"z_loss", moe.z_loss}};
     if (moe.dropless) model["moe"]["dropless"] = true;
     if (moe.dense_layers != 0) model["moe"]["dense_layers"] = moe.dense_layers;
+    if (moe.scores != RouterScores::kSoftmax) model["moe"]["scores"] = EnumName(moe.scores);
+    if (moe.weight_scale != 1) model["moe"]["weight_scale"] = moe.weight_scale;
+    if (moe.router_bias) model["moe"]["bias_rate"] = moe.bias_rate;
   }
   const RotarySpec& r = m.rotary;
   if (r == plain.rotary) return;
@@ -211,6 +214,14 @@ void DecodeMoe(const json& moe, Fields& fields, ModelSpec& model) {
   fields.Rate(moe, "aux_loss", out.aux_loss);
   fields.Rate(moe, "z_loss", out.z_loss);
   if (moe.contains("dropless")) fields.Flag(moe, "dropless", out.dropless);
+  if (moe.contains("scores")) {
+    std::string scores;
+    fields.Text(moe, "scores", scores);
+    if (!ParseEnum(scores, out.scores)) fields.Fail(absl::StrCat("model.moe.scores is ", scores));
+  }
+  if (moe.contains("weight_scale")) fields.Rate(moe, "weight_scale", out.weight_scale);
+  out.router_bias = moe.contains("bias_rate");
+  if (out.router_bias) fields.Rate(moe, "bias_rate", out.bias_rate);
   if (moe.contains("dense_layers")) fields.Integer(moe, "dense_layers", 1, model.layers - 1, out.dense_layers);
 }
 
@@ -362,6 +373,9 @@ void CompareFunctions(const ModelSpec& was, const ModelSpec& is, std::vector<std
   Compare("model.rope.attentionFactor", from.attention_factor, to.attention_factor, differences);
   Compare("model.moe.topK", was.moe.top_k, is.moe.top_k, differences);
   Compare("model.moe.normalized", was.moe.normalized, is.moe.normalized, differences);
+  Compare<std::string>("model.moe.scores", EnumName(was.moe.scores), EnumName(is.moe.scores), differences);
+  Compare("model.moe.weightScale", was.moe.weight_scale, is.moe.weight_scale, differences);
+  Compare("model.moe.routerBias", was.moe.router_bias, is.moe.router_bias, differences);
 }
 
 // Compares the fields of the model that determine the shapes and the meaning of its weights.
@@ -465,6 +479,7 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
   Compare("model.moe.skew", was.moe.skew, is.moe.skew, differences);
   Compare("model.moe.auxLoss", was.moe.aux_loss, is.moe.aux_loss, differences);
   Compare("model.moe.zLoss", was.moe.z_loss, is.moe.z_loss, differences);
+  Compare("model.moe.biasRate", was.moe.bias_rate, is.moe.bias_rate, differences);
   const bool other_model = !(was == is) && differences.empty();
   if (other_model) differences.push_back("the model differs in what the checkpoint's index has no field for");
   return absl::StrJoin(differences, "; ");

@@ -21,7 +21,7 @@ struct Names {
   const char* phi3 = nullptr;        // the name of the one tensor that holds all parts of the rows
 };
 
-constexpr std::array<Names, 22> kNames = {{
+constexpr std::array<Names, 23> kNames = {{
     {Parameter::kEmbedTok, "wte.weight", false, {"model.embed_tokens.weight"}},
     {Parameter::kEmbedPos, "wpe.weight", false, {}},
     {Parameter::kLn1Weight, "ln_1.weight", false, {"input_layernorm.weight"}},
@@ -51,6 +51,7 @@ constexpr std::array<Names, 22> kNames = {{
     {Parameter::kRouterWeight, nullptr, false, {}},  // for these, see kExpertNames
     {Parameter::kExpertsFc1Weight, nullptr, false, {}},
     {Parameter::kExpertsFc2Weight, nullptr, false, {}},
+    {Parameter::kRouterBias, nullptr, false, {}},
 }};
 
 constexpr bool InEnumOrder() {

@@ -47,12 +47,14 @@ std::string LayersText(const StageContext& context) {
 
 std::vector<ParameterSlot> WrittenSlots(const StageContext& context, int32_t tp_rank, int32_t replica,
                                         const ModelState& state) {
-  // With ZeRO, no two ranks update the same part of experts, nor two replicas the same part of another parameter.
+  // With ZeRO, no two ranks update the same part of experts, nor two replicas the same part of another parameter. The routers'
+  // biases are the same on all replicas.
   const bool writes_experts = state.shares_experts() || StateIndexOf(context, tp_rank, replica).expert == 0;
   const bool writes_others = state.shares_updates() || replica == 0;
   std::vector<ParameterSlot> slots;
   for (const ParameterSlot& slot : state.updated()) {
-    if (slot.expert ? writes_experts : writes_others) slots.push_back(slot);
+    const bool writes = slot.by_load ? replica == 0 : slot.expert ? writes_experts : writes_others;
+    if (writes) slots.push_back(slot);
   }
   return slots;
 }

@@ -43,6 +43,10 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
       return NormBackward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, MlpShare(layer, t[kGradLn2]),
                           /*accumulate=*/true, t[kGrad]);
     case Op::kRouter:  // after permute, which writes the gradient of ln2 to which this op adds
+      // Each choice is counted once: forward passes may run again, and evaluations run only them.
+      if (router_bias_) {
+        backend_.CountChoices(t.route(), router_.n * router_.top_k, router_.experts, gradient(Parameter::kRouterBias));
+      }
       return ops_.RouterBackward(router_, router_losses_, t.Wide(kScores), t.route(), t.Wide(sent_.grad_weights),
                                  rounds_ ? t.Wide(kWorkspace) : nullptr, weight(Parameter::kRouterWeight), t.Wide(kGradScores),
                                  t[kGradLn2]);

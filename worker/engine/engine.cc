@@ -419,6 +419,7 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(int32_t index) {
     case Group::kWorld:
       LYNX_RETURN_IF_ERROR(SumReplicated());
       LYNX_RETURN_IF_ERROR(SumSharedEmbedding());
+      LYNX_RETURN_IF_ERROR(SumLoads());
       return StartWorldSum();
     case Group::kNone:
     case Group::kHost: break;
@@ -497,6 +498,17 @@ absl::Status Engine::SumSharedEmbedding() {
   return communicator_.Wait(ticket).status();
 }
 
+// Sums the loads of experts over the replicas; SumReplicated has summed them over the tensor-parallel ranks. They are whole
+// numbers, so every order of sums gives the same bits.
+absl::Status Engine::SumLoads() {
+  const ModelState::Range loads = state_.LoadsRange();
+  if (loads.count == 0 || config_.context.gradient_ranks() == 1) return absl::OkStatus();
+  const Route route(Group::kData, config_.context.slices.front().stage);
+  LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
+                        communicator_.StartAllReduce(route, state_.gradients().data() + loads.begin, loads.count));
+  return communicator_.Wait(ticket).status();
+}
+
 absl::StatusOr<TransferTicket> Engine::StartWorldSum() {
   backend_.SumOfSquares(counted_gradients_, sums_.squared_norm());
   LYNX_ASSIGN_OR_RETURN(StepSums own, sums_.Fetch());
@@ -561,6 +573,18 @@ void Engine::UpdateWeights() {
                   .step = step_ + 1,
                   .gradient_scale = clipping},
                  updates_);
+  MoveRouterBiases();
+}
+
+void Engine::MoveRouterBiases() {
+  const MoeSpec& moe = config_.context.model.moe;
+  if (moe.bias_rate == 0) return;
+  const double even = TokensOf(config_.train, config_.context) * moe.top_k / moe.experts;
+  for (const ParameterSlot& slot : state_.slots()) {
+    if (!slot.by_load) continue;
+    backend_.MoveRouterBias(state_.Gradient(slot.layer, slot.parameter), moe.experts, even, static_cast<float>(moe.bias_rate),
+                            state_.RouterBias(slot.layer));
+  }
 }
 
 }  // namespace lynx::worker

@@ -170,7 +170,9 @@ class Engine {
   void Copy(const Elements& from, int64_t count, const Elements& to);
   absl::Status SumReplicated();
   absl::Status SumSharedEmbedding();
+  absl::Status SumLoads();
   void UpdateWeights();
+  void MoveRouterBiases();
   absl::StatusOr<TransferTicket> StartWorldSum();
   absl::Status TakeSums();
   std::string NotFiniteText() const;

@@ -36,7 +36,9 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
       return ops_.BiasDropoutAddForward(t[kX], BiasOf(layer, Parameter::kProjBias), s_, share_n_, h_, KeyOf(op, layer, input),
                                         t[kX1]);
     case Op::kLn2: return NormForward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, t[kLn2]);
-    case Op::kRouter: return ops_.RouterForward(router_, t[kLn2], weight(Parameter::kRouterWeight), t.Wide(kScores), t.route());
+    case Op::kRouter:
+      return ops_.RouterForward(router_, t[kLn2], weight(Parameter::kRouterWeight), state_.RouterBias(layer), t.Wide(kScores),
+                                t.route());
     case Op::kPermute: return ops_.TokensToRows(router_, t.route(), t[kLn2], t[sent_.rows], t.Wide(sent_.weights));
     case Op::kFc1:
       if (mlp.moe) {

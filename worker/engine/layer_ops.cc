@@ -27,12 +27,15 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
                                      .experts = shape_.experts,
                                      .top_k = shape_.top_k,
                                      .room = shape_.expert_room(),
-                                     .normalized = context.model.moe.normalized}
+                                     .normalized = context.model.moe.normalized,
+                                     .sigmoid = context.model.moe.scores == RouterScores::kSigmoid,
+                                     .scale = static_cast<float>(context.model.moe.weight_scale)}
                        : RouterShape{}),
       // The losses are means over tokens, and their mean is taken over all shares of the step's tokens.
       router_losses_{.aux = context.model.moe.aux_loss,
                      .z = context.model.moe.z_loss,
                      .scale = loss_scale * static_cast<double>(share_n_)},
+      router_bias_(context.model.moe.router_bias),
       experts_(mlp_.moe ? ExpertShape{.blocks = shape_.experts, .room = router_.room, .experts = shape_.own_experts()}
                         : ExpertShape{}),
       rounds_(mlp_.moe && shape_.round_room() > 0),

@@ -107,6 +107,7 @@ class LayerOps {
   const Mlp mlp_, dense_mlp_;  // the second: of layers without experts in a model that has experts
   const RouterShape router_;
   const RouterLosses router_losses_;
+  const bool router_bias_;  // true: routers have biases, and backward passes count the loads of experts
   const ExpertShape experts_;
   // True if rows without room go through rounds. Those of the backward pass leave the gradients of their rows' weights at the
   // beginning of the workspace, where the router reads them (ExpertRounds).

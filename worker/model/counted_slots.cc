@@ -8,6 +8,7 @@ std::vector<ParameterSlot> CountedSlots(const StageContext& context, int32_t tp_
                                         const std::vector<ParameterSlot>& updated) {
   std::vector<ParameterSlot> counted;
   for (const ParameterSlot& slot : updated) {
+    if (slot.by_load) continue;
     const bool shared = (slot.expert ? ExpertShares(context) : OptimizerShares(context)) > 1;
     const bool first = (slot.expert ? index.expert : index.data) == 0;
     if ((shared || first) && !slot.copy && (!slot.replicated || tp_rank == 0)) counted.push_back(slot);

@@ -58,7 +58,7 @@ struct ParameterInfo {
 };
 
 using enum Extent;
-constexpr std::array<ParameterInfo, 22> kParameters = {{
+constexpr std::array<ParameterInfo, 23> kParameters = {{
     {Parameter::kEmbedTok, "tok", kVocab, kHidden, Split::kVocabularyRows, InitialValue::kNormal},
     {Parameter::kEmbedPos, "pos", kSeq, kHidden, Split::kWhole, InitialValue::kNormal},
     {Parameter::kLn1Weight, "ln1.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
@@ -82,6 +82,7 @@ constexpr std::array<ParameterInfo, 22> kParameters = {{
     {Parameter::kExpertsFc1Weight, "experts.fc1.weight", kExpertFc1Rows, kHidden, Split::kExperts, InitialValue::kNormal},
     {Parameter::kExpertsFc2Weight, "experts.fc2.weight", kExpertFc2Rows, kExpertFfn, Split::kExperts,
      InitialValue::kNormalByDepth},
+    {Parameter::kRouterBias, "router.bias", kOne, kExperts, Split::kWhole, InitialValue::kZero},
 }};
 constexpr std::string_view kTokenEmbeddingName = "embed.tok";
 constexpr int kParameterCount = static_cast<int>(kParameters.size());
@@ -136,6 +137,7 @@ bool IsOf(const ModelSpec& model, int32_t layer, Parameter parameter) {
     case Parameter::kRouterWeight:
     case Parameter::kExpertsFc1Weight:
     case Parameter::kExpertsFc2Weight: return model.HasExpertsIn(layer);
+    case Parameter::kRouterBias: return model.HasExpertsIn(layer) && model.moe.router_bias;
     case Parameter::kEmbedPos:
     case Parameter::kLn1Bias:
     case Parameter::kProjBias:
@@ -213,13 +215,22 @@ std::string NameOf(const ParameterInfo& info, int32_t layer) {
   return absl::StrCat("layers.", layer, ".", suffix);
 }
 
-// Slots that follow each other, of one layer, without its experts or only its experts. The gradients of a section are reduced
-// together.
-bool SameSection(const ParameterSlot& a, const ParameterSlot& b) { return a.layer == b.layer && a.expert == b.expert; }
+// Slots that follow each other: of one layer, without its experts or only its experts, or the biases of all routers. The
+// gradients of a section are reduced together.
+bool SameSection(const ParameterSlot& a, const ParameterSlot& b) {
+  return a.by_load || b.by_load ? a.by_load && b.by_load : a.layer == b.layer && a.expert == b.expert;
+}
 
-// Returns the number of elements of a section, with its padding.
-int64_t PaddedSection(const StageContext& context, bool expert, int64_t elements) {
-  return expert ? ShareableExperts(context, elements) : Shareable(context, elements);
+// Returns the number of ranks that divide the section of a slot.
+int64_t SharesOf(const StageContext& context, const ParameterSlot& slot) {
+  if (slot.by_load) return 1;
+  return slot.expert ? ExpertShares(context) : OptimizerShares(context);
+}
+
+// Returns the number of elements of a section, with its padding. `slot`: one of the section.
+int64_t PaddedSection(const StageContext& context, const ParameterSlot& slot, int64_t elements) {
+  if (slot.by_load) return elements;
+  return slot.expert ? ShareableExperts(context, elements) : Shareable(context, elements);
 }
 
 // Returns the offset after the section that ends with the last slot.
@@ -227,7 +238,7 @@ int64_t EndOfSection(const StageContext& context, const std::vector<ParameterSlo
   const ParameterSlot& last = slots.back();
   int64_t begin = last.offset;
   for (auto slot = slots.rbegin(); slot != slots.rend() && SameSection(*slot, last); ++slot) begin = slot->offset;
-  return begin + PaddedSection(context, last.expert, last.offset + last.count - begin);
+  return begin + PaddedSection(context, last, last.offset + last.count - begin);
 }
 
 void AppendLayer(const StageContext& context, const RankPlace& place, int32_t layer, Parameter first, Parameter last,
@@ -250,6 +261,7 @@ void AppendLayer(const StageContext& context, const RankPlace& place, int32_t la
     slot.by_heads = info.columns == kHeadSize;
     slot.copy = tied;
     slot.expert = info.split == Split::kExperts;
+    slot.by_load = info.parameter == Parameter::kRouterBias;
     slot.offset = slots.empty() ? 0 : slots.back().offset + slots.back().count;
     if (!slots.empty() && !SameSection(slots.back(), slot)) slot.offset = EndOfSection(context, slots);
     slot.share_offset = slot.offset;
@@ -365,6 +377,11 @@ std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t
       AppendLayer(context, place, kHeadLayer, Parameter::kHeadLnWeight, Parameter::kHeadOutWeight, slots);
     }
   }
+  for (const StageSlice& slice : context.slices) {
+    for (int32_t layer = slice.first_layer; layer < slice.end_layer; ++layer) {
+      AppendLayer(context, place, layer, Parameter::kRouterBias, Parameter::kRouterBias, slots);
+    }
+  }
   return slots;
 }
 
@@ -407,8 +424,8 @@ std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::
   for (size_t first = 0, next; first < slots.size(); first = next) {
     for (next = first; next < slots.size() && SameSection(slots[next], slots[first]);) ++next;
     const bool expert = slots[first].expert;
-    const int64_t shares = expert ? ExpertShares(context) : OptimizerShares(context), begin = slots[first].offset;
-    const int64_t share = PaddedSection(context, expert, slots[next - 1].offset + slots[next - 1].count - begin) / shares;
+    const int64_t shares = SharesOf(context, slots[first]), begin = slots[first].offset;
+    const int64_t share = PaddedSection(context, slots[first], slots[next - 1].offset + slots[next - 1].count - begin) / shares;
     const int64_t share_at = begin + share * (shares == 1 ? 0 : expert ? index.expert : index.data);
     for (size_t i = first; i < next; ++i) {
       ParameterSlot part = shares == 1 ? slots[i] : PartOf(slots[i], share_at, share_at + share);
@@ -433,9 +450,9 @@ ArraySizes SizesOf(const StageContext& context, const std::vector<ParameterSlot>
   for (size_t first = 0, next; first < slots.size(); first = next) {
     for (next = first; next < slots.size() && SameSection(slots[next], slots[first]);) ++next;
     const ParameterSlot& last = slots[next - 1];
-    const int64_t elements = PaddedSection(context, last.expert, last.offset + last.count - slots[first].offset);
+    const int64_t elements = PaddedSection(context, last, last.offset + last.count - slots[first].offset);
     sizes.all += elements;
-    sizes.shares += elements / (last.expert ? ExpertShares(context) : OptimizerShares(context));
+    sizes.shares += elements / SharesOf(context, last);
   }
   return sizes;
 }
@@ -536,6 +553,7 @@ const Bfloat16* ModelState::WeightOfOps(int32_t layer, Parameter parameter) cons
 void ModelState::RoundWeights(Backend& backend) {
   if (rounded_weights_.empty()) return;
   for (const ParameterSlot& slot : updated_) {
+    if (slot.by_load) continue;  // routers read it in fp32
     backend.Round(UpdatedWeight(slot), slot.count, rounded_weights_.data() + slot.offset);
   }
 }
@@ -543,6 +561,7 @@ void ModelState::RoundWeights(Backend& backend) {
 std::vector<AdamWTensor> ModelState::Updates() {
   std::vector<AdamWTensor> updates;
   for (const ParameterSlot& slot : updated_) {
+    if (slot.by_load) continue;
     updates.push_back({.count = slot.count,
                        .gradient = gradients_.data() + slot.offset,
                        .w = UpdatedWeight(slot),
@@ -564,16 +583,35 @@ float* ModelState::Gradient(int32_t layer, Parameter parameter) { return gradien
 ModelState::Range ModelState::RangeOf(int32_t layer, bool expert) const {
   Range range;
   for (const ParameterSlot& slot : slots_) {
-    if (slot.layer != layer || slot.expert != expert) continue;
+    if (slot.layer != layer || slot.expert != expert || slot.by_load) continue;
     if (range.count == 0) range.begin = slot.offset;
     range.count = slot.offset + slot.count - range.begin;
   }
   LYNX_CHECK(range.count > 0);
-  range.count = PaddedSection(context_, expert, range.count);
+  range.count = expert ? ShareableExperts(context_, range.count) : Shareable(context_, range.count);
   return range;
 }
 
 ModelState::Range ModelState::LayerRange(int32_t layer) const { return RangeOf(layer, /*expert=*/false); }
 ModelState::Range ModelState::ExpertRange(int32_t layer) const { return RangeOf(layer, /*expert=*/true); }
+
+ModelState::Range ModelState::LoadsRange() const {
+  Range range;
+  for (const ParameterSlot& slot : slots_) {
+    if (!slot.by_load) continue;
+    if (range.count == 0) range.begin = slot.offset;
+    range.count += slot.count;
+  }
+  return range;
+}
+
+float* ModelState::RouterBias(int32_t layer) {
+  if (!context_.model.moe.router_bias) return nullptr;
+  const ParameterSlot& slot = Slot(layer, Parameter::kRouterBias);
+  // The biases are the last ones of both kinds of arrays, and no rank shares them out.
+  const bool shared = !rounded_weights_.empty();
+  const int64_t from_end = static_cast<int64_t>(gradients_.size()) - slot.offset;
+  return shared ? weights_.data() + static_cast<int64_t>(weights_.size()) - from_end : weights_.data() + slot.offset;
+}
 
 }  // namespace lynx::worker

@@ -26,6 +26,8 @@
 //   layers.N.router.weight (E, h), whole on each rank
 //   layers.N.experts.fc1.weight (E 2w, h): for each expert the 2w rows of its fc1.weight
 //   layers.N.experts.fc2.weight (E h, w): for each expert the h rows of its fc2.weight
+// If the model's routers have biases, each such layer has layers.N.router.bias (E), whole on each rank. These are the last
+// parameters of the arrays, a range of their own that is not divided (LoadsRange).
 // A layer's experts follow its other parameters, and are a range of their own (ExpertRange). The ranks that hold the same
 // experts are not those that hold the same other parameters, so both ranges are reduced, and with ZeRO-1 divided, apart from
 // each other (planner/program/state_sharing.h).
@@ -79,6 +81,7 @@ enum class Parameter : uint8_t {
   kRouterWeight,
   kExpertsFc1Weight,
   kExpertsFc2Weight,
+  kRouterBias,
 };
 
 // One rectangular piece of a global 2-D parameter that this rank holds: rows [row, row + rows) and columns [column, column +
@@ -108,6 +111,9 @@ struct ParameterSlot {
   bool by_heads = false;
   bool copy = false;    // true if this is the output projection, and a copy of the embedding on another rank
   bool expert = false;  // true if the parameter is of experts; never replicated, even if tensor-parallel ranks have the same
+  // True if the parameter is a router's bias, which follows the loads of experts, not a gradient. Its part of the gradients has
+  // the loads. Every rank of the stage has all of it, in fp32, and no optimizer updates it.
+  bool by_load = false;
 };
 
 // A rank's index among the ranks that have the same weights, and among those that have the same experts.
@@ -174,6 +180,11 @@ class ModelState {
   Range LayerRange(int32_t layer) const;
   // The same for the experts of a layer. They must be on this rank.
   Range ExpertRange(int32_t layer) const;
+  // The range of the biases of all routers on this rank; in the gradients it has the loads of their experts. Empty if there are
+  // none.
+  Range LoadsRange() const;
+  // The bias that a router's ops read, in fp32; null if the model's routers have none. The layer must have experts.
+  float* RouterBias(int32_t layer);
 
   // Rounds the fp32 weights that this rank updates, and stores them in the weights that ops read. Does nothing in an fp32
   // model.

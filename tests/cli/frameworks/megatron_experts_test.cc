@@ -59,14 +59,13 @@ TEST(ImportMegatronExperts, SaysWhatOfExpertsHasNoCounterpart) {
   } cases[] = {
       {"--moe-expert-capacity-factor 1 --moe-token-drop-policy position", "without --moe-pad-expert-input-to-capacity"},
       {"--moe-expert-capacity-factor 1", "--moe-token-drop-policy probs, Megatron-LM's default: a job drops the last rows"},
-      {"--moe-router-score-function sigmoid",
-       "--moe-router-score-function sigmoid: experts are planned as weighted by a softmax"},
+      {"--moe-router-score-function sqrtsoftplus",
+       "--moe-router-score-function sqrtsoftplus: experts are planned as weighted by a softmax"},
       {"--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-4",
        "--moe-router-load-balancing-type seq_aux_loss with factor 0.0001"},
       {"--moe-router-load-balancing-type sinkhorn", "--moe-router-load-balancing-type sinkhorn: experts are planned as chosen"},
       {"--moe-token-dispatcher-type flex --expert-model-parallel-size 2",
        "--moe-token-dispatcher-type flex: the plan counts all-to-alls"},
-      {"--moe-router-enable-expert-bias", "--moe-router-enable-expert-bias: experts are planned as chosen"},
       {"--moe-router-num-groups 4", "--moe-router-num-groups 4: the plan lets a token choose among all experts"},
       {"--overlap-moe-expert-parallel-comm", "--overlap-moe-expert-parallel-comm: not counted"},
       {"--bf16 --fp8-format hybrid --moe-shared-expert-intermediate-size 64",
@@ -76,7 +75,26 @@ TEST(ImportMegatronExperts, SaysWhatOfExpertsHasNoCounterpart) {
   };
   for (const auto& c : cases) EXPECT_THAT(Imported(Experts(c.arguments)).not_taken, Contains(HasSubstr(c.said))) << c.arguments;
   EXPECT_THAT(Imported(SmallLlama("--num-experts 8")).not_taken, Contains(HasSubstr("no --moe-grouped-gemm")));
-  EXPECT_EQ(Imported(Experts("--moe-router-score-function sigmoid")).job.model.plan_only, Bit(PlanOnlyFeature::kOtherRouting));
+  EXPECT_EQ(Imported(Experts("--moe-router-score-function sqrtsoftplus")).job.model.plan_only,
+            Bit(PlanOnlyFeature::kOtherRouting));
+}
+
+TEST(ImportMegatronExperts, ReadsRoutersWithSigmoidsAndBiases) {
+  const ImportedRun run = Imported(
+      Experts("--moe-router-score-function sigmoid --moe-router-topk-scaling-factor 2.5 --moe-router-enable-expert-bias"));
+  EXPECT_EQ(run.job.model.plan_only, PlanOnlyFeatures{0});
+  const MoeSpec& moe = run.job.model.moe;
+  EXPECT_EQ(moe.scores, RouterScores::kSigmoid);
+  EXPECT_TRUE(moe.normalized);
+  EXPECT_EQ(moe.weight_scale, 2.5);
+  EXPECT_TRUE(moe.router_bias);
+  EXPECT_EQ(moe.bias_rate, 0.001) << "Megatron-LM's default";
+  EXPECT_EQ(Imported(Experts("--moe-router-score-function sigmoid --moe-router-enable-expert-bias "
+                             "--moe-router-bias-update-rate 0"))
+                .job.model.moe.bias_rate,
+            0);
+  EXPECT_FALSE(Imported(Experts("--moe-router-score-function sigmoid --moe-router-topk 1")).job.model.moe.normalized);
+  EXPECT_THAT(ErrorOf(Experts("--moe-router-enable-expert-bias")), HasSubstr("needs --moe-router-score-function sigmoid"));
 }
 
 // Megatron-LM shards experts by tensor parallelism too, unless it is told otherwise.

@@ -284,6 +284,19 @@ TEST(JobSpecTest, NamesWhatIsWrongWithExperts) {
          s.model.moe.dense_layers = 1;
        }),
        "model.matmulType is mxfp8: cannot be planned for models with model.moe.sharedFfn or model.moe.denseLayers"},
+      {Experts([](JobSpec& s) { s.model.moe.weight_scale = 0; }), "model.moe.weightScale is 0: must be a number above 0"},
+      {Experts([](JobSpec& s) { s.model.moe.weight_scale = 1e7; }),
+       "model.moe.weightScale is 10000000: must be from 1e-6 to 1e6"},
+      {Experts([](JobSpec& s) { s.model.moe.router_bias = true; }),
+       "model.moe.routerBias is true: needs model.moe.scores sigmoid"},
+      {Experts([](JobSpec& s) { s.model.moe.bias_rate = 0.001; }),
+       "model.moe.biasRate is 0.001: means nothing without model.moe.routerBias"},
+      {Experts([](JobSpec& s) {
+         s.model.moe.scores = RouterScores::kSigmoid;
+         s.model.moe.router_bias = true;
+         s.model.moe.bias_rate = 2;
+       }),
+       "model.moe.biasRate is 2: must be from 0"},
       {Experts([](JobSpec& s) { s.model.moe.shared_ffn = -1; }), "model.moe.sharedFfn is -1: must be from 0 to 1048576"},
       {Experts([](JobSpec& s) { s.model.moe.shared_ffn = (1 << 20) + 1; }), "model.moe.sharedFfn is 1048577"},
       {Experts([](JobSpec& s) { s.model.moe.dense_layers = -1; }), "model.moe.denseLayers is -1: must be from 0 to "},

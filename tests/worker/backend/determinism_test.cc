@@ -42,7 +42,7 @@ std::vector<float> Doubles(double x) {
 // A route by random scores.
 RouteChoice* RandomRoute(Backend& backend, TestMemory& memory) {
   auto* const route = reinterpret_cast<RouteChoice*>(memory.Output(kN * kRouter.top_k * 3));
-  backend.RouterForward(kRouter, memory.Random(kN * kH, 1), memory.Random(kRouter.experts * kH, 2),
+  backend.RouterForward(kRouter, memory.Random(kN * kH, 1), memory.Random(kRouter.experts * kH, 2), nullptr,
                         memory.Output(kN * kRouter.experts), route);
   return route;
 }
@@ -226,7 +226,7 @@ const OpCase kCases[] = {
      [](Backend& backend, TestMemory& memory) {
        constexpr int64_t kScores = kN * kRouter.experts, kRoute = kN * kRouter.top_k * 3;
        float* out = memory.Output(kScores + kRoute);
-       backend.RouterForward(kRouter, memory.Random(kN * kH, 1), memory.Random(kRouter.experts * kH, 2), out,
+       backend.RouterForward(kRouter, memory.Random(kN * kH, 1), memory.Random(kRouter.experts * kH, 2), nullptr, out,
                              reinterpret_cast<RouteChoice*>(out + kScores));
        return Take(out, kScores + kRoute);
      }},

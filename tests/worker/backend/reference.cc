@@ -253,28 +253,41 @@ Vector Softmax(const RouterShape& shape, const Vector& scores, int64_t token) {
   return softmax;
 }
 
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// P of all experts of a token: see LayerBackend::RouterForward.
+Vector ScoresOf(const RouterShape& shape, const Vector& scores, int64_t token) {
+  if (!shape.sigmoid) return Softmax(shape, scores, token);
+  Vector sigmoids(scores.begin() + token * shape.experts, scores.begin() + (token + 1) * shape.experts);
+  for (double& value : sigmoids) value = Sigmoid(value);
+  return sigmoids;
+}
+
 }  // namespace
 
 Vector RouteWeights(const RouterShape& shape, const Vector& scores, const std::vector<RouteChoice>& choices) {
   Vector weights;
   for (int64_t token = 0; token < shape.n; ++token) {
-    const Vector softmax = Softmax(shape, scores, token);
+    const Vector of_experts = ScoresOf(shape, scores, token);
     double sum = 0;
-    for (int64_t c = 0; c < shape.top_k; ++c) sum += softmax[choices[token * shape.top_k + c].expert];
+    for (int64_t c = 0; c < shape.top_k; ++c) sum += of_experts[choices[token * shape.top_k + c].expert];
     for (int64_t c = 0; c < shape.top_k; ++c) {
-      weights.push_back(softmax[choices[token * shape.top_k + c].expert] / (shape.normalized ? sum : 1));
+      weights.push_back(shape.scale * of_experts[choices[token * shape.top_k + c].expert] / (shape.normalized ? sum : 1));
     }
   }
   return weights;
 }
 
-ExpertRoute RouteOf(const RouterShape& shape, const Vector& scores) {
+ExpertRoute RouteOf(const RouterShape& shape, const Vector& scores, const Vector& bias) {
   ExpertRoute route;
   std::vector<int32_t> filled(shape.experts);
   for (int64_t token = 0; token < shape.n; ++token) {
     std::vector<int32_t> experts(shape.experts);
     std::iota(experts.begin(), experts.end(), 0);
-    const auto score = [&](int32_t expert) { return scores[token * shape.experts + expert]; };
+    const auto score = [&](int32_t expert) {
+      const double product = scores[token * shape.experts + expert];
+      return shape.sigmoid ? Sigmoid(product) + (bias.empty() ? 0 : bias[expert]) : product;
+    };
     std::stable_sort(experts.begin(), experts.end(), [&](int32_t a, int32_t b) { return score(a) > score(b); });
     for (int64_t c = 0; c < shape.top_k; ++c) {
       const int32_t expert = experts[c];
@@ -294,9 +307,11 @@ double RouterLoss(const RouterShape& shape, const RouterLosses& losses, const Ve
   for (const RouteChoice& choice : choices) shares[choice.expert] += 1 / static_cast<double>(choices.size());
   double balance = 0, squares = 0;
   for (int64_t token = 0; token < shape.n; ++token) {
-    const Vector softmax = Softmax(shape, scores, token);
-    for (int64_t e = 0; e < shape.experts; ++e) balance += shares[e] * softmax[e] / n;
+    const Vector of_experts = ScoresOf(shape, scores, token);
     double sum = 0;
+    for (const double value : of_experts) sum += value;  // 1, if they are a softmax
+    for (int64_t e = 0; e < shape.experts; ++e) balance += shares[e] * of_experts[e] / sum / n;
+    sum = 0;
     for (int64_t e = 0; e < shape.experts; ++e) sum += std::exp(scores[token * shape.experts + e]);
     squares += std::pow(std::log(sum), 2) / n;
   }

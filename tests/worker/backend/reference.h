@@ -46,7 +46,7 @@ struct ExpertRoute {
   std::vector<RouteChoice> choices;
   Vector weights;  // (n, top_k)
 };
-ExpertRoute RouteOf(const RouterShape& shape, const Vector& scores);
+ExpertRoute RouteOf(const RouterShape& shape, const Vector& scores, const Vector& bias = {});
 // The weights (n, top_k) of the choices, if the experts stay the same.
 Vector RouteWeights(const RouterShape& shape, const Vector& scores, const std::vector<RouteChoice>& choices);
 // The losses of the router, if the experts stay the same.

@@ -29,13 +29,14 @@ std::vector<RouteChoice> Choices(const RouterShape& shape, const RouteChoice* ro
 }
 
 // Expects the route that belongs to the scores.
-void ExpectRoute(const RouterShape& shape, const float* scores, const RouteChoice* route) {
-  const reference::ExpertRoute want = reference::RouteOf(shape, ToDouble(scores, shape.n * shape.experts));
+void ExpectRoute(const RouterShape& shape, const float* scores, const RouteChoice* route, const float* bias = nullptr) {
+  const Vector biases = bias == nullptr ? Vector() : ToDouble(bias, shape.experts);
+  const reference::ExpertRoute want = reference::RouteOf(shape, ToDouble(scores, shape.n * shape.experts), biases);
   for (int64_t i = 0; i < shape.n * shape.top_k; ++i) {
     const std::string what = "choice " + std::to_string(i % shape.top_k) + " of token " + std::to_string(i / shape.top_k);
     ASSERT_EQ(route[i].expert, want.choices[i].expert) << what;
     ASSERT_EQ(route[i].place, want.choices[i].place) << what;
-    ASSERT_NEAR(route[i].weight, want.weights[i], 2e-6) << what;
+    ASSERT_NEAR(route[i].weight, want.weights[i], 2e-6 * shape.scale) << what;
   }
 }
 
@@ -55,14 +56,16 @@ class Router : public testing::TestWithParam<RouterCase> {
   float* scores = memory.Output(n * experts);
   float* dscores = memory.Output(n * experts);
   RouteChoice* route = NewRoute(shape, memory);
+  // Only sigmoids have biases. They are as large as the sigmoids.
+  const float* const bias = shape.sigmoid ? memory.Random(experts, 6) : nullptr;
 
   template <class T>
   void ExpectForward(double tolerance) {
     const T *x = memory.RandomAt<T>(0, n * h, 1, 2), *w = memory.RandomAt<T>(0, experts * h, 2);
-    OpsOf<T>(*backend).RouterForward(shape, x, w, scores, route);
+    OpsOf<T>(*backend).RouterForward(shape, x, w, bias, scores, route);
     ExpectClose(scores, reference::Linear(ToDouble(x, n * h), ToDouble(w, experts * h), {}, n, h, experts), tolerance,
                 "scores");
-    ExpectRoute(shape, scores, route);
+    ExpectRoute(shape, scores, route, bias);
     memory.ExpectGuardsIntact();
   }
 
@@ -75,7 +78,7 @@ class Router : public testing::TestWithParam<RouterCase> {
     const Vector dx_before = ToDouble(dx, n * h);
     float* dw = memory.Constant(experts * h, 0.5f);
     LayerBackend<T>& ops = OpsOf<T>(*backend);
-    ops.RouterForward(shape, x, w, scores, route);
+    ops.RouterForward(shape, x, w, bias, scores, route);
     ops.RouterBackward(shape, losses, scores, route, dweights, late, w, dscores, dx);
     ops.RouterWeight(shape, x, dscores, dw);
 
@@ -118,21 +121,35 @@ TEST_P(Router, BackwardTakesGradientsOfRowsWithoutRoom) {
 // longer than the pieces in which rows are summed.
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Router,
-    testing::Values(RouterCase{"OneToken", {.n = 1, .h = 5, .experts = 4, .top_k = 2, .room = 1}, {}},
-                    RouterCase{"NoneDropped", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 13}, {}},
-                    RouterCase{"SomeDropped", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3}, {}},
-                    RouterCase{
-                        "NotNormalized", {.n = 13, .h = 8, .experts = 6, .top_k = 3, .room = 5, .normalized = false}, {}},
-                    RouterCase{"OneChoice", {.n = 11, .h = 6, .experts = 3, .top_k = 1, .room = 4, .normalized = false}, {}},
-                    RouterCase{"AllExperts", {.n = 9, .h = 6, .experts = 4, .top_k = 4, .room = 9}, {}},
-                    RouterCase{"AuxLoss", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3}, {.aux = 3, .scale = 0.5}},
-                    RouterCase{"ZLoss", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3}, {.z = 0.75, .scale = 2}},
-                    RouterCase{"AllLosses",
-                               {.n = 12, .h = 16, .experts = 8, .top_k = 2, .room = 2, .normalized = false},
-                               {.aux = 2, .z = 0.5, .scale = 0.25}},
-                    RouterCase{"ManyTokens", {.n = 1100, .h = 9, .experts = 6, .top_k = 2, .room = 400}, {.aux = 1}},
-                    RouterCase{"ManyExperts", {.n = 6, .h = 12, .experts = 300, .top_k = 5, .room = 2}, {.aux = 1, .z = 1}},
-                    RouterCase{"LongRows", {.n = 21, .h = 700, .experts = 70, .top_k = 2, .room = 4}, {.aux = 1, .z = 1}}),
+    testing::Values(
+        RouterCase{"OneToken", {.n = 1, .h = 5, .experts = 4, .top_k = 2, .room = 1}, {}},
+        RouterCase{"NoneDropped", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 13}, {}},
+        RouterCase{"SomeDropped", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3}, {}},
+        RouterCase{"NotNormalized", {.n = 13, .h = 8, .experts = 6, .top_k = 3, .room = 5, .normalized = false}, {}},
+        RouterCase{"OneChoice", {.n = 11, .h = 6, .experts = 3, .top_k = 1, .room = 4, .normalized = false}, {}},
+        RouterCase{"AllExperts", {.n = 9, .h = 6, .experts = 4, .top_k = 4, .room = 9}, {}},
+        RouterCase{"AuxLoss", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3}, {.aux = 3, .scale = 0.5}},
+        RouterCase{"ZLoss", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3}, {.z = 0.75, .scale = 2}},
+        RouterCase{"AllLosses",
+                   {.n = 12, .h = 16, .experts = 8, .top_k = 2, .room = 2, .normalized = false},
+                   {.aux = 2, .z = 0.5, .scale = 0.25}},
+        RouterCase{"Sigmoid", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3, .sigmoid = true, .scale = 2.5f}, {}},
+        RouterCase{"SigmoidNotNormalized",
+                   {.n = 13, .h = 8, .experts = 6, .top_k = 3, .room = 5, .normalized = false, .sigmoid = true},
+                   {}},
+        RouterCase{"SigmoidAllLosses",
+                   {.n = 12, .h = 16, .experts = 8, .top_k = 2, .room = 2, .sigmoid = true, .scale = 0.5f},
+                   {.aux = 2, .z = 0.5, .scale = 0.25}},
+        RouterCase{"SigmoidManyExperts",
+                   {.n = 6, .h = 12, .experts = 300, .top_k = 5, .room = 2, .sigmoid = true},
+                   {.aux = 1, .z = 1}},
+        RouterCase{"Scaled", {.n = 13, .h = 7, .experts = 5, .top_k = 2, .room = 3, .scale = 2.5f}, {.aux = 3}},
+        RouterCase{"ScaledNotNormalized",
+                   {.n = 13, .h = 8, .experts = 6, .top_k = 3, .room = 5, .normalized = false, .scale = 16},
+                   {}},
+        RouterCase{"ManyTokens", {.n = 1100, .h = 9, .experts = 6, .top_k = 2, .room = 400}, {.aux = 1}},
+        RouterCase{"ManyExperts", {.n = 6, .h = 12, .experts = 300, .top_k = 5, .room = 2}, {.aux = 1, .z = 1}},
+        RouterCase{"LongRows", {.n = 21, .h = 700, .experts = 70, .top_k = 2, .room = 4}, {.aux = 1, .z = 1}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(ScoreKeys, AreInTheOrderOfScoresAndThenOfExperts) {
@@ -162,13 +179,13 @@ TEST(RouterTies, TheLowerNumberWins) {
   };
   float* scores = memory.Output(shape.n * shape.experts);
   RouteChoice* route = NewRoute(shape, memory);
-  backend->RouterForward(shape, integers(shape.n * shape.h, 1), integers(shape.experts * shape.h, 2), scores, route);
+  backend->RouterForward(shape, integers(shape.n * shape.h, 1), integers(shape.experts * shape.h, 2), nullptr, scores, route);
   ExpectRoute(shape, scores, route);
 
   // All scores are 0, half of them with a minus sign.
   std::vector<float> weights(shape.experts * shape.h, 0.0f);
   for (size_t i = 0; i < weights.size(); i += 2) weights[i] = -0.0f;
-  backend->RouterForward(shape, memory.Constant(shape.n * shape.h, 1), memory.Copy(weights), scores, route);
+  backend->RouterForward(shape, memory.Constant(shape.n * shape.h, 1), memory.Copy(weights), nullptr, scores, route);
   for (int64_t i = 0; i < shape.n * shape.top_k; ++i) {
     ASSERT_EQ(route[i].expert, i % shape.top_k);
     ASSERT_EQ(route[i].weight, 0.25f);
@@ -185,7 +202,8 @@ TEST(RouterSizes, ManyChoicesHavePlacesInTheirOrder) {
   TestMemory memory;
   float* scores = memory.Output(shape.n * shape.experts);
   RouteChoice* route = NewRoute(shape, memory);
-  backend->RouterForward(shape, memory.Random(shape.n * shape.h, 1), memory.Random(shape.experts * shape.h, 2), scores, route);
+  backend->RouterForward(shape, memory.Random(shape.n * shape.h, 1), memory.Random(shape.experts * shape.h, 2), nullptr, scores,
+                         route);
   ExpectRoute(shape, scores, route);
   memory.ExpectGuardsIntact();
 }
@@ -234,7 +252,7 @@ TEST(RouterNumbers, OfScoresThatAreNotFiniteStayInRange) {
   float *scores = memory.Output(shape.n * shape.experts), *dscores = memory.Output(shape.n * shape.experts);
   RouteChoice* route = NewRoute(shape, memory);
   const float* w = memory.Random(shape.experts * shape.h, 2);
-  backend->RouterForward(shape, memory.Copy(x), w, scores, route);
+  backend->RouterForward(shape, memory.Copy(x), w, nullptr, scores, route);
   std::set<int32_t> places;
   for (int64_t token = 0; token < shape.n; ++token) {
     std::set<int32_t> chosen;
@@ -261,13 +279,58 @@ TEST(RouterNumbers, OfLargeScoresAreFinite) {
   float *scores = memory.Output(3), *dscores = memory.Output(3);
   RouteChoice* route = NewRoute(shape, memory);
   const float* w = memory.Copy({1000, -1000, 999});
-  backend->RouterForward(shape, memory.Constant(1, 1), w, scores, route);
+  backend->RouterForward(shape, memory.Constant(1, 1), w, nullptr, scores, route);
   EXPECT_EQ(route[0].expert, 0);
   EXPECT_EQ(route[1].expert, 2);
   EXPECT_NEAR(route[0].weight, 1 / (1 + std::exp(-1.0)), 1e-6);
   backend->RouterBackward(shape, {.aux = 1, .z = 1e-3}, scores, route, memory.Constant(3, 1), nullptr, w, dscores,
                           memory.Constant(1, 0));
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isfinite(dscores[i])) << i;
+}
+
+// A bias decides the choice, and the weights stay those of the sigmoids.
+TEST(RouterBias, OnlyChooses) {
+  const RouterShape shape{.n = 7, .h = 3, .experts = 6, .top_k = 2, .room = 7, .sigmoid = true};
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  TestMemory memory;
+  float* scores = memory.Output(shape.n * shape.experts);
+  RouteChoice* route = NewRoute(shape, memory);
+  const float *x = memory.Random(shape.n * shape.h, 1), *w = memory.Random(shape.experts * shape.h, 2);
+  backend->RouterForward(shape, x, w, memory.Copy({0, 0, 0, 9, 0, 8}), scores, route);
+  for (int64_t token = 0; token < shape.n; ++token) {
+    const auto sigmoid = [&](int64_t e) { return 1 / (1 + std::exp(-double{scores[token * shape.experts + e]})); };
+    const RouteChoice* const own = route + token * shape.top_k;
+    EXPECT_EQ(own[0].expert, 3);
+    EXPECT_EQ(own[1].expert, 5);
+    EXPECT_NEAR(own[0].weight, sigmoid(3) / (sigmoid(3) + sigmoid(5)), 1e-6);
+  }
+  memory.ExpectGuardsIntact();
+}
+
+TEST(RouterLoads, CountEachChoiceAndMoveTheBias) {
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  for (const auto& [n, experts] : {std::pair<int64_t, int64_t>{5, 4}, {2500, 300}}) {
+    TestMemory memory;
+    const RouterShape shape{.n = n, .h = 1, .experts = experts, .top_k = 2, .room = 1};
+    RouteChoice* route = NewRoute(shape, memory);
+    std::vector<double> want(static_cast<size_t>(experts), 3);
+    for (int64_t i = 0; i < n * shape.top_k; ++i) {
+      route[i] = {.expert = static_cast<int32_t>(i * i % (experts - 1)), .place = static_cast<int32_t>(i % 3) - 2};
+      ++want[static_cast<size_t>(route[i].expert)];
+    }
+    float *const loads = memory.Constant(experts, 3), *const bias = memory.Constant(experts, 0.25f);
+    backend->CountChoices(route, n * shape.top_k, experts, loads);
+    ASSERT_TRUE(backend->Finish().ok());
+    const double even = want[0];  // so that some loads are equal to it
+    backend->MoveRouterBias(loads, experts, even, 0.125f, bias);
+    ASSERT_TRUE(backend->Finish().ok());
+    for (int64_t e = 0; e < experts; ++e) {
+      const double load = want[static_cast<size_t>(e)];
+      ASSERT_EQ(loads[e], load) << e;
+      ASSERT_EQ(bias[e], load < even ? 0.375f : load > even ? 0.125f : 0.25f) << e;
+    }
+    memory.ExpectGuardsIntact();
+  }
 }
 
 }  // namespace

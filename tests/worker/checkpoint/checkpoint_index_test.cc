@@ -127,6 +127,10 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
       {[](MoeSpec& m) { m.skew = 1.5; }, "model.moe.skew is 1.5", false},
       {[](MoeSpec& m) { m.aux_loss = 0.01; }, "model.moe.auxLoss is 0.01", false},
       {[](MoeSpec& m) { m.z_loss = 0.001; }, "model.moe.zLoss is 0.001", false},
+      {[](MoeSpec& m) { m.scores = RouterScores::kSigmoid; }, "model.moe.scores is sigmoid in the checkpoint, softmax here",
+       true},
+      {[](MoeSpec& m) { m.weight_scale = 2.5; }, "model.moe.weightScale is 2.5", true},
+      {[](MoeSpec& m) { m.router_bias = true; }, "model.moe.routerBias is", true},
       {[](MoeSpec& m) { m.dense_layers = 1; }, "model.moe.denseLayers is 1 in the checkpoint, 0 here", true},
   };
   for (const auto& c : cases) {
@@ -138,6 +142,15 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
     EXPECT_THAT(RunDifferenceText(index.identity, here), HasSubstr(c.difference));
     EXPECT_EQ(StartDifferenceText(index.identity, here, /*continues=*/false).empty(), !c.of_weights) << c.difference;
   }
+  // Another rate of the biases is another run.
+  index.identity = here;
+  index.identity.model.moe.scores = RouterScores::kSigmoid;
+  index.identity.model.moe.router_bias = true;
+  CheckpointIdentity slower = index.identity;
+  index.identity.model.moe.bias_rate = 0.001;
+  EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
+  EXPECT_EQ(StartDifferenceText(index.identity, slower, /*continues=*/true), "");
+  EXPECT_EQ(RunDifferenceText(index.identity, slower), "model.moe.biasRate is 0.001 in the checkpoint, 0 here");
   // model.ffn is the width of no expert, so it is the size of no weight.
   index.identity = here;
   index.identity.model.moe.ffn = 24;

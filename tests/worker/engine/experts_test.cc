@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "common/status.h"
@@ -170,6 +171,61 @@ TEST(ExpertReplicas, HaveTheSameWeights) {
     EXPECT_EQ(experts[1], experts[3]);
     EXPECT_NE(experts[0], experts[1]);
   }
+}
+
+// The loads are whole numbers, so all layouts move the biases by the same steps, in bfloat16 too: ranks read them in fp32.
+TEST(RouterBiases, FollowTheLoadsOfAllRanks) {
+  using enum ZeroStage;
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
+    for (const ParallelLayout& layout :
+         {ParallelLayout{}, ParallelLayout{.dp = 4, .ep = 2, .zero = kOptimizer},
+          ParallelLayout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true}, ParallelLayout{.pp = 2, .dp = 2, .ep = 2}}) {
+      SCOPED_TRACE(LayoutText(layout) + " " + EnumName(dtype));
+      ModelSpec model = TinyMoe(dtype, TinyModel::kGlm4Moe);
+      model.moe.bias_rate = 0.001;
+      constexpr int64_t kMoves = 4;
+      const TinyRun run = Train(JobOf(model, layout, RecomputeMode::kFull), kMoves);
+      EXPECT_FALSE(run.weights.contains("layers.0.router.bias")) << "the layer has no experts";
+      for (const int32_t layer : {1, 2, 3}) {
+        const std::vector<float>& biases = run.weights.at(absl::StrCat("layers.", layer, ".router.bias"));
+        ASSERT_EQ(biases.size(), 8u);
+        bool up = false, down = false;
+        for (const float bias : biases) {
+          const double moves = bias / model.moe.bias_rate;
+          EXPECT_NEAR(moves, std::round(moves), 1e-3) << "layer " << layer;
+          EXPECT_LE(std::abs(moves), kMoves + 1e-3);
+          up = up || bias > 0, down = down || bias < 0;
+        }
+        EXPECT_TRUE(up && down) << "some experts have more than the mean load, and some less";
+      }
+    }
+  }
+}
+
+// With the rate 0 they stay, and in a step without an update, too.
+TEST(RouterBiases, StayIfNothingMovesThem) {
+  ModelSpec model = TinyMoe(DataType::kFloat32, TinyModel::kGlm4Moe);
+  model.moe.bias_rate = 0;
+  const TinyRun run = Train(JobOf(model, {}, RecomputeMode::kNone), 2);
+  EXPECT_EQ(run.weights.at("layers.1.router.bias"), std::vector<float>(8));
+}
+
+// A bias that is so large that it decides: all tokens go to two experts.
+TEST(RouterBiases, DecideTheChoice) {
+  ModelSpec model = TinyMoe(DataType::kFloat32, TinyModel::kGlm4Moe);
+  model.moe.top_k = 2;
+  const TinyJob job = JobOf(model, {}, RecomputeMode::kNone);
+  const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
+    for (const int32_t layer : {1, 2, 3}) {
+      rank.state->RouterBias(layer)[2] = 5;
+      rank.state->RouterBias(layer)[7] = 4;
+    }
+    LYNX_ASSIGN_OR_RETURN(const StepReport report, rank.engine->RunStep(0));
+    EXPECT_EQ(report.experts.fullest_expert, 4) << "each of the two has half of the rows of eight";
+    EXPECT_EQ(report.experts.median_expert, 0);
+    return absl::OkStatus();
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
 }
 
 // An evaluation runs the forward all-to-alls too.

@@ -34,6 +34,7 @@ TinyJob GradientJob(const TinySetting& setting) {
   job.train.global_batch = layout.tp == 1 ? 2 : 1;
   job.train.optimizer.lr = 0;  // steps do not change the weights
   job.train.min_lr = 0;
+  job.model.moe.bias_rate = 0;
   job.Lower(layout, RecomputeMode::kFull);
   return job;
 }
@@ -62,6 +63,7 @@ absl::StatusOr<double> LossWith(TinyRank& rank, float* element, float value) {
 absl::Status Differences(TinyRank& rank, Parameters& differences) {
   const int64_t stride = StrideOf(rank.job->layout);
   for (const ParameterSlot& slot : rank.state->slots()) {
+    if (slot.by_load) continue;  // it has no gradient
     std::vector<float>& out = differences[slot.name];
     out.resize(slot.global_rows * slot.global_columns);
     for (int64_t i = 0; i < slot.global_rows * slot.global_columns; i += stride) {

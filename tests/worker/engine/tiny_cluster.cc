@@ -159,6 +159,10 @@ ModelSpec SpecOf(TinyModel model) {
     spec.head_dim = 16;
     spec.rotary = {.theta = 100, .dims = 4};
     spec.moe = {.experts = 6, .top_k = 3, .ffn = 12, .capacity = 2, .dense_layers = 1};
+    spec.moe.scores = RouterScores::kSigmoid;
+    spec.moe.weight_scale = 2.5;
+    spec.moe.router_bias = true;
+    spec.moe.bias_rate = 0.003;
   }
   if (model == TinyModel::kTiedGpt || model == TinyModel::kTiedLlama) {
     spec.tied_embeddings = true;
@@ -237,7 +241,9 @@ std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::
 }
 
 void CollectGradients(ModelState& state, Parameters& parameters) {
-  for (const ParameterSlot& slot : state.slots()) Collect(slot, &state.gradients()[slot.offset], state.backend(), parameters);
+  for (const ParameterSlot& slot : state.slots()) {
+    if (!slot.by_load) Collect(slot, &state.gradients()[slot.offset], state.backend(), parameters);
+  }
 }
 
 void CollectWeights(ModelState& state, Parameters& parameters) {

@@ -27,7 +27,7 @@ struct StageProgram {
 // make every feature of the family matter. These families are: GPT with grouped queries; GPT with one key and value head
 // (gpt_bigcode); llama3 scaling; a head size of its own with linear scaling, as in Mistral Nemo; biases with yarn scaling;
 // norms of queries and keys; partly rotated heads. kMixtral, kQwen3Moe and kGlm4Moe have experts, with room for all rows; the
-// first layer of kGlm4Moe has none.
+// first layer of kGlm4Moe has none, and its routers have sigmoids and biases.
 enum class TinyModel : uint8_t {
   kGpt,
   kLlama,
@@ -98,8 +98,8 @@ std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::
 
 // Complete parameters by name, row-major.
 using Parameters = std::map<std::string, std::vector<float>>;
-// Copies the pieces that this rank has into the complete parameters: its pieces of the gradients, or the fp32 weights that it
-// updates.
+// Copies the pieces that this rank has into the complete parameters: its pieces of the gradients (not of the loads of experts),
+// or the fp32 weights that it updates.
 void CollectGradients(ModelState& state, Parameters& parameters);
 void CollectWeights(ModelState& state, Parameters& parameters);
 

@@ -132,7 +132,9 @@ void ExpectAllRanksMakeUp(ModelSpec model) {
         for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, LayoutOf(1, 1, 1)), 0)) {
           const bool zero_experts = zero == ZeroStage::kOptimizer;
           const int32_t dense = (slot.replicated ? layout.tp : 1) * (zero_experts ? 1 : layout.dp);
-          const int32_t wanted = slot.expert ? (zero_experts ? 1 : ExpertReplicas(layout)) : dense;
+          const int32_t wanted = slot.by_load  ? RanksOfStage(layout)
+                                 : slot.expert ? (zero_experts ? 1 : ExpertReplicas(layout))
+                                               : dense;
           for (int64_t i = 0; i < slot.count; ++i) {
             ASSERT_EQ((held[{slot.name, i}]), wanted) << slot.name << " " << LayoutText(layout);
           }
@@ -156,6 +158,37 @@ TEST(ExpertStates, WithADenseFirstLayerMakeUpTheWholeModel) {
   }
   EXPECT_EQ(names, (std::vector<std::string>{"layers.0.ln1.weight", "layers.0.qkv.weight", "layers.0.proj.weight",
                                              "layers.0.ln2.weight", "layers.0.fc1.weight", "layers.0.fc2.weight"}));
+}
+
+// The routers' biases are whole on every rank, whatever ZeRO divides, and they are the last elements of all arrays.
+TEST(ExpertStates, WithRouterBiasesMakeUpTheWholeModel) {
+  ModelSpec model = SmallMoe();
+  model.moe.dense_layers = 1;
+  model.layers = 4;
+  model.moe.scores = RouterScores::kSigmoid;
+  model.moe.router_bias = true;
+  ExpectAllRanksMakeUp(model);
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
+    model.dtype = dtype;
+    ModelState state =
+        ModelState::Create(ContextOf(model, LayoutOf(2, 3, 3, ZeroStage::kOptimizer)), 1, 2, kSeed, *backend).value();
+    const ModelState::Range loads = state.LoadsRange();
+    EXPECT_EQ(loads.count, 3 * 6);
+    EXPECT_EQ(loads.begin + loads.count, std::ssize(state.gradients()));
+    int32_t biases = 0;
+    for (const ParameterSlot& slot : state.updated()) {
+      if (!slot.by_load) continue;
+      ++biases;
+      EXPECT_EQ(slot.count, 6) << slot.name;
+      EXPECT_EQ(state.RouterBias(slot.layer), state.UpdatedWeight(slot)) << slot.name;
+      EXPECT_FALSE(slot.decays);
+    }
+    EXPECT_EQ(biases, 3);
+    for (const AdamWTensor& tensor : state.Updates()) {
+      EXPECT_LE(tensor.gradient + tensor.count, state.gradients().data() + loads.begin) << "no optimizer updates the biases";
+    }
+  }
 }
 
 // The ranges of a layer and of its experts must be apart, cover all of its slots, and have equal shares.

@@ -1,4 +1,4 @@
-// Counts the rows of experts.
+// Counts the rows of experts and the choices of tokens, and moves the router's biases against them.
 #include <algorithm>
 
 #include "common/check.h"
@@ -14,6 +14,18 @@ void CpuBackend::CountRows(const ExpertShape& shape, const float* weights, int64
     const int64_t rows = std::partition_point(begin, begin + shape.room, [](float weight) { return weight != kNoRow; }) - begin;
     if (by_expert != nullptr) by_expert[block % shape.experts] += rows;
     *total += rows;
+  }
+}
+
+void CpuBackend::CountChoices(const RouteChoice* route, int64_t choices, int64_t experts, float* loads) {
+  LYNX_CHECK(experts >= 1 && experts <= kMaxExperts);
+  for (int64_t i = 0; i < choices; ++i) loads[route[i].expert] += 1;
+}
+
+void CpuBackend::MoveRouterBias(const float* loads, int64_t experts, double even, float rate, float* bias) {
+  for (int64_t e = 0; e < experts; ++e) {
+    if (loads[e] < even) bias[e] += rate;
+    if (loads[e] > even) bias[e] -= rate;
   }
 }
 

@@ -60,7 +60,8 @@ class CpuOps : public InterfaceOf<T> {
                              T* y) override;
   void BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key, T* dy) override;
   void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) override;
-  void RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) override;
+  void RouterForward(const RouterShape& shape, const T* x, const T* w, const float* bias, float* scores,
+                     RouteChoice* route) override;
   void RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores, const RouteChoice* route,
                       const float* dweights, const float* late, const T* w, float* dscores, T* dx) override;
   void RouterWeight(const RouterShape& shape, const T* x, const float* dscores, float* dw) override;

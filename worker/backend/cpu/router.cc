@@ -5,6 +5,10 @@
 //   ds_e = P_e (a_e - sum_j a_j P_j + z), and for the choices also
 //     w_c (g_c - sum_j g_j w_j)   if the weights are normalized,
 //     P_e ([e is chosen] g_e - sum_j g_j P_j) for all e otherwise
+// With a factor k of the weights, g above is k times the gradient of the weights, and w is without k. With sigmoids, let S_e be
+// the sigmoid of s_e, and P_e = S_e divided by the sum of all S:
+//   ds_e = S_e (1 - S_e) (a_e - sum_j a_j P_j) / (sum of all S) + z softmax(s)_e, and for the choices also
+//     w_c (1 - S_c) (g_c - sum_j g_j w_j), without the sum if the weights are not normalized
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -36,27 +40,48 @@ LYNX_SIMD SoftmaxOf Softmax(const float* scores, int64_t experts) {
   return {max, sum};
 }
 
+// Returns e^(-x), limited to e^87 so that its reciprocal is still a normal number.
+inline float ExpMinus(float x) { return Exp(x < -87.0f ? 87.0f : -x); }
+
+inline float Sigmoid(float x) { return 1.0f / (1.0f + ExpMinus(x)); }
+
+using ByExpert = std::array<float, kMaxExperts>;
+
+// Returns the sigmoids of a token's scores, each with the bias of its expert.
+LYNX_SIMD void BiasedSigmoids(const float* scores, int64_t experts, const float* bias, float* out) {
+#pragma omp simd
+  for (int64_t e = 0; e < experts; ++e) out[e] = Sigmoid(scores[e]);
+  for (int64_t e = 0; e < experts && bias != nullptr; ++e) out[e] += bias[e];
+}
+
 // Chooses the experts of one token. Does not set the places.
-void Choose(const RouterShape& shape, const float* scores, RouteChoice* choices) {
-  const SoftmaxOf softmax = Softmax(scores, shape.experts);
+void Choose(const RouterShape& shape, const float* scores, const float* bias, RouteChoice* choices) {
+  ByExpert biased;
+  const float* chosen_by = scores;
+  SoftmaxOf softmax{};
+  if (shape.sigmoid) {
+    BiasedSigmoids(scores, shape.experts, bias, biased.data());
+    chosen_by = biased.data();
+  } else {
+    softmax = Softmax(scores, shape.experts);
+  }
   ScoreKey last = kAboveAllKeys;
   float chosen = 0;
   for (int64_t c = 0; c < shape.top_k; ++c) {
     ScoreKey best = 0;
     for (int64_t e = 0; e < shape.experts; ++e) {
-      const ScoreKey key = ScoreKeyOf(scores[e], e);
+      const ScoreKey key = ScoreKeyOf(chosen_by[e], e);
       if (key < last && key > best) best = key;
     }
     last = best;
     choices[c].expert = ExpertOf(best);
-    choices[c].weight = Exp(scores[choices[c].expert] - softmax.max);
+    const float score = scores[choices[c].expert];
+    choices[c].weight = shape.sigmoid ? Sigmoid(score) : Exp(score - softmax.max);
     chosen += choices[c].weight;
   }
-  const float sum = shape.normalized ? chosen : softmax.sum;
-  for (int64_t c = 0; c < shape.top_k; ++c) choices[c].weight /= sum;
+  const float sum = shape.normalized ? chosen : shape.sigmoid ? 1.0f : softmax.sum;
+  for (int64_t c = 0; c < shape.top_k; ++c) choices[c].weight = choices[c].weight / sum * shape.scale;
 }
-
-using ByExpert = std::array<float, kMaxExperts>;
 
 // Returns a_e of every expert.
 ByExpert SlopesOfAux(const RouterShape& shape, const RouterLosses& losses, const RouteChoice* route) {
@@ -88,6 +113,25 @@ LYNX_SIMD void Spread(const float* scores, int64_t experts, const SoftmaxOf& sof
   for (int64_t e = 0; e < experts; ++e) dscores[e] *= slopes[e] + same;
 }
 
+// As Spread, with sigmoids: the gradient of the losses.
+LYNX_SIMD void SpreadOfSigmoids(const float* scores, int64_t experts, const SoftmaxOf& softmax, const float* slopes, float z,
+                                float* dscores) {
+  float sum = 0, sloped = 0;
+#pragma omp simd reduction(+ : sum, sloped)
+  for (int64_t e = 0; e < experts; ++e) {
+    dscores[e] = Sigmoid(scores[e]);
+    sum += dscores[e];
+    sloped += slopes[e] * dscores[e];
+  }
+  const float share = 1.0f / sum, mean_slope = sloped * share;
+  const float of_softmax = z * (softmax.max + std::log(softmax.sum)) / softmax.sum;
+#pragma omp simd
+  for (int64_t e = 0; e < experts; ++e) {
+    const float falling = ExpMinus(scores[e]) * dscores[e];  // 1 - sigmoid
+    dscores[e] = dscores[e] * falling * (slopes[e] - mean_slope) * share + of_softmax * Exp(scores[e] - softmax.max);
+  }
+}
+
 // Computes the gradient of the scores of one token.
 void ScoreGradient(const RouterShape& shape, const ByExpert& slopes, float z, const float* scores, const RouteChoice* choices,
                    const float* dweights, const float* late, float* dscores) {
@@ -97,10 +141,17 @@ void ScoreGradient(const RouterShape& shape, const ByExpert& slopes, float z, co
   };
   float sum = 0;
   for (int64_t c = 0; c < shape.top_k; ++c) sum += gradient_of(choices[c]) * choices[c].weight;
-  Spread(scores, shape.experts, Softmax(scores, shape.experts), slopes.data(), z, shape.normalized ? 0.0f : sum, dscores);
+  const SoftmaxOf softmax = Softmax(scores, shape.experts);
+  if (shape.sigmoid) {
+    SpreadOfSigmoids(scores, shape.experts, softmax, slopes.data(), z, dscores);
+  } else {
+    Spread(scores, shape.experts, softmax, slopes.data(), z, shape.normalized ? 0.0f : sum, dscores);
+  }
+  const float mean = shape.normalized ? sum / shape.scale : 0.0f;
   for (int64_t c = 0; c < shape.top_k; ++c) {
-    const float mean = shape.normalized ? sum : 0.0f;
-    dscores[choices[c].expert] += choices[c].weight * (gradient_of(choices[c]) - mean);
+    const float score = scores[choices[c].expert];
+    const float falling = shape.sigmoid ? ExpMinus(score) * Sigmoid(score) : 1.0f;
+    dscores[choices[c].expert] += choices[c].weight * falling * (gradient_of(choices[c]) - mean);
   }
 }
 
@@ -148,19 +199,21 @@ void AddWeightGradient(const RouterShape& s, const float* dscores, const Bfloat1
 
 void CheckShape(const RouterShape& shape) {
   LYNX_CHECK(shape.experts >= 1 && shape.experts <= kMaxExperts && shape.top_k >= 1 && shape.top_k <= shape.experts);
-  LYNX_CHECK(shape.room >= 0 && shape.rows() <= INT32_MAX);
+  LYNX_CHECK(shape.room >= 0 && shape.rows() <= INT32_MAX && shape.scale > 0);
 }
 
 }  // namespace
 
 template <class T>
-void CpuOps<T>::RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) {
+void CpuOps<T>::RouterForward(const RouterShape& shape, const T* x, const T* w, const float* bias, float* scores,
+                              RouteChoice* route) {
   CheckShape(shape);
+  LYNX_CHECK(bias == nullptr || shape.sigmoid);
   this->LogitsForward(x, w, shape.n, shape.h, shape.experts, scores);
   std::array<int32_t, kMaxExperts> filled{};
   for (int64_t token = 0; token < shape.n; ++token) {
     RouteChoice* const choices = route + token * shape.top_k;
-    Choose(shape, scores + token * shape.experts, choices);
+    Choose(shape, scores + token * shape.experts, bias, choices);
     for (int64_t c = 0; c < shape.top_k; ++c) {
       int32_t& rows = filled[static_cast<size_t>(choices[c].expert)];
       const bool fits = rows < shape.room;
@@ -192,10 +245,10 @@ void CpuOps<T>::RouterWeight(const RouterShape& shape, const T* x, const float* 
   AddWeightGradient(shape, dscores, x, dw);
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                          \
-  template void CpuOps<T>::RouterForward(const RouterShape&, const T*, const T*, float*, RouteChoice*);              \
-  template void CpuOps<T>::RouterBackward(const RouterShape&, const RouterLosses&, const float*, const RouteChoice*, \
-                                          const float*, const float*, const T*, float*, T*);                         \
+#define LYNX_INSTANTIATE(T)                                                                                           \
+  template void CpuOps<T>::RouterForward(const RouterShape&, const T*, const T*, const float*, float*, RouteChoice*); \
+  template void CpuOps<T>::RouterBackward(const RouterShape&, const RouterLosses&, const float*, const RouteChoice*,  \
+                                          const float*, const float*, const T*, float*, T*);                          \
   template void CpuOps<T>::RouterWeight(const RouterShape&, const T*, const float*, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)

@@ -41,6 +41,8 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
                  float* stats) override;
   void LossForward(const float* stats, int64_t t, int64_t n, double* sum) override;
   void CountRows(const ExpertShape& shape, const float* weights, int64_t* by_expert, int64_t* total) override;
+  void CountChoices(const RouteChoice* route, int64_t choices, int64_t experts, float* loads) override;
+  void MoveRouterBias(const float* loads, int64_t experts, double even, float rate, float* bias) override;
   void MostWithoutRoom(const RouteChoice* route, int64_t choices, int32_t* most) override;
   void RouteOfRound(const RouteChoice* route, int64_t choices, int64_t room, int64_t round, RouteChoice* of_round) override;
   void WeightGradientsOfChoices(const RouteChoice* route, int64_t choices, const float* dweights, float* late) override;

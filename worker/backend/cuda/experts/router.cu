@@ -5,6 +5,7 @@
 // of the choices. Then a thread for each part and expert knows the number of the first one, and counts on. A part has more than
 // one chunk of choices if the counts of so many parts would not fit into the scratch.
 #include "common/check.h"
+#include "worker/backend/cuda/cuda_backend.h"
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/elementwise.cuh"
 #include "worker/backend/cuda/experts/scores_product.cuh"
@@ -44,29 +45,36 @@ struct SoftmaxOf {
   }
 };
 
-// Chooses the experts of each token. Does not set the places.
-__global__ void __launch_bounds__(kBlock) Choose(RouterShape shape, const float* scores, RouteChoice* route) {
+// Returns e^(-x), limited to e^87 so that its reciprocal is still a normal number.
+__device__ float ExpMinus(float x) { return expf(x < -87.0f ? 87.0f : -x); }
+__device__ float Sigmoid(float x) { return 1.0f / (1.0f + ExpMinus(x)); }
+
+// Chooses the experts of each token. Does not set the places. `bias`: null if there is none.
+__global__ void __launch_bounds__(kBlock)
+    Choose(RouterShape shape, const float* scores, const float* bias, RouteChoice* route) {
   const int64_t token = TokenOfWarp();
   if (token >= shape.n) return;
   scores += token * shape.experts;
   route += token * shape.top_k;
-  const SoftmaxOf softmax = SoftmaxOf::Scores(scores, shape.experts);
+  const SoftmaxOf softmax = shape.sigmoid ? SoftmaxOf{0, 1} : SoftmaxOf::Scores(scores, shape.experts);
   ScoreKey last = kAboveAllKeys;
   float chosen = 0;
   for (int64_t c = 0; c < shape.top_k; ++c) {
     ScoreKey best = 0;
     for (int64_t e = LaneOfWarp(); e < shape.experts; e += kWarp) {
-      const ScoreKey key = ScoreKeyOf(scores[e], e);
+      float score = scores[e];
+      if (shape.sigmoid) score = Sigmoid(score) + (bias == nullptr ? 0.0f : bias[e]);
+      const ScoreKey key = ScoreKeyOf(score, e);
       if (key < last && key > best) best = key;
     }
     last = ReduceLanes<Max, kWarp>(best);
     const int32_t expert = ExpertOf(last);
-    const float weight = expf(scores[expert] - softmax.max);
+    const float weight = shape.sigmoid ? Sigmoid(scores[expert]) : expf(scores[expert] - softmax.max);
     chosen += weight;
     if (LaneOfWarp() == 0) route[c] = {.expert = expert, .weight = weight};
   }
   const float sum = shape.normalized ? chosen : softmax.sum;
-  for (int64_t c = 0; c < shape.top_k && LaneOfWarp() == 0; ++c) route[c].weight /= sum;
+  for (int64_t c = 0; c < shape.top_k && LaneOfWarp() == 0; ++c) route[c].weight = route[c].weight / sum * shape.scale;
 }
 
 // The experts of the choices of one chunk.
@@ -135,6 +143,65 @@ struct AuxSlopes {
   }
 };
 
+// loads (experts) += the number of choices of each expert
+struct AddLoads {
+  const int32_t* counts;
+  int64_t parts, experts;
+  float* loads;
+
+  __device__ void operator()(int64_t e) const {
+    int64_t count = 0;
+    for (int64_t part = 0; part < parts; ++part) count += counts[part * experts + e];
+    loads[e] += static_cast<float>(count);
+  }
+};
+
+struct MoveBias {
+  const float* loads;
+  double even;
+  float rate;
+  float* bias;
+
+  __device__ void operator()(int64_t e) const {
+    if (loads[e] < even) bias[e] += rate;
+    if (loads[e] > even) bias[e] -= rate;
+  }
+};
+
+// Sets dscores of one token to the gradient of the losses, where the scores become sigmoids. All lanes of a warp compute it
+// together. `slope_of`: of an expert.
+template <class SlopeOf>
+__device__ void SpreadOfSigmoids(const float* scores, int64_t experts, const SoftmaxOf& softmax, const SlopeOf& slope_of,
+                                 float z, float* dscores) {
+  float sum = 0, sloped = 0;
+  for (int64_t e = LaneOfWarp(); e < experts; e += kWarp) {
+    dscores[e] = Sigmoid(scores[e]);
+    sum += dscores[e];
+    sloped += slope_of(e) * dscores[e];
+  }
+  const float share = 1.0f / ReduceLanes<Sum, kWarp>(sum), mean_slope = ReduceLanes<Sum, kWarp>(sloped) * share;
+  const float of_softmax = z * (softmax.max + logf(softmax.sum)) / softmax.sum;
+  for (int64_t e = LaneOfWarp(); e < experts; e += kWarp) {
+    const float falling = ExpMinus(scores[e]) * dscores[e];  // 1 - sigmoid
+    dscores[e] = dscores[e] * falling * (slope_of(e) - mean_slope) * share + of_softmax * expf(scores[e] - softmax.max);
+  }
+}
+
+// The same, where the scores become their softmax. `of_choices`: the sum of g P over the choices, or 0.
+template <class SlopeOf>
+__device__ void Spread(const float* scores, int64_t experts, const SoftmaxOf& softmax, const SlopeOf& slope_of, float z,
+                       float of_choices, float* dscores) {
+  const float share = 1.0f / softmax.sum;
+  float mean_slope = 0;
+  for (int64_t e = LaneOfWarp(); e < experts; e += kWarp) {
+    dscores[e] = expf(scores[e] - softmax.max) * share;
+    mean_slope += slope_of(e) * dscores[e];
+  }
+  mean_slope = ReduceLanes<Sum, kWarp>(mean_slope);
+  const float same = z * (softmax.max + logf(softmax.sum)) - mean_slope - of_choices;
+  for (int64_t e = LaneOfWarp(); e < experts; e += kWarp) dscores[e] *= slope_of(e) + same;
+}
+
 // `slopes`: null if there is no auxiliary loss. `z`: 2 scale z_loss / n.
 __global__ void __launch_bounds__(kBlock)
     ScoreGradient(RouterShape shape, const float* slopes, float z, const float* scores, const RouteChoice* route,
@@ -153,38 +220,38 @@ __global__ void __launch_bounds__(kBlock)
   for (int64_t c = 0; c < shape.top_k; ++c) of_choices += gradient_of(route[c]) * route[c].weight;
 
   const SoftmaxOf softmax = SoftmaxOf::Scores(scores, shape.experts);
-  const float share = 1.0f / softmax.sum;
-  float mean_slope = 0;
-  for (int64_t e = LaneOfWarp(); e < shape.experts; e += kWarp) {
-    dscores[e] = expf(scores[e] - softmax.max) * share;
-    mean_slope += slope_of(e) * dscores[e];
+  if (shape.sigmoid) {
+    SpreadOfSigmoids(scores, shape.experts, softmax, slope_of, z, dscores);
+  } else {
+    Spread(scores, shape.experts, softmax, slope_of, z, shape.normalized ? 0.0f : of_choices, dscores);
   }
-  mean_slope = ReduceLanes<Sum, kWarp>(mean_slope);
-  const float same = z * (softmax.max + logf(softmax.sum)) - mean_slope - (shape.normalized ? 0.0f : of_choices);
-  for (int64_t e = LaneOfWarp(); e < shape.experts; e += kWarp) dscores[e] *= slope_of(e) + same;
-  const float mean = shape.normalized ? of_choices : 0.0f;
+  const float mean = shape.normalized ? of_choices / shape.scale : 0.0f;
   for (int64_t c = 0; c < shape.top_k; ++c) {
     // The lane that has written this element changes it.
     if (route[c].expert % kWarp != LaneOfWarp()) continue;
-    dscores[route[c].expert] += route[c].weight * (gradient_of(route[c]) - mean);
+    const float score = scores[route[c].expert];
+    const float falling = shape.sigmoid ? ExpMinus(score) * Sigmoid(score) : 1.0f;
+    dscores[route[c].expert] += route[c].weight * falling * (gradient_of(route[c]) - mean);
   }
 }
 
 void CheckShape(const RouterShape& shape) {
   LYNX_CHECK(shape.experts >= 1 && shape.experts <= kMaxExperts && shape.top_k >= 1 && shape.top_k <= shape.experts);
-  LYNX_CHECK(shape.room >= 0 && shape.rows() <= INT32_MAX);
+  LYNX_CHECK(shape.room >= 0 && shape.rows() <= INT32_MAX && shape.scale > 0);
 }
 
 }  // namespace
 
 template <class T>
-void CudaOps<T>::RouterForward(const RouterShape& shape, const T* x, const T* w, float* scores, RouteChoice* route) {
+void CudaOps<T>::RouterForward(const RouterShape& shape, const T* x, const T* w, const float* bias, float* scores,
+                               RouteChoice* route) {
   CheckShape(shape);
+  LYNX_CHECK(bias == nullptr || shape.sigmoid);
   constexpr char kName[] = "router";
   const Parts parts = Parts::Of(shape.n * shape.top_k);
   LogitsForward(x, w, shape.n, shape.h, shape.experts, scores);
   auto* const counts = this->stream_.template ScratchOf<int32_t>(parts.count * shape.experts);
-  this->stream_.Launch(kName, &Choose, dim3(BlocksOf(shape.n * kWarp, kBlock)), dim3(kBlock), shape, scores, route);
+  this->stream_.Launch(kName, &Choose, dim3(BlocksOf(shape.n * kWarp, kBlock)), dim3(kBlock), shape, scores, bias, route);
   this->stream_.Launch(kName, &CountChoices, dim3(parts.count), dim3(kBlock), parts, route, shape.experts, counts);
   this->stream_.Launch(kName, &SetPlaces, dim3(parts.count), dim3(kBlock), parts, counts, shape.experts, shape.room, route);
 }
@@ -217,10 +284,23 @@ void CudaOps<T>::RouterWeight(const RouterShape& shape, const T* x, const float*
   AddTransposedScoresTimes(this->stream_, "router's weight", shape.experts, shape.h, shape.n, dscores, x, dw);
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                           \
-  template void CudaOps<T>::RouterForward(const RouterShape&, const T*, const T*, float*, RouteChoice*);              \
-  template void CudaOps<T>::RouterBackward(const RouterShape&, const RouterLosses&, const float*, const RouteChoice*, \
-                                           const float*, const float*, const T*, float*, T*);                         \
+void CudaBackend::CountChoices(const RouteChoice* route, int64_t choices, int64_t experts, float* loads) {
+  LYNX_CHECK(experts >= 1 && experts <= kMaxExperts);
+  constexpr char kName[] = "loads of experts";
+  const Parts parts = Parts::Of(choices);
+  auto* const counts = stream_.ScratchOf<int32_t>(parts.count * experts);
+  stream_.Launch(kName, &cuda::CountChoices, dim3(parts.count), dim3(kBlock), parts, route, experts, counts);
+  ForEach(stream_, kName, experts, AddLoads{counts, parts.count, experts, loads});
+}
+
+void CudaBackend::MoveRouterBias(const float* loads, int64_t experts, double even, float rate, float* bias) {
+  ForEach(stream_, "biases of routers", experts, MoveBias{loads, even, rate, bias});
+}
+
+#define LYNX_INSTANTIATE(T)                                                                                            \
+  template void CudaOps<T>::RouterForward(const RouterShape&, const T*, const T*, const float*, float*, RouteChoice*); \
+  template void CudaOps<T>::RouterBackward(const RouterShape&, const RouterLosses&, const float*, const RouteChoice*,  \
+                                           const float*, const float*, const T*, float*, T*);                          \
   template void CudaOps<T>::RouterWeight(const RouterShape&, const T*, const float*, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
