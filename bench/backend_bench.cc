@@ -264,6 +264,20 @@ void SwigluBackward(benchmark::State& state) {
 BENCHMARK_TEMPLATE(SwigluBackward, float)->Unit(benchmark::kMillisecond);
 BENCHMARK_TEMPLATE(SwigluBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+// The block that every token passes beside its experts, with a gate: both passes together.
+template <class T>
+void GatedSwiglu(benchmark::State& state) {
+  T *gated = Values<T>(kN * 2 * kF), *dy = Values<T>(kN * kF), *y = Values<T>(kN * kF), *dgated = Values<T>(kN * 2 * kF);
+  float *gate = Values(kN), *dproduct = Values(kN);
+  for (auto _ : state) {
+    Ops<T>().GatedSwigluForward(gated, gate, kN, kF, y);
+    Ops<T>().GatedSwigluBackward(gated, gate, dy, kN, kF, dgated, dproduct);
+  }
+  ReportBytes<T>(state, 8, kN * kF);
+}
+BENCHMARK_TEMPLATE(GatedSwiglu, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(GatedSwiglu, Bfloat16)->Unit(benchmark::kMillisecond);
+
 // Experts whose scores are those of random tokens. The rooms are as large as if all tokens chose the same expert.
 constexpr worker::RouterShape kRouter{.n = kN, .h = kH, .experts = 8, .top_k = 2, .room = kN};
 constexpr worker::ExpertShape kExperts{.blocks = kRouter.experts, .room = kRouter.room, .experts = kRouter.experts};

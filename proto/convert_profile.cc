@@ -193,6 +193,8 @@ void ExpertsToProto(const LayerShape& shape, v1::ExpertShape& message) {
   message.set_capacity_permille(shape.capacity_permille);
   message.set_skew_permille(shape.skew_permille);
   message.set_dropless(shape.dropless);
+  message.set_shared_ffn(shape.shared_ffn);
+  message.set_shared_gate(shape.shared_gate);
 }
 
 absl::Status ExpertsFromProto(const v1::ExpertShape& message, const std::string& path, LayerShape& shape) {
@@ -212,6 +214,12 @@ absl::Status ExpertsFromProto(const v1::ExpertShape& message, const std::string&
   shape.capacity_permille = message.capacity_permille();
   shape.skew_permille = message.skew_permille();
   shape.dropless = message.dropless();
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "shared_ffn"), message.shared_ffn(), 0, 1 << 20));
+  shape.shared_ffn = message.shared_ffn();
+  shape.shared_gate = message.shared_gate();
+  if (shape.shared_gate && shape.shared_ffn == 0) {
+    return BadField(FieldPath(path, "shared_gate"), "true", "must be false without shared_ffn");
+  }
   if (!shape.dropless || shape.capacity_permille > 0) return absl::OkStatus();
   return BadField(FieldPath(path, "dropless"), "true", "must be false without a capacity");
 }

@@ -140,7 +140,8 @@ measure() {
   local shape='"micro_batch": 8, "seq": 1024, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 50304, "tp": 1, "dropout": true,
          "family": "gpt", "kv_heads": 0, "head_dim": 0, "attention": "fused", "sequence_parallel": false, "qkv_bias": false,
          "qk_norm": false, "rotary_dims": 0,
-         "experts": 0, "top_k": 0, "expert_ffn": 0, "ep": 1, "capacity_permille": 0, "skew_permille": 1000, "dropless": false'
+         "experts": 0, "top_k": 0, "expert_ffn": 0, "ep": 1, "capacity_permille": 0, "skew_permille": 1000, "dropless": false,
+         "shared_ffn": 0, "shared_gate": false'
   cat >"$work/request.json" <<TEXT
 {"device_kind": "cuda", "device_uuid": "$(head -n 1 <<<"${gpus:-none}")", "cores": [], "repetitions": 20, "budget_seconds": 60,
  "shapes": [{$shape, "dtype": "float32"}, {$shape, "dtype": "bfloat16"}]}

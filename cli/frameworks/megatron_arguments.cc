@@ -70,7 +70,7 @@ constexpr MegatronFlag kFlags[] = {
     {"--moe-ffn-hidden-size", &M::expert_ffn, "model.moe.ffn"},
     {"--moe-layer-freq", &M::layers_with_experts, "model.moe.denseLayers"},
     {"--moe-shared-expert-intermediate-size", &M::shared_ffn, "model.moe.sharedFfn"},
-    {"--moe-shared-expert-gate", &M::shared_gate, "model.planOnly shared-expert-gate"},
+    {"--moe-shared-expert-gate", &M::shared_gate, "model.moe.sharedGate"},
     {"--multi-latent-attention", &M::latent, "model.latent"},
     {"--q-lora-rank", &M::query_rank, "model.latent.queryRank"},
     {"--kv-lora-rank", &M::kv_rank, "model.latent.kvRank"},

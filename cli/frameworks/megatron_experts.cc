@@ -84,7 +84,7 @@ class ExpertReader {
     if (v_.layers_with_experts) LYNX_RETURN_IF_ERROR(DenseLayers(*v_.layers_with_experts));
     LYNX_RETURN_IF_ERROR(Fits("--num-experts", v_.experts, 2, moe_.experts));
     LYNX_RETURN_IF_ERROR(Fits("--moe-shared-expert-intermediate-size", v_.shared_ffn, 1, moe_.shared_ffn));
-    if (v_.shared_gate && v_.shared_ffn) model_.plan_only |= Bit(PlanOnlyFeature::kSharedExpertGate);
+    moe_.shared_gate = v_.shared_gate && v_.shared_ffn;
     if (v_.shared_ffn && parallel_.tp > 1) {
       Miss(absl::StrCat("--moe-shared-expert-intermediate-size ", *v_.shared_ffn,
                         ": planned with whole weights on each of the ", parallel_.tp,

@@ -320,6 +320,7 @@ void ReadSharedAndDense(const ExpertTraits& traits, ConfigReader& config, ModelS
     moe.shared_ffn = config.CountOrZero(config.FirstOf({"shared_expert_intermediate_size", "shared_intermediate_size"}),
                                         traits.absent_shared);
   }
+  moe.shared_gate = traits.shared_gate && moe.shared_ffn > 0;
   if (!traits.dense_layers) return;
   const char* const field = config.FirstOf({"first_k_dense_replace", "moe_layer_start_index"});
   moe.dense_layers = config.CountOrZero(field, traits.absent_dense_layers);
@@ -354,8 +355,19 @@ void ReadExperts(const FamilyTraits& family, ConfigReader& config, ModelSpec& mo
   if (config.Flag("output_router_logits", false) && model.layers > 0) {
     moe.aux_loss = config.NotNegative("router_aux_loss_coef", traits.aux_loss) * moe.top_k / model.layers;
   }
-  const bool other = config.Word("scoring_func", "softmax") != "softmax" || config.Word("topk_method", "greedy") != "greedy" ||
-                     config.Positive("routed_scaling_factor", 1) != 1 || config.IsAbove("router_jitter_noise", 0);
+  const bool sigmoid = traits.scores == RouterScores::kSigmoid;
+  const std::string scores = sigmoid ? "sigmoid" : "softmax", method = sigmoid ? "noaux_tc" : "greedy";
+  bool other = config.Word("scoring_func", scores) != scores || config.Word("topk_method", method) != method ||
+               config.IsAbove("router_jitter_noise", 0);
+  const double scale = config.Positive("routed_scaling_factor", 1);
+  if (sigmoid) {
+    moe.scores = traits.scores;
+    moe.weight_scale = scale;
+    moe.router_bias = true;  // no file says how fast it moves
+    other = other || config.IsAbove("n_group", 1);
+  } else {
+    other = other || scale != 1;
+  }
   if (other) model.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
 }
 

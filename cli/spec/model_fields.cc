@@ -139,8 +139,11 @@ std::vector<JobField> MoeFields() {
           [](D s) -> double& { return s.model.moe.bias_rate; }),
       IntField("model.moe.sharedFfn",
                "width of the feed-forward block that every token passes beside its experts (the sum, if there are several); 0: "
-               "none; planned only",
+               "none",
                false, moe, &MoeSpec::shared_ffn),
+      BoolField("model.moe.sharedGate",
+                "with model.moe.sharedFfn: a gate multiplies what this block gives a token, as in Qwen2-MoE",
+                [](D s) -> bool& { return s.model.moe.shared_gate; }),
       IntField("model.moe.denseLayers",
                "number of first layers without experts, whose feed-forward block has the size model.ffn", false, moe,
                &MoeSpec::dense_layers),

@@ -65,7 +65,6 @@ std::vector<std::string> LackingOf(const FamilyTraits& family) {
 std::vector<std::string> PlannedFieldsOf(const FamilyTraits& family) {
   std::vector<std::string> fields;
   if (family.latent) fields.emplace_back("model.latent");
-  if (family.experts.shared != SharedExperts::kNone) fields.emplace_back("model.moe.sharedFfn");
   return fields;
 }
 

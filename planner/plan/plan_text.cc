@@ -193,6 +193,7 @@ std::string FeaturesText(const ModelSpec& m) {
                     moe.normalized ? 1 : 0);
     for (const double value : {moe.capacity, moe.skew, moe.aux_loss, moe.z_loss}) absl::StrAppend(&text, " ", ExactText(value));
     if (moe.shared_ffn != 0) absl::StrAppend(&text, " shared_ffn ", moe.shared_ffn);
+    if (moe.shared_gate) absl::StrAppend(&text, " shared_gate 1");
     if (moe.dense_layers != 0) absl::StrAppend(&text, " dense_layers ", moe.dense_layers);
     if (moe.dropless) absl::StrAppend(&text, " dropless 1");
     if (moe.scores != RouterScores::kSoftmax) absl::StrAppend(&text, " scores ", EnumName(moe.scores));

@@ -18,7 +18,8 @@ struct TokenFlops {
 double LinearWeights(const LayerShape& shape) {
   const double hidden = shape.hidden;
   const auto block = static_cast<double>(shape.fc1_width() + shape.mlp_width());  // of one expert, or of the layer
-  const double feed_forward = shape.moe() ? shape.experts + shape.top_k * block + 3.0 * shape.shared_ffn : block;
+  const double feed_forward =
+      shape.moe() ? shape.experts + shape.top_k * block + 3.0 * shape.shared_ffn + (shape.shared_gate ? 1 : 0) : block;
   if (!shape.latent()) {
     return hidden * (static_cast<double>(shape.qkv_width()) + static_cast<double>(shape.context_width()) + feed_forward);
   }

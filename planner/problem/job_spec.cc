@@ -172,6 +172,9 @@ absl::Status ValidateMoe(const ModelSpec& model) {
   LYNX_RETURN_IF_ERROR(InRealRange("model.moe.zLoss", moe.z_loss, 0, 1e6, "must be from 0 to 1e6"));
   LYNX_RETURN_IF_ERROR(ValidateRouter(moe));
   LYNX_RETURN_IF_ERROR(InRange("model.moe.sharedFfn", moe.shared_ffn, 0, kMaxFfn));
+  if (moe.shared_gate && moe.shared_ffn == 0) {
+    return Bad("model.moe.sharedGate", "true", "needs model.moe.sharedFfn, the width of the block that it opens");
+  }
   LYNX_RETURN_IF_ERROR(InRange("model.moe.denseLayers", moe.dense_layers, 0, model.layers - 1));
   if (model.matmul_type == MatmulType::kModel || (moe.shared_ffn == 0 && moe.dense_layers == 0)) return absl::OkStatus();
   return Bad("model.matmulType", EnumName(model.matmul_type),

@@ -137,8 +137,11 @@ struct MoeSpec {
   double aux_loss = 0;  // factor of the loss that balances the experts (Fedus et al. 2022, equation 4); at least 0
   double z_loss = 0;    // factor of the loss that keeps the router's scores small (Zoph et al. 2022, equation 5); at least 0
   // Width of the feed-forward block that every token passes in addition to its experts ("shared experts", Dai et al. 2024); the
-  // sum of the widths if a model has several. 0 = none. Planned only.
+  // sum of the widths if a model has several. 0 = none.
   int32_t shared_ffn = 0;
+  // What this block gives a token is multiplied by the sigmoid of a product of the token with a weight (Qwen2-MoE). Only with
+  // shared_ffn.
+  bool shared_gate = false;
   // The first layers of the model have a feed-forward block of width model.ffn and no experts (DeepSeek:
   // `first_k_dense_replace`). 0 .. layers - 1.
   int32_t dense_layers = 0;

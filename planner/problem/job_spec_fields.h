@@ -53,6 +53,7 @@ void Describe(Fields& fields, MoeSpec& moe) {
   fields.Field(LYNX_FIELD(shared_ffn), moe.shared_ffn);
   fields.Field(LYNX_FIELD(dense_layers), moe.dense_layers);
   fields.Field(LYNX_FIELD(dropless), moe.dropless);
+  fields.Field(LYNX_FIELD(shared_gate), moe.shared_gate);
   fields.Named(LYNX_FIELD(scores), moe.scores);
   fields.OptionalField(LYNX_FIELD(weight_scale), moe.weight_scale, MoeSpec().weight_scale);
   fields.Field(LYNX_FIELD(router_bias), moe.router_bias);

@@ -257,6 +257,7 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
           .skew_permille = PermilleUp(model.moe.skew),
           .dropless = model.moe.dropless,
           .shared_ffn = model.moe.shared_ffn,
+          .shared_gate = model.moe.shared_gate,
           .query_rank = model.latent.query_rank,
           .kv_rank = model.latent.kv_rank,
           .value_dim = model.latent.value_dim};
@@ -272,6 +273,7 @@ LayerShape DenseShape(LayerShape shape) {
   shape.skew_permille = none.skew_permille;
   shape.dropless = none.dropless;
   shape.shared_ffn = none.shared_ffn;
+  shape.shared_gate = none.shared_gate;
   return shape;
 }
 

@@ -45,9 +45,10 @@
 //
 // Experts beside a block that every token passes (MoeSpec::shared_ffn). The block works on the rank's own tokens with whole
 // weights, as the router does, so it needs no collective. Its ops are shared_fc1 shared_swiglu shared_fc2, in this order after
-// fc2 in the forward mlp; unpermute adds their result. In the backward pass they come after unpermute, in the reverse order. So
-// with ep above 1 their weight gradients run beside BCA, the only window after which no other weight gradient is ready
-// (docs/moe.md). shared_fc1 begins the sum grad_ln2, to which permute and router add.
+// fc2 in the forward mlp; unpermute adds their result. shared_swiglu also multiplies by the block's gate, if it has one. In the
+// backward pass they come after unpermute, in the reverse order. So with ep above 1 their weight gradients run beside BCA, the
+// only window after which no other weight gradient is ready (docs/moe.md). shared_fc1 begins the sum grad_ln2, to which permute
+// and router add.
 //
 // Experts whose rows go through rounds if they have no room (expert_rounds.h). The rounds of the forward pass belong to
 // unpermute, which then also reads ln2. Those of the backward pass belong to permute, which then also reads ln2 and grad_fc2,
@@ -242,9 +243,9 @@ enum class Tensor : uint8_t {
   kLatentNormed,  // (b, q, z)  latent after the norms of its two parts; the rotated part of the keys is unchanged
   kGradLatent,    // (b, q, z)  gradient of latent_normed, then overwritten by the gradient of latent
   // the block that every token passes; u: shared_ffn. Its output is fc2_sum, and the output's gradient is grad_fc2
-  kSharedFc1,     // (b, n, 2, u)  gate and up
-  kSharedSwiglu,  // (b, n, u)     silu(gate) * up
-  kGradSharedFc1,
+  kSharedFc1,      // (b, n, 2, u)  gate and up; with a shared_gate, then (b, n), 32-bit: its sigmoids
+  kSharedSwiglu,   // (b, n, u)     silu(gate) * up
+  kGradSharedFc1,  // shape of shared_fc1; with a shared_gate, the last part is the gradient of the gate's product
   kGradSharedSwiglu,
   // weights; these tensors exist only if ZeRO shards the weights or gradients (planner/program/state_sharing.h)
   kWeights,          // weights of one layer, gathered for the layer's passes
@@ -303,8 +304,9 @@ struct LayerShape {
   int32_t capacity_permille = 0;  // MoeSpec::capacity in thousandths, rounded up
   int32_t skew_permille = 1000;   // MoeSpec::skew in thousandths, rounded up
   bool dropless = false;          // MoeSpec::dropless; true only with a capacity
-  // Models with these are planned only, so nobody measures their shapes. See MoeSpec::shared_ffn and LatentSpec.
-  int32_t shared_ffn = 0;  // only with experts
+  int32_t shared_ffn = 0;         // MoeSpec::shared_ffn
+  bool shared_gate = false;       // MoeSpec::shared_gate
+  // Models with these are planned only, so nobody measures their shapes. See LatentSpec.
   int32_t query_rank = 0;
   int32_t kv_rank = 0;
   int32_t value_dim = 0;
@@ -489,6 +491,8 @@ inline constexpr int kMaxWindows = 4;
 
 // Bytes of a tensor. LYNX_CHECK fails for kWorkspace, kWeights and kWeightGradients: see WorkspaceBytes and LayerParameters.
 Bytes TensorBytes(Tensor tensor, const LayerShape& shape);
+// Bytes of the gate of the block that every token passes, at the end of shared_fc1; 0 if it has none.
+Bytes GateBytes(const LayerShape& shape);
 // Bytes of a recomputable tensor and of all tensors that are made with it (MadeWith). Each is padded to kBufferAlignment, as in
 // an arena.
 Bytes StoredBytes(Tensor tensor, const LayerShape& shape);

@@ -186,7 +186,12 @@ int64_t LayerShape::filled_rows() const {
   return PaddedExpertRows((received + own - 1) / own, matmul_type) * own;
 }
 
+Bytes GateBytes(const LayerShape& shape) { return Bytes(shape.shared_gate ? shape.shard_tokens() * kFloatBytes : 0); }
+
 Bytes TensorBytes(Tensor tensor, const LayerShape& shape) {
+  if (tensor == Tensor::kSharedFc1 || tensor == Tensor::kGradSharedFc1) {
+    return Bytes(Elements(tensor, shape) * ElementBytes(tensor, shape)) + GateBytes(shape);
+  }
   if (IsEightBitTensor(tensor, shape)) return EightBitBytes(Elements(tensor, shape), shape.matmul_type);
   return Bytes(Elements(tensor, shape) * ElementBytes(tensor, shape));
 }
@@ -275,7 +280,7 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
     case Op::kLatent: return 2 * tokens * hidden * s.latent_width();
     case Op::kQkv: return 2 * tokens * QkvWeights(s);
     case Op::kProj: return 2 * tokens * hidden * s.context_width();
-    case Op::kSharedFc1: return 2 * s.shard_tokens() * hidden * 2 * s.shared_ffn;
+    case Op::kSharedFc1: return 2 * s.shard_tokens() * hidden * (2 * s.shared_ffn + (s.shared_gate ? 1 : 0));
     case Op::kSharedFc2: return 2 * s.shard_tokens() * hidden * s.shared_ffn;
     case Op::kRouter: return 2 * s.shard_tokens() * hidden * s.experts;
     case Op::kFc1: return 2 * (s.moe() ? s.filled_rows() : tokens) * hidden * s.fc1_width();
@@ -341,7 +346,7 @@ int64_t OpParameters(Op op, const LayerShape& s) {
     case Op::kRouter: return hidden * s.experts;
     case Op::kFc1: return (hidden + bias) * s.fc1_width() * s.own_experts();
     case Op::kFc2: return hidden * s.mlp_width() * s.own_experts();
-    case Op::kSharedFc1: return hidden * 2 * s.shared_ffn;
+    case Op::kSharedFc1: return hidden * (2 * s.shared_ffn + (s.shared_gate ? 1 : 0));
     case Op::kSharedFc2: return hidden * s.shared_ffn;
     default: return 0;
   }

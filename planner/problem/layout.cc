@@ -92,7 +92,6 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
   if (model.moe.any()) {
     if (model.moe.capacity == 0) return refuse("model.moe.capacity", "0 (no limit)", "a limit");
-    if (model.moe.shared_ffn != 0) return refuse("model.moe.sharedFfn", absl::StrCat(model.moe.shared_ffn).c_str(), "0");
     if (layout.tp > 1 && !layout.sequence_parallel) return refuse("parallel.sequenceParallel", "off", "on, if tp is above 1");
     if (PipelineOf(layout).bidirectional()) {
       return refuse("parallel.schedule", EnumName(layout.schedule), "pipelines of one direction, if the model has experts");

@@ -81,6 +81,14 @@ constexpr FamilyTraits kTrained[] = {
     {.model_type = "qwen3_moe", .model_class = "Qwen3MoeForCausalLM", .models = "Qwen3 30B-A3B and 235B-A22B", .base = kLlama,
      .weights = WeightNames::kQwen3Moe, .qk_norm = true, .key_heads = 4, .window = WindowField::kIfUsed, .absent_window = 4096,
      .experts = {.experts = 128, .top_k = 8, .weights = ExpertWeights::kByField, .ffn = 768}},
+    {.model_type = "qwen2_moe", .model_class = "Qwen2MoeForCausalLM", .models = "Qwen1.5-MoE-A2.7B and Qwen2-57B-A14B", .base = kLlama,
+     .weights = WeightNames::kQwen2Moe, .qkv_bias = true, .key_heads = 16, .window = WindowField::kIfUsed, .absent_window = 4096,
+     .experts = {.experts = 60, .top_k = 4, .weights = ExpertWeights::kByField, .ffn = 1408,
+     .shared = SharedExperts::kByWidth, .absent_shared = 5632, .shared_gate = true}},
+    {.model_type = "glm4_moe", .model_class = "Glm4MoeForCausalLM", .models = "GLM-4.5, 4.5-Air and 4.6", .base = kLlama,
+     .weights = WeightNames::kGlm4Moe, .norm_epsilon = 1e-5, .rotary_share = 0.5, .key_heads = 8,
+     .experts = {.experts = 128, .top_k = 8, .weights = ExpertWeights::kByTrueField, .ffn = 1408, .shared = SharedExperts::kByCount,
+     .absent_shared = 1, .dense_layers = true, .absent_dense_layers = 1, .scores = RouterScores::kSigmoid}},
 };
 
 constexpr auto kNoNames = WeightNames::kNone;
@@ -153,14 +161,6 @@ constexpr FamilyTraits kPlannedOnly[] = {
      .weights = kNoNames, .plan_only = Set(kOtherRouting), .experts = kDeepseekV3Experts, .latent = true},
     {.model_type = "kimi_k2", .model_class = "DeepseekV3ForCausalLM", .models = "Kimi K2", .base = kLlama,
      .weights = kNoNames, .plan_only = Set(kOtherRouting), .experts = kDeepseekV3Experts, .latent = true},
-    {.model_type = "qwen2_moe", .model_class = "Qwen2MoeForCausalLM", .models = "Qwen1.5-MoE-A2.7B and Qwen2-57B-A14B", .base = kLlama,
-     .weights = kNoNames, .qkv_bias = true, .key_heads = 16, .window = WindowField::kIfUsed, .absent_window = 4096,
-     .plan_only = Set(kSharedExpertGate), .experts = {.experts = 60, .top_k = 4, .weights = ExpertWeights::kByField, .ffn = 1408,
-     .shared = SharedExperts::kByWidth, .absent_shared = 5632}},
-    {.model_type = "glm4_moe", .model_class = "Glm4MoeForCausalLM", .models = "GLM-4.5, 4.5-Air and 4.6", .base = kLlama,
-     .weights = kNoNames, .norm_epsilon = 1e-5, .rotary_share = 0.5, .key_heads = 8, .plan_only = Set(kOtherRouting),
-     .experts = {.experts = 128, .top_k = 8, .weights = ExpertWeights::kByTrueField, .ffn = 1408, .shared = SharedExperts::kByCount,
-     .absent_shared = 1, .dense_layers = true, .absent_dense_layers = 1}},
     {.model_type = "granitemoeshared", .model_class = "GraniteMoeSharedForCausalLM", .models = "Granite MoE with shared experts",
      .base = kLlama, .weights = kNoNames, .plan_only = Set(kMultipliers),
      .experts = {.experts = 8, .top_k = 2, .shared = SharedExperts::kByWidth}},
@@ -204,14 +204,42 @@ absl::Status NoNames(const char* field, int32_t value) {
                                                  " cannot be written as a Hugging Face folder: such models are planned only"));
 }
 
-// Other classes that have experts have also norms over all heads, experts that every token passes, or another routing.
+// Qwen2-MoE: the softmax of scores, and a gate on what every token passes.
+absl::StatusOr<const FamilyTraits*> ExportAsQwen2Moe(const ModelSpec& model) {
+  const MoeSpec& moe = model.moe;
+  if (moe.shared_ffn != 0 && !moe.shared_gate) return NotExported("model.moe.sharedFfn without model.moe.sharedGate");
+  if (moe.shared_ffn != 0 && !model.qkv_bias) return NotExported("model.moe.sharedGate without model.qkvBias");
+  if (moe.shared_ffn == 0) return NotExported("model.moe.experts and model.qkvBias without model.moe.sharedGate");
+  if (model.qk_norm) return NotExported("both model.moe.sharedGate and model.qkNorm");
+  if (model.head_dim != 0) return NotExported(absl::StrCat("model.moe.sharedGate and model.headDim ", model.head_dim));
+  return FindModelFamily("qwen2_moe");
+}
+
+// GLM-4.5: the sigmoids of scores with biases, and blocks that every token passes, each as wide as an expert.
+absl::StatusOr<const FamilyTraits*> ExportAsGlm4Moe(const ModelSpec& model) {
+  const MoeSpec& moe = model.moe;
+  if (!moe.router_bias) return NotExported("model.moe.scores sigmoid without model.moe.routerBias");
+  if (moe.shared_gate) return NotExported("both model.moe.routerBias and model.moe.sharedGate");
+  if (moe.shared_ffn == 0 || moe.shared_ffn % model.expert_ffn() != 0) {
+    return NotExported(absl::StrCat("model.moe.routerBias and model.moe.sharedFfn ", moe.shared_ffn,
+                                    ", which is no multiple of the experts' width ", model.expert_ffn()));
+  }
+  if (model.window != 0) return NotExported(absl::StrCat("model.moe.routerBias and model.window ", model.window));
+  return FindModelFamily("glm4_moe");
+}
+
+// Other classes that have experts have also norms over all heads, or another routing.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOfExperts(const ModelSpec& model) {
-  if (model.moe.shared_ffn != 0) return NoNames("model.moe.sharedFfn", model.moe.shared_ffn);
-  if (model.moe.dense_layers != 0) return NoNames("model.moe.denseLayers", model.moe.dense_layers);
-  if (model.qkv_bias) return NotExported("both model.moe.experts and model.qkvBias");
+  const MoeSpec& moe = model.moe;
+  if (moe.scores == RouterScores::kSigmoid) return ExportAsGlm4Moe(model);
+  if (moe.weight_scale != 1)
+    return NotExported(absl::StrCat("model.moe.weightScale ", moe.weight_scale, " and scores by softmax"));
+  if (moe.dense_layers != 0)
+    return NotExported(absl::StrCat("model.moe.denseLayers ", moe.dense_layers, " and scores by softmax"));
   if (model.rotary.dims != 0) return NotExported(absl::StrCat("model.moe.experts and model.rope.dims ", model.rotary.dims));
+  if (moe.shared_ffn != 0 || model.qkv_bias) return ExportAsQwen2Moe(model);
   if (model.qk_norm) return FindModelFamily("qwen3_moe");
-  if (!model.moe.normalized) return NotExported("model.moe.normalized false and no model.qkNorm");
+  if (!moe.normalized) return NotExported("model.moe.normalized false and no model.qkNorm");
   return FindModelFamily("mixtral");
 }
 
@@ -300,6 +328,7 @@ std::string ModelFeaturesText(const ModelSpec& m) {
     if (m.moe.weight_scale != 1) absl::StrAppend(&text, ", weights times ", m.moe.weight_scale);
     if (m.moe.router_bias) text += ", biases that only choose";
     if (m.moe.shared_ffn != 0) absl::StrAppend(&text, ", a block of width ", m.moe.shared_ffn, " that every token passes");
+    if (m.moe.shared_gate) text += " through a gate";
     if (m.moe.dense_layers != 0) absl::StrAppend(&text, ", no experts in the first ", m.moe.dense_layers, " layers");
   }
   if (m.latent.any()) {

@@ -19,8 +19,9 @@ namespace lynx {
 // How a Hugging Face folder stores weights. kNone: Lynx knows no tensor names for them. kGpt2: query, key and value are one
 // tensor, and matrices are (in, out). kGptBigCode: the tensor names of kGpt2, but matrices are (out, in). kLlama: query, key,
 // value, gate and up are a tensor each. kPhi3: query, key and value are one tensor, gate and up are another. kMixtral and
-// kQwen3Moe: as kLlama, with a tensor for the router, and three for each expert, which the two families name differently.
-enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3, kMixtral, kQwen3Moe };
+// those after it: as kLlama, with a tensor for the router, and three for each expert, each family with names of its own.
+// kQwen2Moe and kGlm4Moe also have tensors for what every token passes; kQwen2Moe for its gate, kGlm4Moe for the router's bias.
+enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3, kMixtral, kQwen3Moe, kQwen2Moe, kGlm4Moe };
 
 // Whether `sliding_window` of config.json applies. kIfUsed: it applies only if `use_sliding_window` is true.
 enum class WindowField : uint8_t { kNone, kAlways, kIfUsed };
@@ -46,6 +47,9 @@ struct ExpertTraits {
   // True if the first layers may have no experts: `first_k_dense_replace`, or Ernie's `moe_layer_start_index`.
   bool dense_layers = false;
   int32_t absent_dense_layers = 0;
+  bool shared_gate = false;  // what every token passes has a gate
+  // kSigmoid: the experts also have biases that only choose, and `routed_scaling_factor` is a factor of their weights.
+  RouterScores scores = RouterScores::kSoftmax;
 };
 
 struct FamilyTraits {

@@ -175,6 +175,7 @@ class Megatron {
     const MoeSpec& moe = model_.moe;
     if (moe.shared_ffn != 0) {
       args_.Value("--moe-shared-expert-intermediate-size", moe.shared_ffn);
+      if (moe.shared_gate) args_.Flag("--moe-shared-expert-gate");
       if (layout_.tp > 1) {
         Miss(absl::StrCat("whole weights of what every token passes (width ", moe.shared_ffn,
                           ") on each tensor-parallel rank, which the plan counts: Megatron-LM shards them"));

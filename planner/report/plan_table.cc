@@ -128,11 +128,8 @@ std::string ModelNotes(const ModelSpec& model) {
     absl::StrAppend(&text, "note: planned with products of linears in ", EnumName(model.matmul_type),
                     ", which the engine does not compute\n");
   }
-  std::vector<const char*> untrained;
-  if (model.latent.any()) untrained.push_back("latent attention (model.latent)");
-  if (model.moe.shared_ffn > 0) untrained.push_back("shared experts (model.moe.sharedFfn)");
-  if (!untrained.empty()) {
-    absl::StrAppend(&text, "note: planned with ", absl::StrJoin(untrained, ", "), ", which the engine does not train\n");
+  if (model.latent.any()) {
+    absl::StrAppend(&text, "note: planned with latent attention (model.latent), which the engine does not train\n");
   }
   if (model.moe.router_bias && model.moe.bias_rate == 0) {
     absl::StrAppend(&text,

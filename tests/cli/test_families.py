@@ -117,7 +117,7 @@ class FamiliesTest(unittest.TestCase):
                     self.assertIn(f"{name} (", result.stderr)
                 if not trained and not self.families[model_type]["lacking"]:  # refused by the name of a field
                     arguments += ["--set", "model.moe.capacity=1.5"]
-                    self.assertIn("model.moe.sharedFfn 192 can be planned", self.ctl(*arguments, code=5).stderr)
+                    self.assertIn("model.latent.kvRank 64 can be planned", self.ctl(*arguments, code=5).stderr)
 
     def test_a_window_shorter_than_the_sequences_is_not_trained(self):
         path = self.config("mistral", CONFIGS["mistral"])

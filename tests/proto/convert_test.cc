@@ -58,7 +58,7 @@ TEST(ConvertTest, ExpertGroupsComeBackAndAreBounded) {
 // Shapes with experts are the keys of measured profiles.
 TEST(ConvertTest, ShapesWithExpertsComeBackAndAreBounded) {
   ModelSpec model{.layers = 2, .hidden = 16, .heads = 4, .ffn = 30, .seq = 8, .dropout = 0, .family = ModelFamily::kLlama};
-  model.moe = {.experts = 8, .top_k = 2, .ffn = 20, .capacity = 1.25, .skew = 1.5};
+  model.moe = {.experts = 8, .top_k = 2, .ffn = 20, .capacity = 1.25, .skew = 1.5, .shared_ffn = 24, .shared_gate = true};
   const LayerShape shape = ShapeOf(model, {.tp = 4, .dp = 2, .ep = 4, .sequence_parallel = true}, 2);
   const v1::LayerShape good = ToProto(shape);
   EXPECT_EQ(FromProto(good, "shape").value(), shape);
@@ -75,6 +75,8 @@ TEST(ConvertTest, ShapesWithExpertsComeBackAndAreBounded) {
       {[](v1::ExpertShape& e) { e.set_ep(3); }, "shape.experts.experts is 8: must be a multiple of ep, which is 3"},
       {[](v1::ExpertShape& e) { e.set_capacity_permille(8001); }, "shape.experts.capacity_permille is 8001"},
       {[](v1::ExpertShape& e) { e.set_skew_permille(999); }, "shape.experts.skew_permille is 999: must be from 1000 to 8000"},
+      {[](v1::ExpertShape& e) { e.set_shared_ffn(-1); }, "shape.experts.shared_ffn is -1"},
+      {[](v1::ExpertShape& e) { e.set_shared_ffn(0); }, "shape.experts.shared_gate is true: must be false without shared_ffn"},
       {[](v1::ExpertShape& e) { e.set_capacity_permille(0), e.set_dropless(true); },
        "shape.experts.dropless is true: must be false without a capacity"},
   };

@@ -66,6 +66,7 @@ inline void RandomExperts(std::mt19937_64& random, JobSpec& spec) {
                     .z_loss = static_cast<double>(Pick(random, 0, 2)) / 1000,
                     .shared_ffn = static_cast<int32_t>(Pick(random, 0, 64)),
                     .dense_layers = static_cast<int32_t>(Pick(random, 0, spec.model.layers - 1))};
+  spec.model.moe.shared_gate = spec.model.moe.shared_ffn > 0 && Pick(random, 0, 1) == 0;
   if (Pick(random, 0, 1) == 0) {
     spec.model.moe.scores = RouterScores::kSigmoid;
     spec.model.moe.weight_scale = 2.5;
@@ -203,7 +204,7 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
     ShapeTimes times;
     times.shape = ShapeOf(RandomSpec(random).model, ParallelLayout{}, static_cast<int32_t>(i + 1));
     times.shape.matmul_type = MatmulType::kModel;  // nobody measures what the engine does not compute
-    times.shape.shared_ffn = times.shape.query_rank = times.shape.kv_rank = times.shape.value_dim = 0;
+    times.shape.query_rank = times.shape.kv_rank = times.shape.value_dim = 0;
     for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
       times.ops[static_cast<size_t>(info.op)] = {nanos(), nanos(), nanos()};
     }

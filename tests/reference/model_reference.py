@@ -169,6 +169,10 @@ def mixture(x, w, prefix, s):
         token, choice = (chosen == expert).nonzero(as_tuple=True)
         rows = activation(tokens[token] @ fc1[expert].T, s) @ fc2[expert].T
         out = out.index_add(0, token, rows * weights[token, choice, None])
+    if prefix + "shared.fc1.weight" in w:
+        shared = linear(activation(linear(tokens, w, prefix + "shared.fc1"), s), w, prefix + "shared.fc2")
+        gate = w.get(prefix + "shared.gate.weight")
+        out = out + (shared if gate is None else (tokens @ gate).sigmoid()[:, None] * shared)
     return out.reshape(x.shape), router_losses(scores, probs / probs.sum(-1, keepdim=True), chosen, s)
 
 

@@ -69,7 +69,7 @@ std::vector<worker::TinySetting> Settings() {
     settings.push_back(setting);
   }
   for (const worker::TinyModel model :
-       {worker::TinyModel::kMixtral, worker::TinyModel::kQwen3Moe, worker::TinyModel::kGlm4Moe}) {
+       {worker::TinyModel::kMixtral, worker::TinyModel::kQwen3Moe, worker::TinyModel::kQwen2Moe, worker::TinyModel::kGlm4Moe}) {
     settings.push_back({model, ParallelLayout{.pp = 3, .dp = 2, .ep = 2}});
   }
   return settings;

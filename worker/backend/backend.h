@@ -247,6 +247,20 @@ class LayerBackend {
   // dbias += column sums of dy   dy (n, h)
   virtual void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) = 0;
 
+  // SwiGLU in one op, for a block whose silu is not kept: y = silu(the first half of gated) * the second half * gate of the
+  // row. gated (n, 2, f), y (n, f); gate (n) in fp32, or nullptr: 1
+  virtual void GatedSwigluForward(const T* gated, const float* gate, int64_t n, int64_t f, T* y) = 0;
+  // dgated = the gradient of both halves. dproduct (n), if there is a gate: the gradient of the product whose sigmoid the gate
+  // is.
+  virtual void GatedSwigluBackward(const T* gated, const float* gate, const T* dy, int64_t n, int64_t f, T* dgated,
+                                   float* dproduct) = 0;
+  // gate (n) = the sigmoid of x w   x (n, h), w (h)
+  virtual void TokenGateForward(const T* x, const T* w, int64_t n, int64_t h, float* gate) = 0;
+  // dx (n, h) += dproduct (n) w
+  virtual void TokenGateBackward(const float* dproduct, const T* w, int64_t n, int64_t h, T* dx) = 0;
+  // dw (h) += dproduct x
+  virtual void TokenGateWeight(const T* x, const float* dproduct, int64_t n, int64_t h, float* dw) = 0;
+
   // scores (n, E) = x w^T. P (n, E) is their softmax over all experts, or with `sigmoid` the sigmoid of each. route (n, top_k)
   // = the experts with the highest scores, or with `sigmoid` the highest P + bias. Of equal ones the lower number of an expert
   // wins. The weight is `scale` times P, or times the part of P in the sum over the token's choices if `normalized` is true.

@@ -69,6 +69,8 @@ void AddFeatures(const ModelSpec& m, json& model) {
                     {"aux_loss", moe.aux_loss},     {"z_loss", moe.z_loss}};
     if (moe.dropless) model["moe"]["dropless"] = true;
     if (moe.dense_layers != 0) model["moe"]["dense_layers"] = moe.dense_layers;
+    if (moe.shared_ffn != 0) model["moe"]["shared_ffn"] = moe.shared_ffn;
+    if (moe.shared_gate) model["moe"]["shared_gate"] = true;
     if (moe.scores != RouterScores::kSoftmax) model["moe"]["scores"] = EnumName(moe.scores);
     if (moe.weight_scale != 1) model["moe"]["weight_scale"] = moe.weight_scale;
     if (moe.router_bias) model["moe"]["bias_rate"] = moe.bias_rate;
@@ -214,6 +216,8 @@ void DecodeMoe(const json& moe, Fields& fields, ModelSpec& model) {
   fields.Rate(moe, "aux_loss", out.aux_loss);
   fields.Rate(moe, "z_loss", out.z_loss);
   if (moe.contains("dropless")) fields.Flag(moe, "dropless", out.dropless);
+  if (moe.contains("shared_ffn")) fields.Integer(moe, "shared_ffn", 1, kMaxExtent, out.shared_ffn);
+  if (moe.contains("shared_gate")) fields.Flag(moe, "shared_gate", out.shared_gate);
   if (moe.contains("scores")) {
     std::string scores;
     fields.Text(moe, "scores", scores);
@@ -392,6 +396,8 @@ void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::
   Compare("model.qkNorm", was.qk_norm, is.qk_norm, differences);
   Compare("model.moe.experts", was.moe.experts, is.moe.experts, differences);
   Compare("model.moe.denseLayers", was.moe.dense_layers, is.moe.dense_layers, differences);
+  Compare("model.moe.sharedFfn", was.moe.shared_ffn, is.moe.shared_ffn, differences);
+  Compare("model.moe.sharedGate", was.moe.shared_gate, is.moe.shared_gate, differences);
   const bool experts = was.moe.any() && is.moe.any();
   if (experts) Compare("model.moe.ffn", was.expert_ffn(), is.expert_ffn(), differences);
   // If every layer has experts, model.ffn is no size of a weight, unless it is the width of an expert.

@@ -21,7 +21,7 @@ struct Names {
   const char* phi3 = nullptr;        // the name of the one tensor that holds all parts of the rows
 };
 
-constexpr std::array<Names, 23> kNames = {{
+constexpr std::array<Names, 26> kNames = {{
     {Parameter::kEmbedTok, "wte.weight", false, {"model.embed_tokens.weight"}},
     {Parameter::kEmbedPos, "wpe.weight", false, {}},
     {Parameter::kLn1Weight, "ln_1.weight", false, {"input_layernorm.weight"}},
@@ -49,6 +49,9 @@ constexpr std::array<Names, 23> kNames = {{
     {Parameter::kHeadLnBias, "ln_f.bias", false, {}},
     {Parameter::kHeadOutWeight, "lm_head.weight", false, {"lm_head.weight"}},
     {Parameter::kRouterWeight, nullptr, false, {}},  // for these, see kExpertNames
+    {Parameter::kSharedFc1Weight, nullptr, false, {}},
+    {Parameter::kSharedFc2Weight, nullptr, false, {}},
+    {Parameter::kSharedGateWeight, nullptr, false, {}},
     {Parameter::kExpertsFc1Weight, nullptr, false, {}},
     {Parameter::kExpertsFc2Weight, nullptr, false, {}},
     {Parameter::kRouterBias, nullptr, false, {}},
@@ -62,14 +65,43 @@ constexpr bool InEnumOrder() {
 }
 static_assert(InEnumOrder(), "kNames is indexed by Parameter");
 
-// The names in a layer with experts, after "model.layers.N.". Names of an expert follow `experts`, its number and ".".
+// The names in a layer with experts, after "model.layers.N.". Names of an expert follow `experts`, its number and "."; those of
+// the block that every token passes follow `shared`. Null: the family has no such tensor.
 struct ExpertNames {
   const char *router, *experts, *gate, *up, *down;
+  const char *shared = nullptr, *shared_gate = nullptr, *router_bias = nullptr;
 };
 constexpr ExpertNames kMixtralNames = {"block_sparse_moe.gate.weight", "block_sparse_moe.experts.", "w1.weight", "w3.weight",
                                        "w2.weight"};
 constexpr ExpertNames kQwen3MoeNames = {"mlp.gate.weight", "mlp.experts.", "gate_proj.weight", "up_proj.weight",
                                         "down_proj.weight"};
+constexpr ExpertNames kQwen2MoeNames = {"mlp.gate.weight",
+                                        "mlp.experts.",
+                                        "gate_proj.weight",
+                                        "up_proj.weight",
+                                        "down_proj.weight",
+                                        "mlp.shared_expert.",
+                                        "mlp.shared_expert_gate.weight"};
+constexpr ExpertNames kGlm4MoeNames = {"mlp.gate.weight",
+                                       "mlp.experts.",
+                                       "gate_proj.weight",
+                                       "up_proj.weight",
+                                       "down_proj.weight",
+                                       "mlp.shared_experts.",
+                                       nullptr,
+                                       "mlp.gate.e_score_correction_bias"};
+
+const ExpertNames& ExpertNamesOf(WeightNames weights) {
+  switch (weights) {
+    case WeightNames::kMixtral: return kMixtralNames;
+    case WeightNames::kQwen3Moe: return kQwen3MoeNames;
+    case WeightNames::kQwen2Moe: return kQwen2MoeNames;
+    case WeightNames::kGlm4Moe: return kGlm4MoeNames;
+    default: break;
+  }
+  LYNX_CHECK(!"a family without experts");
+  return kMixtralNames;
+}
 
 std::string NameIn(ModelFamily family, const ParameterSlot& slot, const char* name) {
   const bool gpt = family == ModelFamily::kGpt;
@@ -78,15 +110,11 @@ std::string NameIn(ModelFamily family, const ParameterSlot& slot, const char* na
   return plain ? name : absl::StrCat("transformer.", name);
 }
 
-bool IsOfExperts(Parameter parameter) {
-  return parameter == Parameter::kRouterWeight || parameter == Parameter::kExpertsFc1Weight ||
-         parameter == Parameter::kExpertsFc2Weight;
-}
+bool IsOfExperts(Parameter parameter) { return parameter >= Parameter::kRouterWeight; }
 
-// Returns the tensors of a router, or those of all experts of a layer.
+// Returns the tensors of a router, of all experts of a layer, or of the block that every token passes beside them.
 std::vector<HuggingFaceTensor> ExpertTensorsOf(const ParameterSlot& slot, const ModelSpec& model, const FamilyTraits& family) {
-  LYNX_CHECK(family.weights == WeightNames::kMixtral || family.weights == WeightNames::kQwen3Moe);
-  const ExpertNames& names = family.weights == WeightNames::kMixtral ? kMixtralNames : kQwen3MoeNames;
+  const ExpertNames& names = ExpertNamesOf(family.weights);
   std::vector<HuggingFaceTensor> tensors;
   int64_t row = 0;
   const auto append = [&](const std::string& name, int64_t rows) {
@@ -95,15 +123,25 @@ std::vector<HuggingFaceTensor> ExpertTensorsOf(const ParameterSlot& slot, const 
                        .piece = {row, rows, 0, slot.global_columns, 0}});
     row += rows;
   };
-  if (slot.parameter == Parameter::kRouterWeight) append(names.router, model.moe.experts);
-  for (int32_t expert = 0; expert < model.moe.experts && slot.expert; ++expert) {
-    const std::string prefix = absl::StrCat(names.experts, expert, ".");
-    if (slot.parameter == Parameter::kExpertsFc1Weight) {
-      append(prefix + names.gate, model.expert_ffn());
-      append(prefix + names.up, model.expert_ffn());
-    } else {
-      append(prefix + names.down, model.hidden);
-    }
+  const auto append_block = [&](const std::string& prefix, int64_t width) {
+    const bool first = slot.parameter == Parameter::kExpertsFc1Weight || slot.parameter == Parameter::kSharedFc1Weight;
+    if (!first) return append(prefix + names.down, model.hidden);
+    append(prefix + names.gate, width);
+    append(prefix + names.up, width);
+  };
+  switch (slot.parameter) {
+    case Parameter::kRouterWeight: append(names.router, model.moe.experts); break;
+    case Parameter::kRouterBias:
+      append(names.router_bias, 1);
+      tensors.back().shape = {slot.global_columns};
+      break;
+    case Parameter::kSharedGateWeight: append(names.shared_gate, 1); break;
+    case Parameter::kSharedFc1Weight:
+    case Parameter::kSharedFc2Weight: append_block(names.shared, model.moe.shared_ffn); break;
+    default:
+      for (int32_t expert = 0; expert < model.moe.experts; ++expert) {
+        append_block(absl::StrCat(names.experts, expert, "."), model.expert_ffn());
+      }
   }
   LYNX_CHECK(row == slot.global_rows);
   return tensors;
@@ -183,6 +221,11 @@ int64_t PositionsOf(const ModelSpec& model) {
   return model.seq;
 }
 
+// Returns the share of a head's elements that is rotated.
+double RotaryShare(const ModelSpec& model) {
+  return static_cast<double>(model.rotary.dims == 0 ? model.head_size() : model.rotary.dims) / model.head_size();
+}
+
 Config GptConfig(const ModelSpec& model, const FamilyTraits& family) {
   Config config = {{"n_layer", model.layers},
                    {"n_embd", model.hidden},
@@ -200,20 +243,36 @@ Config GptConfig(const ModelSpec& model, const FamilyTraits& family) {
 }
 
 // Adds the fields of experts. transformers takes the means of its balancing loss over the tokens of all layers together, and
-// counts all choices of a token; so its factor is that of Lynx times layers / top_k (see cli/spec/model_config.cc).
+// counts all choices of a token; so its factor is that of Lynx times layers / top_k (see cli/spec/model_config.cc). Its class
+// for GLM-4.5 has no such loss.
 void AddExperts(const ModelSpec& model, const FamilyTraits& family, Config& config) {
   const MoeSpec& moe = model.moe;
+  config["num_experts_per_tok"] = moe.top_k;
   if (family.weights == WeightNames::kMixtral) {
     config["intermediate_size"] = model.expert_ffn();
     config["num_local_experts"] = moe.experts;
   } else {
-    config["num_experts"] = moe.experts;
     config["moe_intermediate_size"] = model.expert_ffn();
     config["norm_topk_prob"] = moe.normalized;
+  }
+  if (family.weights == WeightNames::kGlm4Moe) {
+    config["n_routed_experts"] = moe.experts;
+    config["n_shared_experts"] = moe.shared_ffn / model.expert_ffn();
+    config["first_k_dense_replace"] = moe.dense_layers;
+    config["routed_scaling_factor"] = moe.weight_scale;
+    config["n_group"] = 1;  // a token chooses among all experts
+    config["topk_group"] = 1;
+    config["attention_bias"] = model.qkv_bias;
+    config["use_qk_norm"] = model.qk_norm;
+    config["partial_rotary_factor"] = RotaryShare(model);
+    return;
+  }
+  if (family.weights != WeightNames::kMixtral) {
+    config["num_experts"] = moe.experts;
     config["decoder_sparse_step"] = 1;  // every layer has experts
     config["mlp_only_layers"] = Config::array();
   }
-  config["num_experts_per_tok"] = moe.top_k;
+  if (family.weights == WeightNames::kQwen2Moe) config["shared_expert_intermediate_size"] = moe.shared_ffn;
   config["router_aux_loss_coef"] = moe.aux_loss * model.layers / moe.top_k;
 }
 
@@ -232,8 +291,7 @@ Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
                    {"rope_scaling", RopeScalingConfig(model)}};
   if (family.weights == WeightNames::kPhi3) {
     config.erase("head_dim");  // this family's configuration class has no head_dim
-    config["partial_rotary_factor"] =
-        static_cast<double>(model.rotary.dims == 0 ? model.head_size() : model.rotary.dims) / model.head_size();
+    config["partial_rotary_factor"] = RotaryShare(model);
     config["original_max_position_embeddings"] = PositionsOf(model);
   } else if (!family.qkv_bias) {
     config["attention_bias"] = false;

@@ -9,8 +9,9 @@
 //
 // Lynx stacks the experts of a layer: for each expert the rows of its gate, then the rows that the gate multiplies; in another
 // parameter, for each expert the rows of its output. Mixtral and Qwen3-MoE have three tensors for each expert, and one for the
-// router. Both names and shapes are those of transformers' classes MixtralSparseMoeBlock and Qwen3MoeSparseMoeBlock; later
-// versions of transformers stack the experts in memory, but their files have these names (conversion_mapping.py).
+// router; Qwen2-MoE and GLM-4.5 have also those of what every token passes. Both names and shapes are those of transformers'
+// classes MixtralSparseMoeBlock, Qwen3MoeSparseMoeBlock, Qwen2MoeSparseMoeBlock and Glm4MoeMoE; later versions of transformers
+// stack the experts in memory, but their files have these names (conversion_mapping.py).
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 #define LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 
@@ -40,8 +41,9 @@ std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, c
 bool IsHuggingFaceConstant(const std::string& name);
 
 // Returns the text of config.json, which describes the model as a model of `family`. The family's layers must compute the same
-// as the model's layers (ExportFamilyOf). The file has no field for model.moe.capacity, dropless, skew and zLoss. It has
-// router_aux_loss_coef, but output_router_logits is false as by default, so transformers adds no loss of routers unless asked.
+// as the model's layers (ExportFamilyOf). The file has no field for model.moe.capacity, dropless, skew, zLoss and biasRate. It
+// has router_aux_loss_coef, but output_router_logits is false as by default, so transformers adds no loss of routers unless
+// asked.
 std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& family);
 
 }  // namespace lynx::worker

@@ -129,7 +129,9 @@ Json ShapeJson(const LayerShape& shape) {
           {"ep", shape.ep},
           {"capacity_permille", shape.capacity_permille},
           {"skew_permille", shape.skew_permille},
-          {"dropless", shape.dropless}};
+          {"dropless", shape.dropless},
+          {"shared_ffn", shape.shared_ffn},
+          {"shared_gate", shape.shared_gate}};
 }
 
 // Reads how the layers' experts work, and on how many ranks they are.
@@ -141,16 +143,22 @@ void ReadExperts(FieldReader& reader, LayerShape& shape) {
   reader.Number("capacity_permille", shape.capacity_permille);
   reader.Number("skew_permille", shape.skew_permille);
   reader.Truth("dropless", shape.dropless);
+  reader.Number("shared_ffn", shape.shared_ffn);
+  reader.Truth("shared_gate", shape.shared_gate);
   reader.Require(shape.experts >= 0 && shape.experts <= kMaxExperts, "experts",
                  absl::StrCat("from 0 to ", kMaxExperts).c_str());
   reader.Require(shape.ep >= 1, "ep", "positive");
   if (!shape.moe()) {
     reader.Require(shape.ep == 1, "ep", "1 without experts");
+    reader.Require(shape.shared_ffn == 0, "shared_ffn", "0 without experts");
+    reader.Require(!shape.shared_gate, "shared_gate", "false without experts");
     return;
   }
   reader.Require(shape.family == ModelFamily::kLlama, "family", "llama for experts");
   reader.Require(shape.top_k >= 1 && shape.top_k <= shape.experts, "top_k", "from 1 to experts");
   reader.Require(shape.expert_ffn >= 1, "expert_ffn", "positive");
+  reader.Require(shape.shared_ffn >= 0, "shared_ffn", "0 or more");
+  reader.Require(!shape.shared_gate || shape.shared_ffn > 0, "shared_gate", "false without shared_ffn");
   reader.Require(shape.ep < 1 || shape.experts % shape.ep == 0, "experts", "a multiple of ep");
   reader.Require(shape.capacity_permille >= 1, "capacity_permille", "positive: the engine gives each expert a room");
   reader.Require(shape.tp == 1 || shape.sequence_parallel, "sequence_parallel", "true for experts with tp above 1");

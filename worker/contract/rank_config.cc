@@ -115,6 +115,13 @@ void CheckExperts(JsonReader& fields, const StageContext& context) {
   if (moe.top_k < 1 || moe.top_k > moe.experts) {
     fields.Fail("context.model.moe.top_k", absl::StrCat("is ", moe.top_k, "; a token has 1 to ", moe.experts, " experts"));
   }
+  if (moe.shared_ffn < 0 || (moe.shared_gate && moe.shared_ffn == 0)) {
+    fields.Fail("context.model.moe.shared_ffn",
+                absl::StrCat("is ", moe.shared_ffn, "; 0 for none, and above 0 for a block with a gate"));
+  }
+  if (moe.weight_scale <= 0 || (moe.router_bias && moe.scores != RouterScores::kSigmoid)) {
+    fields.Fail("context.model.moe.scores", "does not go with the weights' factor or the biases of the router");
+  }
   if (moe.dense_layers < 0 || moe.dense_layers >= context.model.layers) {
     fields.Fail("context.model.moe.dense_layers", absl::StrCat("is ", moe.dense_layers, "; from 0 to ",
                                                                context.model.layers - 1, ", so that a layer has experts"));

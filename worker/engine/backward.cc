@@ -50,7 +50,11 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
       return ops_.RouterBackward(router_, router_losses_, t.Wide(kScores), t.route(), t.Wide(sent_.grad_weights),
                                  rounds_ ? t.Wide(kWorkspace) : nullptr, weight(Parameter::kRouterWeight), t.Wide(kGradScores),
                                  t[kGradLn2]);
-    case Op::kPermute: return ops_.RowsToTokens(router_, t.route(), t[sent_.grad_rows], /*accumulate=*/false, t[kGradLn2]);
+    case Op::kPermute:  // the shared block, if there is one, has begun the sum
+      return ops_.RowsToTokens(router_, t.route(), t[sent_.grad_rows], /*accumulate=*/shared_width_ > 0, t[kGradLn2]);
+    case Op::kSharedFc1:
+    case Op::kSharedSwiglu:
+    case Op::kSharedFc2: return SharedBackward(op, layer, t);
     case Op::kFc1:
       if (mlp.moe) {
         return ops_.ExpertBackward(experts_, t.Wide(kExpertWeights), t[kGradFc1], weight(Parameter::kExpertsFc1Weight), h_,

@@ -61,7 +61,12 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
       }
       return ops_.LinearForward(t[biases_ ? kGelu : kSwiglu], weight(Parameter::kFc2Weight), nullptr, n_, mlp.width, h_,
                                 sharded_ ? t[kFc2Sum] : t.next_x());
-    case Op::kUnpermute: return ops_.RowsToTokens(router_, t.route(), t[sent_.results], /*accumulate=*/false, t.next_x());
+    case Op::kUnpermute:
+      if (shared_width_ > 0) backend_.Copy(t[kFc2Sum], Bytes(share_n_ * h_ * static_cast<int64_t>(sizeof(T))), t.next_x());
+      return ops_.RowsToTokens(router_, t.route(), t[sent_.results], /*accumulate=*/shared_width_ > 0, t.next_x());
+    case Op::kSharedFc1:
+    case Op::kSharedSwiglu:
+    case Op::kSharedFc2: return SharedForward(op, layer, t);
     case Op::kAdd2:
       return ops_.BiasDropoutAddForward(t[kX1], BiasOf(layer, Parameter::kFc2Bias), s_, share_n_, h_, KeyOf(op, layer, input),
                                         t.next_x());

@@ -35,7 +35,7 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
       router_losses_{.aux = context.model.moe.aux_loss,
                      .z = context.model.moe.z_loss,
                      .scale = loss_scale * static_cast<double>(share_n_)},
-      router_bias_(context.model.moe.router_bias),
+      shared_width_(shape_.shared_ffn), shared_gate_(shape_.shared_gate), router_bias_(context.model.moe.router_bias),
       experts_(mlp_.moe ? ExpertShape{.blocks = shape_.experts, .room = router_.room, .experts = shape_.own_experts()}
                         : ExpertShape{}),
       rounds_(mlp_.moe && shape_.round_room() > 0),

@@ -107,7 +107,9 @@ class LayerOps {
   const Mlp mlp_, dense_mlp_;  // the second: of layers without experts in a model that has experts
   const RouterShape router_;
   const RouterLosses router_losses_;
-  const bool router_bias_;  // true: routers have biases, and backward passes count the loads of experts
+  const int64_t shared_width_;  // u: width of the block that every token passes beside the experts; 0 = none
+  const bool shared_gate_;      // true: this block has a gate
+  const bool router_bias_;      // true: routers have biases, and backward passes count the loads of experts
   const ExpertShape experts_;
   // True if rows without room go through rounds. Those of the backward pass leave the gradients of their rows' weights at the
   // beginning of the workspace, where the router reads them (ExpertRounds).
@@ -145,6 +147,10 @@ class TypedLayerOps final : public LayerOps {
     T* next_x() const { return static_cast<T*>(table.next_x); }
   };
 
+  // The passes of the ops of the block that every token passes beside its experts.
+  void SharedForward(Op op, int32_t layer, const Tensors& t);
+  void SharedBackward(Op op, int32_t layer, const Tensors& t);
+  void SharedWeight(Op op, int32_t layer, const Tensors& t);
   // Computes LayerNorm or, in a family without biases, RMSNorm, on the rank's share of the tokens.
   void NormForward(int32_t layer, const T* x, Parameter weight, Parameter bias, T* y);
   // dy: the gradient of the share. `accumulate`: adds the input gradient to dx; otherwise overwrites dx with it.
@@ -157,6 +163,10 @@ class TypedLayerOps final : public LayerOps {
   float* BiasGradientOf(int32_t layer, Parameter bias) { return biases_ ? state_.Gradient(layer, bias) : nullptr; }
   // Computes the backward pass of add1 and add2: writes the gradient of their input to `share`.
   void BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const T* grad, Parameter bias, T* share);
+  // Returns the gate's part of shared_fc1 or of its gradient; null if the block has no gate.
+  float* GateOf(T* shared_fc1) const {
+    return shared_gate_ ? reinterpret_cast<float*>(shared_fc1 + share_n_ * 2 * shared_width_) : nullptr;
+  }
   // Returns the rank's share of the gradient of ln2's or fc2's output. In a layer with experts, the tensor is only the share.
   T* MlpShare(int32_t layer, T* gradient) const { return MlpOf(layer).moe ? gradient : gradient + share_at_; }
 

@@ -32,6 +32,8 @@ void TypedLayerOps<T>::Weight(Op op, int32_t layer, const TensorTable& table) {
       }
       return ops_.LinearWeight(t[biases_ ? kGelu : kSwiglu], t[kGradFc2], n_, mlp.width, h_, gradient(Parameter::kFc2Weight),
                                nullptr);
+    case Op::kSharedFc1:
+    case Op::kSharedFc2: return SharedWeight(op, layer, t);
     case Op::kAdd2: return ops_.BiasGradient(t[kGradFc2], n_, h_, gradient(Parameter::kFc2Bias));
     case Op::kLogits:  // the gradient of the logits has overwritten the logits
       return ops_.LinearWeight(t[sharded_ ? kLnfFull : kLnf], t[kLogits], n_, h_, v_shard_, gradient(Parameter::kHeadOutWeight),

@@ -4,18 +4,15 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <functional>
-#include <numbers>
 #include <numeric>
 #include <string_view>
-#include <thread>
 
 #include "common/check.h"
-#include "common/cores.h"
 #include "common/rng.h"
 #include "common/status.h"
 #include "planner/program/state_sharing.h"
 #include "worker/backend/host_view.h"
+#include "worker/model/normal_numbers.h"
 
 namespace lynx::worker {
 namespace {
@@ -44,6 +41,8 @@ enum class Extent : uint8_t {
   kExpertFc1Rows,
   kExpertFc2Rows,
   kExpertFfn,
+  kSharedFc1Rows,
+  kSharedFfn,
   kSeq,
   kVocab
 };
@@ -58,7 +57,7 @@ struct ParameterInfo {
 };
 
 using enum Extent;
-constexpr std::array<ParameterInfo, 23> kParameters = {{
+constexpr std::array<ParameterInfo, 26> kParameters = {{
     {Parameter::kEmbedTok, "tok", kVocab, kHidden, Split::kVocabularyRows, InitialValue::kNormal},
     {Parameter::kEmbedPos, "pos", kSeq, kHidden, Split::kWhole, InitialValue::kNormal},
     {Parameter::kLn1Weight, "ln1.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
@@ -79,6 +78,9 @@ constexpr std::array<ParameterInfo, 23> kParameters = {{
     {Parameter::kHeadLnBias, "ln.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
     {Parameter::kHeadOutWeight, "out.weight", kVocab, kHidden, Split::kVocabularyRows, InitialValue::kNormal},
     {Parameter::kRouterWeight, "router.weight", kExperts, kHidden, Split::kWhole, InitialValue::kNormal},
+    {Parameter::kSharedFc1Weight, "shared.fc1.weight", kSharedFc1Rows, kHidden, Split::kWhole, InitialValue::kNormal},
+    {Parameter::kSharedFc2Weight, "shared.fc2.weight", kHidden, kSharedFfn, Split::kWhole, InitialValue::kNormalByDepth},
+    {Parameter::kSharedGateWeight, "shared.gate.weight", kOne, kHidden, Split::kWhole, InitialValue::kNormal},
     {Parameter::kExpertsFc1Weight, "experts.fc1.weight", kExpertFc1Rows, kHidden, Split::kExperts, InitialValue::kNormal},
     {Parameter::kExpertsFc2Weight, "experts.fc2.weight", kExpertFc2Rows, kExpertFfn, Split::kExperts,
      InitialValue::kNormalByDepth},
@@ -114,6 +116,8 @@ std::vector<int64_t> PartsOf(Extent extent, const ModelSpec& model) {
     case kExpertFc1Rows: return {int64_t{2} * model.moe.experts * model.expert_ffn()};
     case kExpertFc2Rows: return {int64_t{model.moe.experts} * model.hidden};
     case kExpertFfn: return {model.expert_ffn()};
+    case kSharedFc1Rows: return {model.moe.shared_ffn, model.moe.shared_ffn};
+    case kSharedFfn: return {model.moe.shared_ffn};
     case kSeq: return {model.seq};
     case kVocab: return {model.vocab};
   }
@@ -137,6 +141,9 @@ bool IsOf(const ModelSpec& model, int32_t layer, Parameter parameter) {
     case Parameter::kRouterWeight:
     case Parameter::kExpertsFc1Weight:
     case Parameter::kExpertsFc2Weight: return model.HasExpertsIn(layer);
+    case Parameter::kSharedFc1Weight:
+    case Parameter::kSharedFc2Weight: return model.HasExpertsIn(layer) && model.moe.shared_ffn > 0;
+    case Parameter::kSharedGateWeight: return model.HasExpertsIn(layer) && model.moe.shared_gate;
     case Parameter::kRouterBias: return model.HasExpertsIn(layer) && model.moe.router_bias;
     case Parameter::kEmbedPos:
     case Parameter::kLn1Bias:
@@ -276,52 +283,6 @@ uint64_t HashName(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325ull;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ull;
   return hash;
-}
-
-// Returns four standard normal numbers from one Philox block, computed in double by the method of Box and Muller ("A note on
-// the generation of random normal deviates", 1958). u1 is in (0, 1], so its logarithm is finite.
-std::array<double, 4> NormalBlock(uint64_t key, uint64_t block) {
-  const PhiloxBlock words = Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
-                                   {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
-  std::array<double, 4> out;
-  for (size_t i = 0; i < 4; i += 2) {
-    const double u1 = (static_cast<double>(words[i]) + 1.0) * 0x1p-32;
-    const double u2 = static_cast<double>(words[i + 1]) * 0x1p-32;
-    const double radius = std::sqrt(-2.0 * std::log(u1));
-    const double angle = 2.0 * std::numbers::pi * u2;
-    out[i] = radius * std::cos(angle);
-    out[i + 1] = radius * std::sin(angle);
-  }
-  return out;
-}
-
-// Sets out[i] = deviation * (number `first + i` of the stream of normal numbers with the key `key`).
-void FillNormal(uint64_t key, double deviation, int64_t first, std::span<float> out) {
-  const auto begin = static_cast<uint64_t>(first);
-  size_t i = 0;
-  while (i < out.size()) {
-    const uint64_t index = begin + i;
-    const std::array<double, 4> block = NormalBlock(key, index / 4);
-    for (uint64_t j = index % 4; j < 4 && i < out.size(); ++j, ++i) {
-      out[i] = static_cast<float>(deviation * block[j]);
-    }
-  }
-}
-
-// The smallest number of normal numbers for which a thread is worth its start: a few milliseconds of work.
-constexpr int64_t kNumbersOfThread = int64_t{1} << 18;
-
-// Calls body(begin, end) for parts that cover [0, rows), at the same time on the cores that this thread may use. `numbers`: how
-// many normal numbers all parts together have.
-void InParts(int64_t rows, int64_t numbers, const std::function<void(int64_t, int64_t)>& body) {
-  const auto cores = static_cast<int64_t>(AvailableCores().size());
-  const int64_t parts = std::max<int64_t>(1, std::min({numbers / kNumbersOfThread, cores, rows}));
-  std::vector<std::thread> threads;
-  for (int64_t part = 1; part < parts; ++part) {
-    threads.emplace_back(body, rows * part / parts, rows * (part + 1) / parts);
-  }
-  body(0, rows / parts);
-  for (std::thread& thread : threads) thread.join();
 }
 
 // Returns the position of a layer in ModelState::index_: 0 for the embedding, 1 for the head, then the transformer layers of

@@ -24,6 +24,9 @@
 // A layer with E experts of width w has these parameters in place of fc1 and fc2. Tensor parallelism does not split them.
 // Member i of an expert group of ep ranks (planner/problem/layout.h) has the rows of the experts [i E/ep, (i+1) E/ep):
 //   layers.N.router.weight (E, h), whole on each rank
+//   layers.N.shared.fc1.weight (2u, h), layers.N.shared.fc2.weight (h, u): the block of width u that every token passes beside
+//       the experts, whole on each rank; rows as those of fc1 and fc2
+//   layers.N.shared.gate.weight (h), whole on each rank: the gate of this block, if it has one
 //   layers.N.experts.fc1.weight (E 2w, h): for each expert the 2w rows of its fc1.weight
 //   layers.N.experts.fc2.weight (E h, w): for each expert the h rows of its fc2.weight
 // If the model's routers have biases, each such layer has layers.N.router.bias (E), whole on each rank. These are the last
@@ -37,8 +40,8 @@
 // so it stays equal. The rank with embed.tok owns the weight and counts it in the gradient norm.
 //
 // Initial values depend only on seed, parameter name and global element index, so every layout starts from the same model. They
-// are normal(0, 0.02). Exceptions: proj and fc2, also of experts, are normal(0, 0.02 / sqrt(2 L)) with L layers, norms are 1,
-// biases are 0.
+// are normal(0, 0.02). Exceptions: proj and fc2, also of experts and shared, are normal(0, 0.02 / sqrt(2 L)) with L layers,
+// norms are 1, biases are 0.
 //
 // The rank's compute thread owns it.
 #ifndef LYNX_WORKER_MODEL_MODEL_STATE_H_
@@ -79,6 +82,9 @@ enum class Parameter : uint8_t {
   kHeadOutWeight,
   // of transformer layers with experts
   kRouterWeight,
+  kSharedFc1Weight,
+  kSharedFc2Weight,
+  kSharedGateWeight,
   kExpertsFc1Weight,
   kExpertsFc2Weight,
   kRouterBias,

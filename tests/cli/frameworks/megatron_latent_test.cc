@@ -96,8 +96,8 @@ TEST(ImportMegatronLatent, ReadsSharedExpertsAndFirstLayers) {
   EXPECT_EQ(dense("1"), 0);
   EXPECT_THAT(ErrorOf(Experts("--moe-layer-freq '[0]*1+[1]*6'")), HasSubstr("says 7 layers, and --num-layers 8"));
   EXPECT_THAT(ErrorOf(Experts("--moe-shared-expert-intermediate-size 0")), HasSubstr("is 0: must be from 1"));
-  EXPECT_EQ(Imported(Experts("--moe-shared-expert-intermediate-size 96 --moe-shared-expert-gate")).job.model.plan_only,
-            Bit(PlanOnlyFeature::kSharedExpertGate));
+  EXPECT_EQ(Imported(Experts("--moe-shared-expert-intermediate-size 96 --moe-shared-expert-gate")).job.model.moe.shared_gate,
+            true);
 }
 
 }  // namespace

@@ -376,9 +376,10 @@ TEST(ModelConfig, ReadsSharedExpertsOfOtherFamilies) {
     "intermediate_size": 5632, "max_position_embeddings": 8192, "moe_intermediate_size": 1408, "norm_topk_prob": false,
     "num_attention_heads": 16, "num_experts": 60, "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 16,
     "shared_expert_intermediate_size": 5632, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 151936})");
-  EXPECT_EQ(qwen.moe, (MoeSpec{.experts = 60, .top_k = 4, .ffn = 1408, .normalized = false, .shared_ffn = 5632}));
+  EXPECT_EQ(qwen.moe,
+            (MoeSpec{.experts = 60, .top_k = 4, .ffn = 1408, .normalized = false, .shared_ffn = 5632, .shared_gate = true}));
   EXPECT_TRUE(qwen.qkv_bias);
-  EXPECT_EQ(qwen.plan_only, Bit(PlanOnlyFeature::kSharedExpertGate));
+  EXPECT_EQ(qwen.plan_only, PlanOnlyFeatures{0});
   EXPECT_NEAR(static_cast<double>(ModelParameters(Normalized(qwen))), 14.3e9, 0.05e9);
   EXPECT_NEAR(static_cast<double>(ActiveParameters(Normalized(qwen))), 2.7e9, 0.05e9);
 
@@ -389,12 +390,29 @@ TEST(ModelConfig, ReadsSharedExpertsOfOtherFamilies) {
     "num_attention_heads": 96, "num_experts_per_tok": 8, "num_hidden_layers": 92, "num_key_value_heads": 8,
     "num_nextn_predict_layers": 1, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05, "rope_theta": 1000000,
     "routed_scaling_factor": 2.5, "topk_group": 1, "use_qk_norm": true, "vocab_size": 151552})");
-  EXPECT_EQ(glm.moe, (MoeSpec{.experts = 160, .top_k = 8, .ffn = 1536, .shared_ffn = 1536, .dense_layers = 3}));
+  EXPECT_EQ(glm.moe, (MoeSpec{.experts = 160,
+                              .top_k = 8,
+                              .ffn = 1536,
+                              .shared_ffn = 1536,
+                              .dense_layers = 3,
+                              .scores = RouterScores::kSigmoid,
+                              .weight_scale = 2.5,
+                              .router_bias = true}));
   EXPECT_TRUE(glm.qkv_bias && glm.qk_norm);
   EXPECT_EQ(glm.rotary.dims, 64);
-  EXPECT_EQ(glm.plan_only, Bit(PlanOnlyFeature::kOtherRouting) | Bit(PlanOnlyFeature::kMultiTokenPrediction));
+  EXPECT_EQ(glm.plan_only, Bit(PlanOnlyFeature::kMultiTokenPrediction));
   EXPECT_NEAR(static_cast<double>(ModelParameters(Normalized(glm))), 355e9, 4e9);
   EXPECT_NEAR(static_cast<double>(ActiveParameters(Normalized(glm))), 32e9, 2e9);
+
+  // What the engine does not compute is named.
+  const char* const small = R"({"model_type": "glm4_moe", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+    "num_hidden_layers": 3, "max_position_embeddings": 32, "vocab_size": 100, "n_routed_experts": 8, "n_group": 1})";
+  EXPECT_EQ(Read(small).plan_only, PlanOnlyFeatures{0});
+  EXPECT_EQ(Read(small).moe.weight_scale, 1);
+  for (const char* other :
+       {"\"n_group\": 4", "\"n_group\": 1, \"scoring_func\": \"softmax\"", "\"n_group\": 1, \"topk_method\": \"greedy\""}) {
+    EXPECT_EQ(Read(Replaced(small, "\"n_group\": 1", other)).plan_only, Bit(PlanOnlyFeature::kOtherRouting)) << other;
+  }
 
   const ModelSpec granite = Read(Replaced(kMixtral, "\"mixtral\"", "\"granitemoeshared\", \"shared_intermediate_size\": 512"));
   EXPECT_EQ(granite.moe, (MoeSpec{.experts = 8, .top_k = 2, .shared_ffn = 512}));

@@ -160,6 +160,24 @@ TEST(SharedExperts, WorkOnARanksOwnTokensWithWholeWeights) {
   EXPECT_EQ(OpTraffic(kSharedSwiglu, Pass::kForward, shape), Bytes(16 * (20 + 10) * 2));
 }
 
+// The gate has one weight for each number of a token, and its 32-bit values follow those of fc1.
+TEST(SharedExperts, MayHaveAGate) {
+  ModelSpec model = Model();
+  const LayerShape plain = Shape(model, kSharded);
+  model.moe.shared_gate = true;
+  const LayerShape shape = Shape(model, kSharded);
+  EXPECT_EQ(GateBytes(shape), Bytes(16 * 4));
+  EXPECT_EQ(GateBytes(plain), Bytes(0));
+  EXPECT_EQ(GateBytes(DenseShape(shape)), Bytes(0));
+  for (const Tensor tensor : {Tensor::kSharedFc1, Tensor::kGradSharedFc1}) {
+    EXPECT_EQ(TensorBytes(tensor, shape), TensorBytes(tensor, plain) + Bytes(16 * 4));
+  }
+  EXPECT_EQ(TensorBytes(Tensor::kSharedSwiglu, shape), TensorBytes(Tensor::kSharedSwiglu, plain));
+  EXPECT_EQ(OpParameters(kSharedFc1, shape), OpParameters(kSharedFc1, plain) + 8);
+  EXPECT_EQ(OpFlops(kSharedFc1, Pass::kForward, shape), 2 * 16 * 8 * 21);
+  EXPECT_EQ(&LayerGraph::Of(shape), &LayerGraph::Of(plain)) << "the same ops compute it";
+}
+
 TEST(SharedExperts, RunBesideTheExpertsAndAreAddedByUnpermute) {
   const LayerGraph& graph = LayerGraph::Of(Shape(Model(), {.dp = 2, .ep = 2}));
   EXPECT_THAT(graph.OpsOf(kTransformer, Segment::kMlp, Pass::kForward),

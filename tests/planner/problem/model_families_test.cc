@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
 #include <string>
 
@@ -41,8 +42,7 @@ TEST(ModelFamilies, RowsAreWhole) {
     const ExpertTraits& experts = family.experts;
     EXPECT_FALSE(family.trained() && family.plan_only != 0) << family.model_type;
     EXPECT_TRUE(family.trained() || family.plan_only != 0 || family.latent) << family.model_type << " lacks nothing";
-    EXPECT_FALSE(family.trained() && (family.latent || experts.dense_layers || experts.shared != SharedExperts::kNone))
-        << "the engine refuses these by their fields";
+    EXPECT_FALSE(family.trained() && family.latent) << "the engine refuses it by its field";
     EXPECT_FALSE(planned_only && family.trained()) << "trained ones come first";
     EXPECT_TRUE(experts.experts == 0 ? experts.top_k == 0 : experts.experts >= 2 && experts.top_k <= experts.experts)
         << family.model_type;
@@ -93,17 +93,14 @@ TEST(ModelFamilies, ExpertsAreNamed) {
             ", 4 experts of width 48, 1 for each token with weights that are not divided by their sum");
 }
 
-TEST(ModelFamilies, WhatDeepseekHasIsNamedAndNotExported) {
+TEST(ModelFamilies, WhatDeepseekHasIsNamedAndNotAlwaysExported) {
   ModelSpec model = Llama();
   model.moe = {.experts = 8, .top_k = 2, .shared_ffn = 48};
   EXPECT_EQ(ModelFeaturesText(model), ", 8 experts of width 96, 2 for each token, a block of width 48 that every token passes");
-  EXPECT_THAT(
-      TypeOf(model),
-      HasSubstr(
-          "a model with model.moe.sharedFfn 48 cannot be written as a Hugging Face folder: such models are planned only"));
+  EXPECT_THAT(TypeOf(model), HasSubstr("a model with model.moe.sharedFfn without model.moe.sharedGate cannot be written"));
   model.moe = {.experts = 8, .top_k = 2, .dense_layers = 1};
   EXPECT_EQ(ModelFeaturesText(model), ", 8 experts of width 96, 2 for each token, no experts in the first 1 layers");
-  EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.denseLayers 1"));
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.denseLayers 1 and scores by softmax"));
   model = Llama();
   model.kv_heads = 0, model.rotary.dims = 4;
   model.latent = {.query_rank = 16, .kv_rank = 8, .value_dim = 6};
@@ -126,7 +123,45 @@ TEST(ModelFamilies, ExpertsAreExportedAsTheFamilyThatHasThem) {
   model.rotary.dims = 4;
   EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.experts and model.rope.dims 4"));
   model.rotary.dims = 0, model.qkv_bias = true;
-  EXPECT_THAT(TypeOf(model), HasSubstr("both model.moe.experts and model.qkvBias"));
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.experts and model.qkvBias without model.moe.sharedGate"));
+}
+
+TEST(ModelFamilies, SharedExpertsAreExportedAsTheFamilyThatHasThem) {
+  ModelSpec model = Llama();
+  model.moe = {
+      .experts = 8, .top_k = 2, .ffn = 24, .normalized = false, .capacity = 1.25, .shared_ffn = 40, .shared_gate = true};
+  EXPECT_THAT(ModelFeaturesText(model), HasSubstr("a block of width 40 that every token passes through a gate"));
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.sharedGate without model.qkvBias"));
+  model.qkv_bias = true;
+  EXPECT_EQ(TypeOf(model), "qwen2_moe");
+  model.window = 16;
+  EXPECT_EQ(TypeOf(model), "qwen2_moe");
+  const auto with = [&](const std::function<void(ModelSpec&)>& change) {
+    ModelSpec changed = model;
+    change(changed);
+    return TypeOf(changed);
+  };
+  EXPECT_THAT(with([](ModelSpec& m) { m.qk_norm = true; }), HasSubstr("both model.moe.sharedGate and model.qkNorm"));
+  EXPECT_THAT(with([](ModelSpec& m) { m.head_dim = 6; }), HasSubstr("model.moe.sharedGate and model.headDim 6"));
+  EXPECT_THAT(with([](ModelSpec& m) { m.moe.weight_scale = 2; }), HasSubstr("model.moe.weightScale 2 and scores by softmax"));
+}
+
+TEST(ModelFamilies, SigmoidsWithBiasesAreExportedAsGlm) {
+  ModelSpec model = Llama();
+  model.moe = {.experts = 8, .top_k = 2, .ffn = 24, .capacity = 1.25, .shared_ffn = 48, .dense_layers = 1};
+  model.moe.scores = RouterScores::kSigmoid;
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.scores sigmoid without model.moe.routerBias"));
+  model.moe.router_bias = true, model.moe.weight_scale = 2.5;
+  EXPECT_EQ(TypeOf(model), "glm4_moe");
+  EXPECT_THAT(ModelFeaturesText(model), HasSubstr(", scores by sigmoid, weights times 2.5, biases that only choose"));
+  model.qk_norm = model.qkv_bias = true, model.rotary.dims = 4, model.head_dim = 16;
+  EXPECT_EQ(TypeOf(model), "glm4_moe");
+  model.moe.shared_ffn = 40;
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.sharedFfn 40, which is no multiple of the experts' width 24"));
+  model.moe.shared_ffn = 24, model.window = 8;
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.routerBias and model.window 8"));
+  model.window = 0, model.moe.shared_gate = true;
+  EXPECT_THAT(TypeOf(model), HasSubstr("both model.moe.routerBias and model.moe.sharedGate"));
 }
 
 TEST(ModelFamilies, WhatNoFamilyHasIsNamed) {

@@ -105,6 +105,29 @@ TEST(ExportFeatures, MegatronHasExperts) {
   EXPECT_THAT(Missing(losses, NewestTarget(ExportFormat::kMegatron)), HasSubstr("a weight of 1 for a token's only expert"));
 }
 
+TEST(ExportFeatures, MegatronHasRoutersWithSigmoidsAndBiases) {
+  const auto missing = [](const Case& one) { return Missing(one, NewestTarget(ExportFormat::kMegatron)); };
+  Case glm = Mixture().Model([](ModelSpec& m) {
+    m.moe.scores = RouterScores::kSigmoid;
+    m.moe.weight_scale = 2.5;
+    m.moe.router_bias = true;
+    m.moe.bias_rate = 0.001;
+    m.moe.shared_ffn = 96;
+    m.moe.shared_gate = true;
+  });
+  EXPECT_THAT(Arguments(glm),
+              AllOf(Contains("--moe-router-score-function sigmoid"), Contains("--moe-router-topk-scaling-factor 2.5"),
+                    Contains("--moe-router-enable-expert-bias"), Contains("--moe-router-bias-update-rate 0.001"),
+                    Contains("--moe-shared-expert-gate"), Not(Contains("--moe-router-pre-softmax"))));
+  EXPECT_EQ(missing(glm), "");
+  glm.Model([](ModelSpec& m) { m.moe.normalized = false; });
+  EXPECT_THAT(missing(glm), HasSubstr("sigmoids that are not divided by their sum, with 2 experts for each token"));
+  Case scaled = Mixture().Model([](ModelSpec& m) { m.moe.weight_scale = 16; });
+  EXPECT_THAT(missing(scaled), HasSubstr("weights of experts times 1.6e+01"));
+  scaled.Model([](ModelSpec& m) { m.moe.normalized = false; });
+  EXPECT_THAT(Arguments(scaled), Contains("--moe-router-topk-scaling-factor 1.6e+01"));
+}
+
 TEST(ExportFeatures, MegatronHasLatentAttentionAndSharedExperts) {
   const auto missing = [](const Case& one) { return Missing(one, NewestTarget(ExportFormat::kMegatron)); };
   EXPECT_THAT(Arguments(Deepseek()),

@@ -90,6 +90,15 @@ std::vector<OpCase<T>> Cases() {
          ops.ExpertSwigluBackward(kExperts, RowWeights(tensor.memory), tensor(2 * kOfRows, 1), tensor(kOfRows, 2),
                                   tensor(kOfRows, 3), kH, dy, tensor.memory.Output(kExperts.rows()));
        }},
+      {"GatedSwigluForward", kCount,
+       [](Ops ops, New tensor, T* y) {
+         ops.GatedSwigluForward(tensor(2 * kCount, 1), tensor.memory.Random(kN, 2), kN, kH, y);
+       }},
+      {"GatedSwigluBackward", 2 * kCount,
+       [](Ops ops, New tensor, T* dy) {
+         ops.GatedSwigluBackward(tensor(2 * kCount, 1), tensor.memory.Random(kN, 2), tensor(kCount, 3), kN, kH, dy,
+                                 tensor.memory.Output(kN));
+       }},
       {"BiasDropoutAddForward", kCount,
        [](Ops ops, New tensor, T* y) { ops.BiasDropoutAddForward(tensor(kCount, 1), tensor(kH, 2), kS, kN, kH, kKey, y); }},
       {"BiasDropoutAddBackward", kCount,

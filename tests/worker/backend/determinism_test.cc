@@ -222,6 +222,41 @@ const OpCase kCases[] = {
                               dgated);
        return Take(dgated, kN * 2 * kF);
      }},
+    {"GatedSwigluForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* y = memory.Output(kN * kF);
+       backend.GatedSwigluForward(memory.Random(kN * 2 * kF, 1), memory.Random(kN, 2), kN, kF, y);
+       return Take(y, kN * kF);
+     }},
+    {"GatedSwigluBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dgated = memory.Output(kN * 2 * kF + kN);
+       backend.GatedSwigluBackward(memory.Random(kN * 2 * kF, 1), memory.Random(kN, 2), memory.Random(kN * kF, 3), kN, kF,
+                                   dgated, dgated + kN * 2 * kF);
+       return Take(dgated, kN * 2 * kF + kN);
+     }},
+    {"TokenGates",
+     [](Backend& backend, TestMemory& memory) {
+       float* out = memory.Random(kN + kN * kH + kH, 3);
+       const float *x = memory.Random(kN * kH, 1), *w = memory.Random(kH, 2);
+       backend.TokenGateForward(x, w, kN, kH, out);
+       backend.TokenGateBackward(memory.Random(kN, 4), w, kN, kH, out + kN);
+       backend.TokenGateWeight(x, memory.Random(kN, 4), kN, kH, out + kN + kN * kH);
+       return Take(out, kN + kN * kH + kH);
+     }},
+    {"RouterOfSigmoids",
+     [](Backend& backend, TestMemory& memory) {
+       RouterShape shape = kRouter;
+       shape.sigmoid = true;
+       constexpr int64_t kScores = kN * kRouter.experts, kRoute = kN * kRouter.top_k * 3;
+       float* out = memory.Random(2 * kScores + kRoute + kN * kH, 3);
+       auto* const route = reinterpret_cast<RouteChoice*>(out + 2 * kScores);
+       const float* const w = memory.Random(kRouter.experts * kH, 2);
+       backend.RouterForward(shape, memory.Random(kN * kH, 1), w, memory.Random(kRouter.experts, 4), out, route);
+       backend.RouterBackward(shape, {.aux = 1, .z = 0.5, .scale = 0.3}, out, route, memory.Random(kRouter.rows(), 5), nullptr,
+                              w, out + kScores, out + 2 * kScores + kRoute);
+       return Take(out, 2 * kScores + kRoute + kN * kH);
+     }},
     {"RouterForward",
      [](Backend& backend, TestMemory& memory) {
        constexpr int64_t kScores = kN * kRouter.experts, kRoute = kN * kRouter.top_k * 3;

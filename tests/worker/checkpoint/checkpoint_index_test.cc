@@ -131,6 +131,8 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
        true},
       {[](MoeSpec& m) { m.weight_scale = 2.5; }, "model.moe.weightScale is 2.5", true},
       {[](MoeSpec& m) { m.router_bias = true; }, "model.moe.routerBias is", true},
+      {[](MoeSpec& m) { m.shared_ffn = 16; }, "model.moe.sharedFfn is 16 in the checkpoint, 0 here", true},
+      {[](MoeSpec& m) { m.shared_gate = true; }, "model.moe.sharedGate is", true},
       {[](MoeSpec& m) { m.dense_layers = 1; }, "model.moe.denseLayers is 1 in the checkpoint, 0 here", true},
   };
   for (const auto& c : cases) {

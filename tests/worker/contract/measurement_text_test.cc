@@ -55,6 +55,7 @@ LayerShape ShapeWithExperts() {
   shape.sequence_parallel = true;
   shape.experts = 8, shape.top_k = 2, shape.expert_ffn = 24, shape.ep = 4;
   shape.capacity_permille = 1250, shape.skew_permille = 1100, shape.dropless = true;
+  shape.shared_ffn = 48, shape.shared_gate = true;
   return shape;
 }
 
@@ -68,6 +69,9 @@ TEST(MeasureText, ExpertsRoundTripAndTheirErrorsNameTheField) {
   };
   EXPECT_THAT(error([](LayerShape& s) { s.top_k = 9; }), HasSubstr("top_k' must be from 1 to experts"));
   EXPECT_THAT(error([](LayerShape& s) { s.expert_ffn = 0; }), HasSubstr("expert_ffn' must be positive"));
+  EXPECT_THAT(error([](LayerShape& s) { s.shared_ffn = -1; }), HasSubstr("shared_ffn' must be 0 or more"));
+  EXPECT_THAT(error([](LayerShape& s) { s.shared_ffn = 0; }), HasSubstr("shared_gate' must be false without shared_ffn"));
+  EXPECT_THAT(error([](LayerShape& s) { s.experts = 0, s.ep = 1; }), HasSubstr("shared_ffn' must be 0 without experts"));
   EXPECT_THAT(error([](LayerShape& s) { s.ep = 3; }), HasSubstr("experts' must be a multiple of ep"));
   EXPECT_THAT(error([](LayerShape& s) { s.ep = 0; }), HasSubstr("ep' must be positive"));
   EXPECT_THAT(error([](LayerShape& s) { s.capacity_permille = 0; }), HasSubstr("capacity_permille' must be positive"));

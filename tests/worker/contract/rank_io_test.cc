@@ -212,6 +212,10 @@ TEST(RankConfigTest, ExpertsMustFitTheLayout) {
   expect_rejected([](StageContext& c) { c.model.moe.top_k = 9; }, "context.model.moe.top_k", "a token has 1 to 8 experts");
   expect_rejected([](StageContext& c) { c.model.moe.dense_layers = c.model.layers; }, "context.model.moe.dense_layers",
                   "so that a layer has experts");
+  expect_rejected([](StageContext& c) { c.model.moe.shared_ffn = -1; }, "context.model.moe.shared_ffn", "is -1; 0 for none");
+  expect_rejected([](StageContext& c) { c.model.moe.shared_gate = true; }, "context.model.moe.shared_ffn", "is 0; 0 for none");
+  expect_rejected([](StageContext& c) { c.model.moe.router_bias = true; }, "context.model.moe.scores", "does not go with");
+  expect_rejected([](StageContext& c) { c.model.moe.weight_scale = 0; }, "context.model.moe.scores", "does not go with");
   expect_rejected([](StageContext& c) { c.model.moe.dense_layers = -1; }, "context.model.moe.dense_layers", "is -1; from 0 to");
   expect_rejected([](StageContext& c) { c.model.moe.experts = 5000; }, "context.model.moe.experts", "is 5000; at most 4096");
   expect_rejected([](StageContext& c) { c.layout.schedule = ScheduleKind::kChimera; }, "context.layout.schedule",

@@ -74,20 +74,20 @@ TEST_P(CudaEngine, AgreesWithCpuRanks) {
 
 INSTANTIATE_TEST_SUITE_P(
     Settings, CudaEngine,
-    testing::Values(TinySetting{TinyModel::kGpt, {}}, TinySetting{TinyModel::kTiedLlama, {}},
-                    TinySetting{TinyModel::kTiedGpt, {}, DataType::kBfloat16},
-                    TinySetting{TinyModel::kLlama, {}, DataType::kBfloat16},
-                    TinySetting{TinyModel::kGpt, {.tp = 2, .sequence_parallel = true}},
-                    TinySetting{TinyModel::kLlama, {.tp = 2, .pp = 2}, DataType::kBfloat16},
-                    TinySetting{TinyModel::kTiedGpt, {.pp = 2, .dp = 2}}, TinySetting{TinyModel::kQwen3, {.tp = 2}},
-                    TinySetting{TinyModel::kQwen2, {}, DataType::kBfloat16}, TinySetting{TinyModel::kGroupedGpt, {}},
-                    TinySetting{TinyModel::kMistral, {.tp = 2, .sequence_parallel = true}}, TinySetting{TinyModel::kPhi3, {}},
-                    TinySetting{TinyModel::kGpt, {.dp = 2, .zero = ZeroStage::kOptimizer}, DataType::kBfloat16},
-                    TinySetting{TinyModel::kMixtral, {}},
-                    TinySetting{TinyModel::kMixtral, {.dp = 2, .ep = 2}, DataType::kBfloat16},
-                    TinySetting{TinyModel::kMixtral, {.tp = 2, .ep = 2, .sequence_parallel = true}},
-                    TinySetting{TinyModel::kGlm4Moe, {.pp = 2, .dp = 2, .ep = 2}},
-                    TinySetting{TinyModel::kGlm4Moe, {.tp = 2, .ep = 2, .sequence_parallel = true}, DataType::kBfloat16}),
+    testing::Values(
+        TinySetting{TinyModel::kGpt, {}}, TinySetting{TinyModel::kTiedLlama, {}},
+        TinySetting{TinyModel::kTiedGpt, {}, DataType::kBfloat16}, TinySetting{TinyModel::kLlama, {}, DataType::kBfloat16},
+        TinySetting{TinyModel::kGpt, {.tp = 2, .sequence_parallel = true}},
+        TinySetting{TinyModel::kLlama, {.tp = 2, .pp = 2}, DataType::kBfloat16},
+        TinySetting{TinyModel::kTiedGpt, {.pp = 2, .dp = 2}}, TinySetting{TinyModel::kQwen3, {.tp = 2}},
+        TinySetting{TinyModel::kQwen2, {}, DataType::kBfloat16}, TinySetting{TinyModel::kGroupedGpt, {}},
+        TinySetting{TinyModel::kMistral, {.tp = 2, .sequence_parallel = true}}, TinySetting{TinyModel::kPhi3, {}},
+        TinySetting{TinyModel::kGpt, {.dp = 2, .zero = ZeroStage::kOptimizer}, DataType::kBfloat16},
+        TinySetting{TinyModel::kMixtral, {}}, TinySetting{TinyModel::kMixtral, {.dp = 2, .ep = 2}, DataType::kBfloat16},
+        TinySetting{TinyModel::kMixtral, {.tp = 2, .ep = 2, .sequence_parallel = true}},
+        TinySetting{TinyModel::kQwen2Moe, {.dp = 2, .ep = 2}}, TinySetting{TinyModel::kQwen2Moe, {}, DataType::kBfloat16},
+        TinySetting{TinyModel::kGlm4Moe, {.pp = 2, .dp = 2, .ep = 2}},
+        TinySetting{TinyModel::kGlm4Moe, {.tp = 2, .ep = 2, .sequence_parallel = true}, DataType::kBfloat16}),
     [](const auto& info) { return TestName(info.param); });
 
 // Rows without room go through rounds on a device too. The host reads how many rounds are needed.

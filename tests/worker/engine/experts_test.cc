@@ -127,7 +127,8 @@ std::vector<TinySetting> Settings() {
         ParallelLayout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true, .weave = WeaveMode::kNeighbours}}) {
     settings.push_back({TinyModel::kMixtral, layout});
     if (layout.ep > 1 && layout.pp == 1) settings.push_back({TinyModel::kMixtral, layout, DataType::kBfloat16});
-    settings.push_back({TinyModel::kGlm4Moe, layout, settings.size() % 4 == 0 ? DataType::kBfloat16 : DataType::kFloat32});
+    const TinyModel other = settings.size() % 3 == 0 ? TinyModel::kQwen2Moe : TinyModel::kGlm4Moe;
+    settings.push_back({other, layout, settings.size() % 4 == 0 ? DataType::kBfloat16 : DataType::kFloat32});
   }
   return settings;
 }

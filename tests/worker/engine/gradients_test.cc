@@ -115,8 +115,10 @@ TEST_P(Gradients, AgreeWithFiniteDifferences) {
   });
   for (const absl::Status& status : statuses) ASSERT_TRUE(status.ok()) << status;
   const bool biases = job.model.family == ModelFamily::kGpt;
-  const size_t more = 2 * ((job.model.qkv_bias ? 1 : 0) + (job.model.qk_norm ? 2 : 0)) +
-                      (job.model.moe.any() ? 2 - job.model.moe.dense_layers : 0);
+  const size_t more =
+      2 * ((job.model.qkv_bias ? 1 : 0) + (job.model.qk_norm ? 2 : 0)) +
+      (2 - job.model.moe.dense_layers) *
+          ((job.model.moe.any() ? 1 : 0) + (job.model.moe.shared_ffn > 0 ? 2 : 0) + (job.model.moe.shared_gate ? 1 : 0));
   ASSERT_EQ(gradients.size(), (biases ? 2 + 2 * 12 + 3 : 1 + 2 * 6 + 2) + more - (job.model.tied_embeddings ? 1 : 0));
   const int64_t stride = StrideOf(job.layout);
   for (const auto& [name, gradient] : gradients) ExpectClose(name, gradient, differences[name], stride);
@@ -127,6 +129,7 @@ std::vector<TinySetting> Settings() {
       AllModelsIn({ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}, ParallelLayout{.tp = 2, .sequence_parallel = true}});
   settings.push_back({TinyModel::kMixtral, ParallelLayout{.dp = 2, .ep = 2}});
   settings.push_back({TinyModel::kGlm4Moe, ParallelLayout{.dp = 2, .ep = 2}});
+  settings.push_back({TinyModel::kQwen2Moe, ParallelLayout{.dp = 2, .ep = 2}});
   settings.push_back({TinyModel::kMixtral, ParallelLayout{.tp = 2, .ep = 2, .sequence_parallel = true}});
   return settings;
 }

@@ -253,7 +253,7 @@ const std::vector<ParallelLayout>& LayoutsInBfloat16() {
 
 // Models with experts: all on each rank, some on each rank of an expert group, and the same on ranks of several groups.
 std::vector<TinySetting> SettingsWithExperts() {
-  constexpr TinyModel kModel = TinyModel::kMixtral, kGlm = TinyModel::kGlm4Moe;
+  constexpr TinyModel kModel = TinyModel::kMixtral, kGlm = TinyModel::kGlm4Moe, kQwen = TinyModel::kQwen2Moe;
   return {
       {kModel, ParallelLayout{}},
       {kModel, ParallelLayout{.dp = 2, .ep = 2}, DataType::kBfloat16},
@@ -262,6 +262,9 @@ std::vector<TinySetting> SettingsWithExperts() {
       {kModel, ParallelLayout{.tp = 2, .sequence_parallel = true}, DataType::kBfloat16},
       {kModel, ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .schedule = ScheduleKind::kZeroBubble}},
       {kModel, ParallelLayout{.tp = 2, .pp = 2, .ep = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubbleV}},
+      {kQwen, ParallelLayout{}},
+      {kQwen, ParallelLayout{.tp = 2, .pp = 2, .ep = 2, .sequence_parallel = true}, DataType::kBfloat16},
+      {kQwen, ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .schedule = ScheduleKind::kZeroBubble}},
       {kGlm, ParallelLayout{}, DataType::kBfloat16},
       {kGlm, ParallelLayout{.dp = 2, .ep = 2}},
       {kGlm, ParallelLayout{.tp = 2, .ep = 2, .sequence_parallel = true}},

@@ -110,8 +110,9 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 }  // namespace
 
 const char* TinyModelName(TinyModel model) {
-  constexpr const char* kNames[] = {"gpt",     "llama", "gpt-tied", "llama-tied", "grouped-gpt", "multi-query-gpt", "llama3",
-                                    "mistral", "qwen2", "qwen3",    "phi3",       "mixtral",     "qwen3-moe",       "glm4-moe"};
+  constexpr const char* kNames[] = {"gpt",       "llama",     "gpt-tied", "llama-tied", "grouped-gpt", "multi-query-gpt",
+                                    "llama3",    "mistral",   "qwen2",    "qwen3",      "phi3",        "mixtral",
+                                    "qwen3-moe", "qwen2-moe", "glm4-moe"};
   return kNames[static_cast<size_t>(model)];
 }
 
@@ -154,11 +155,16 @@ ModelSpec SpecOf(TinyModel model) {
     spec.head_dim = 6;
     spec.moe = {.experts = 6, .top_k = 3, .ffn = 12, .normalized = false, .capacity = 2};
   }
+  if (model == TinyModel::kQwen2Moe) {
+    spec.qkv_bias = true;
+    spec.moe = {.experts = 6, .top_k = 2, .ffn = 12, .normalized = false, .capacity = 3, .shared_ffn = 20, .shared_gate = true};
+  }
   if (model == TinyModel::kGlm4Moe) {
     spec.qkv_bias = spec.qk_norm = true;
     spec.head_dim = 16;
     spec.rotary = {.theta = 100, .dims = 4};
     spec.moe = {.experts = 6, .top_k = 3, .ffn = 12, .capacity = 2, .dense_layers = 1};
+    spec.moe.shared_ffn = 24;  // two shared experts
     spec.moe.scores = RouterScores::kSigmoid;
     spec.moe.weight_scale = 2.5;
     spec.moe.router_bias = true;

@@ -26,8 +26,9 @@ struct StageProgram {
 // attention. From kGroupedGpt on, each model belongs to a family of planner/problem/model_families.h, and its sizes and factors
 // make every feature of the family matter. These families are: GPT with grouped queries; GPT with one key and value head
 // (gpt_bigcode); llama3 scaling; a head size of its own with linear scaling, as in Mistral Nemo; biases with yarn scaling;
-// norms of queries and keys; partly rotated heads. kMixtral, kQwen3Moe and kGlm4Moe have experts, with room for all rows; the
-// first layer of kGlm4Moe has none, and its routers have sigmoids and biases.
+// norms of queries and keys; partly rotated heads. From kMixtral on they have experts, with room for all rows; the first layer
+// of kGlm4Moe has none, and its routers have sigmoids and biases. In kQwen2Moe and kGlm4Moe, every token passes a block beside
+// its experts; that of kQwen2Moe has a gate.
 enum class TinyModel : uint8_t {
   kGpt,
   kLlama,
@@ -42,6 +43,7 @@ enum class TinyModel : uint8_t {
   kPhi3,
   kMixtral,
   kQwen3Moe,
+  kQwen2Moe,
   kGlm4Moe,
 };
 const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"

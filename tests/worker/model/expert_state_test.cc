@@ -160,6 +160,20 @@ TEST(ExpertStates, WithADenseFirstLayerMakeUpTheWholeModel) {
                                              "layers.0.ln2.weight", "layers.0.fc1.weight", "layers.0.fc2.weight"}));
 }
 
+TEST(ExpertStates, WithSharedExpertsMakeUpTheWholeModel) {
+  ModelSpec model = SmallMoe();
+  model.moe.shared_ffn = 12;
+  ExpectAllRanksMakeUp(model);
+  model.moe.shared_gate = true;
+  ExpectAllRanksMakeUp(model);
+  for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, LayoutOf(2, 1, 2)), 1)) {
+    if (!slot.name.starts_with("layers.1.shared.")) continue;
+    EXPECT_TRUE(slot.replicated && !slot.expert && !slot.by_load) << slot.name;
+    EXPECT_EQ(slot.count, slot.global_rows * slot.global_columns) << slot.name;
+    EXPECT_EQ(slot.vector, slot.parameter == Parameter::kSharedGateWeight);
+  }
+}
+
 // The routers' biases are whole on every rank, whatever ZeRO divides, and they are the last elements of all arrays.
 TEST(ExpertStates, WithRouterBiasesMakeUpTheWholeModel) {
   ModelSpec model = SmallMoe();

@@ -60,6 +60,12 @@ class CpuOps : public InterfaceOf<T> {
                              T* y) override;
   void BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key, T* dy) override;
   void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) override;
+  void GatedSwigluForward(const T* gated, const float* gate, int64_t n, int64_t f, T* y) override;
+  void GatedSwigluBackward(const T* gated, const float* gate, const T* dy, int64_t n, int64_t f, T* dgated,
+                           float* dproduct) override;
+  void TokenGateForward(const T* x, const T* w, int64_t n, int64_t h, float* gate) override;
+  void TokenGateBackward(const float* dproduct, const T* w, int64_t n, int64_t h, T* dx) override;
+  void TokenGateWeight(const T* x, const float* dproduct, int64_t n, int64_t h, float* dw) override;
   void RouterForward(const RouterShape& shape, const T* x, const T* w, const float* bias, float* scores,
                      RouteChoice* route) override;
   void RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores, const RouteChoice* route,

@@ -73,7 +73,9 @@ StageContext ContextOf(const LayerShape& shape, int32_t layers) {
                          .capacity = shape.capacity_permille / 1000.0,
                          .dropless = shape.dropless,
                          .skew = shape.skew_permille / 1000.0,
-                         .aux_loss = 0.01};  // the router then also counts the choices of all experts
+                         .aux_loss = 0.01,
+                         .shared_ffn = shape.shared_ffn,
+                         .shared_gate = shape.shared_gate};  // the router then also counts the choices of all experts
   }
   context.layout = {.tp = shape.tp, .dp = shape.ep, .ep = shape.ep, .sequence_parallel = shape.sequence_parallel};
   context.micro_batch = shape.micro_batch;

@@ -99,6 +99,10 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
   request.shapes.push_back(shape);
   shape.capacity_permille = 750, shape.dropless = true;  // rounds follow the ops, and are not measured
   request.shapes.push_back(shape);
+  shape.shared_ffn = 40;
+  request.shapes.push_back(shape);
+  shape.shared_gate = true;
+  request.shapes.push_back(shape);
   const Output output = RunLynxRank(folder, {"--measure", folder.Write("request", MeasureRequestText(request))});
   ASSERT_EQ(output.exit_code, 0) << output.err;
   const absl::StatusOr<MeasureResult> result = ParseMeasureResult(output.out);
