@@ -28,7 +28,7 @@ class Loop {
       : options_(options), boot_id_(NewBootId()), devices_(devices), profile_(std::move(profile)), measuring_(measuring),
         gpus_(gpus), wake_(wake), metrics_(metrics), clock_(clock),
         stream_(
-            {.server = options.server,
+            {.servers = options.servers,
              .seed = Mix64(static_cast<uint64_t>(clock.Wall().value)),
              .credentials = options.credentials},
             [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
@@ -101,10 +101,7 @@ class Loop {
   void Report() {
     const int64_t attachment = stream_.attachment();
     metrics_.SetAttached(stream_.accepted());
-    if (attachment != 0 && attachment != attachment_) {
-      spdlog::info("attached to the server at {}", options_.server);
-      heartbeat_.Attached();
-    }
+    if (attachment != 0 && attachment != attachment_) heartbeat_.Attached();
     attachment_ = attachment;
     const Nanos now = clock_.Monotonic();
     if (!stream_.CanSend() || (!changed_ && !heartbeat_.Due(now))) return;

@@ -13,13 +13,14 @@
 #include "agent/node_cores.h"
 #include "agent/probe.h"
 #include "node/channel.h"
+#include "node/server_addresses.h"
 #include "node/wake.h"
 
 namespace lynx::agent {
 
 struct AgentOptions {
   std::string node;
-  std::string server;                     // host:port
+  ServerAddresses servers;
   std::vector<NodeCondition> conditions;  // conditions that hold as long as the agent runs
   Bytes host_memory;                      // the node's memory that GPUs may offload to; 0: no offloading
   NodeCores cores;                        // reported if the devices are CPUs

@@ -51,7 +51,7 @@ struct AgentFlags {
   std::vector<Flag> All() {
     std::vector<Flag> flags = {
         {"node", &node, "name of this node"},
-        {"server", &server, "host:port of lynx-server"},
+        {"server", &server, "host:port of lynx-server; of several servers all, with commas: the one that leads is followed"},
         {"address", &address, "numeric address of this node; the link is measured over it"},
         {"data-dir", &data_dir, "directory for kept measurements; one agent per directory"},
         {"rank-binary", &rank_binary, "the rank process, which also measures"},
@@ -132,6 +132,7 @@ struct Setting {
   WakeEvent& wake;
   StopSignals& signals;
   const CredentialSource credentials;
+  const ServerAddresses servers;
 };
 
 absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDevice>& devices,
@@ -153,7 +154,7 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
   LYNX_ASSIGN_OR_RETURN(const Bytes host_memory, HostMemory(flags, devices));
   const size_t gpu_count = devices.front().kind == DeviceKind::kCuda ? devices.size() : 0;
   return RunAgent({.node = flags.node,
-                   .server = flags.server,
+                   .servers = setting.servers,
                    .conditions = std::move(conditions),
                    .host_memory = host_memory,
                    .cores = FindNodeCores(),
@@ -196,6 +197,8 @@ absl::Status Probe(const AgentFlags& flags, const DeviceWish& wish) {
 absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   LYNX_RETURN_IF_ERROR(StartLog(flags.log_level));
   LYNX_RETURN_IF_ERROR(CheckNodeName(flags.node));
+  const absl::StatusOr<ServerAddresses> servers = ServerAddresses::Parse(flags.server);
+  if (!servers.ok()) return Annotate(servers.status(), "--server");
   LYNX_RETURN_IF_ERROR(CheckNumericAddress(flags.address, "--address"));
   LYNX_RETURN_IF_ERROR(CheckExecutable(flags.rank_binary, "--rank-binary"));
   LYNX_RETURN_IF_ERROR(Annotate(CheckNetworkDomain(flags.network_domain), "--network-domain"));
@@ -220,7 +223,7 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   }
   spdlog::info("lynx-agent {} of node {}, server {}", kVersion, flags.node, flags.server);
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeIdentity> identity,
-                        NodeIdentity::Open(flags.identity, flags.node, flags.server, clock));
+                        NodeIdentity::Open(flags.identity, flags.node, *servers, clock));
   WakeEvent wake;
   return OfferAll({.flags = flags,
                    .measurement = {.rank_binary = flags.rank_binary,
@@ -233,7 +236,8 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
                    .metrics = metrics,
                    .wake = wake,
                    .signals = signals,
-                   .credentials = CredentialsOf(identity.get())},
+                   .credentials = CredentialsOf(identity.get()),
+                   .servers = *servers},
                   wish);
 }
 

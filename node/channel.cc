@@ -2,13 +2,14 @@
 
 #include <chrono>
 
+#include "common/standby.h"
 #include "common/status.h"
 #include "proto/message_limit.h"
 
 namespace lynx {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, Nanos limit, const std::atomic<bool>& stop,
-                                                    const CredentialSource& source) {
+                                                    const CredentialSource& source, PingPace pings) {
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (source != nullptr) {
     LYNX_ASSIGN_OR_RETURN(credentials, source());
@@ -18,8 +19,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, N
                               ? ", in plain text: one that uses TLS wants --identity-dir"
                               : ", or it does not accept this node's certificate, or its own is not of this cluster";
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, pings.every_ms);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, pings.limit_ms);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
@@ -41,6 +42,14 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, N
     }
     channel->WaitForStateChange(state, std::min(deadline, now + std::chrono::milliseconds(100)));
   }
+}
+
+std::optional<std::string> LeaderOf(const grpc::Status& status, const grpc::ClientContext& context) {
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return std::nullopt;
+  const auto& metadata = context.GetServerTrailingMetadata();
+  if (metadata.find(kStandbyKey) == metadata.end()) return std::nullopt;
+  const auto leader = metadata.find(kLeaderKey);
+  return leader == metadata.end() ? "" : std::string(leader->second.data(), leader->second.size());
 }
 
 }  // namespace lynx

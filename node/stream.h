@@ -1,10 +1,13 @@
-// NodeStream: a node's side of a Cluster stream. It connects to the server, keeps one bidirectional stream open, and connects
-// again with bounded exponential backoff whenever the stream ends. The owner sends reports and takes desired states. The owner
-// never waits for the network. The owner sees the loss of the server only in `attachment` and `accepted`.
+// NodeStream: a node's side of a Cluster stream. It connects to the server that leads, keeps one bidirectional stream open, and
+// connects again whenever the stream ends. The owner sends reports and takes desired states. The owner never waits for the
+// network. The owner sees the loss of the server only in `attachment` and `accepted`.
 //
 //   dial ----------> attached (owner sends its full state) ------> stream ends
-//     ^  refused, timed out: back off                                   |
-//     +-------------------------- back off <----------------------------+
+//     ^  refused, timed out: next address                               |
+//     +--------------------- next address <-----------------------------+
+//
+// Which address comes next, and when a round over all addresses ends, says node/server_addresses.h. After each round, and after
+// the loss of a server that had answered, the stream waits with bounded exponential backoff.
 //
 // A NodeStream has two threads: one connects and writes, the other reads. Only the owner's thread calls TakeDesired, TrySend
 // and attachment. The WakeEvent is raised after every change that may concern the owner. Bounded: at most one report waits to
@@ -17,6 +20,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,18 +31,23 @@
 
 #include "node/backoff.h"
 #include "node/channel.h"
+#include "node/server_addresses.h"
 #include "node/wake.h"
 #include "spdlog/spdlog.h"
 
 namespace lynx {
 
 struct NodeStreamOptions {
-  std::string server;  // host:port
-  BackoffOptions backoff;
-  Nanos connect_limit{5'000'000'000};
+  ServerAddresses servers;
+  BackoffOptions backoff;  // with several servers, `most` is at most kMaxRoundWait
+  // Time limit for a connection. The shorter one is for an address of several which nobody has named as the leader's.
+  Nanos connect_limit{5'000'000'000}, try_limit{2'000'000'000};
   uint64_t seed = 0;             // for the jitter of the backoff
   CredentialSource credentials;  // null: plain text
 };
+
+// The longest wait between two rounds over several addresses.
+inline constexpr Nanos kMaxRoundWait{1'000'000'000};
 
 template <class Report, class Desired>
 class NodeStream {
@@ -48,7 +57,8 @@ class NodeStream {
   using Open = std::function<std::unique_ptr<Wire>(const std::shared_ptr<grpc::Channel>&, grpc::ClientContext*)>;
 
   NodeStream(NodeStreamOptions options, Open open, WakeEvent& wake)
-      : options_(std::move(options)), open_(std::move(open)), wake_(wake), thread_([this] { Run(); }) {}
+      : options_(std::move(options)), open_(std::move(open)), wake_(wake), servers_(options_.servers),
+        thread_([this] { Run(); }) {}
   NodeStream(const NodeStream&) = delete;
   NodeStream& operator=(const NodeStream&) = delete;
   ~NodeStream() { Stop(); }
@@ -110,32 +120,49 @@ class NodeStream {
   static constexpr std::chrono::milliseconds kFarewell{500};
 
   void Run() {
-    Backoff backoff(options_.backoff, options_.seed);
-    std::string last_failure;
+    const bool several = servers_.several();
+    BackoffOptions pace = options_.backoff;
+    if (several) pace.most = std::min(pace.most, kMaxRoundWait);
+    Backoff backoff(pace, options_.seed);
     while (!stop_) {
+      const Nanos limit = several && !servers_.named() ? options_.try_limit : options_.connect_limit;
       absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
-          Dial(options_.server, options_.connect_limit, stop_, options_.credentials);
-      std::string failure;
+          Dial(servers_.present(), limit, stop_, options_.credentials, PingPaceFor(several));
+      Outcome outcome;
       if (channel.ok()) {
-        const Outcome outcome = Attend(*channel);
-        if (outcome.accepted) backoff.Reset();
-        failure = outcome.text;
+        outcome = Attend(*channel);
       } else {
-        failure = std::string(channel.status().message());
+        outcome.text = std::string(channel.status().message());
       }
       if (stop_) return;
-      // While the server stays away, only the first failure of a kind is logged, not each attempt.
-      if (failure != last_failure) spdlog::warn("{}; trying again", failure);
-      last_failure = failure;
+      if (outcome.accepted) {
+        backoff.Reset();
+        servers_.Answered();
+        told_.clear();
+      }
+      Tell(outcome);
+      const bool round_over = servers_.Failed(outcome.leader.value_or("")) == ServerAddresses::Next::kAfterWait;
+      if (!round_over && !outcome.accepted) continue;
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, std::chrono::nanoseconds(backoff.Next().value), [this] { return stop_.load(); });
     }
   }
 
   struct Outcome {
-    bool accepted = false;  // the server has sent something
+    bool accepted = false;              // the server has sent something
+    std::optional<std::string> leader;  // as LeaderOf
     std::string text;
   };
+
+  // Logs why the present address did not do. While no server answers, only the first failure of a kind of each address is
+  // logged, not each attempt.
+  void Tell(const Outcome& outcome) {
+    std::string& told = told_[servers_.present()];
+    if (outcome.text == told) return;
+    told = outcome.text;
+    const auto level = outcome.leader.has_value() && servers_.Has(*outcome.leader) ? spdlog::level::info : spdlog::level::warn;
+    spdlog::log(level, "{}; trying {}", outcome.text, servers_.several() ? "the next address" : "again");
+  }
 
   // Runs one stream from its opening to its end.
   Outcome Attend(const std::shared_ptr<grpc::Channel>& channel) {
@@ -163,8 +190,13 @@ class NodeStream {
       outcome.accepted = accepted_;
     }
     wake_.Raise();
-    outcome.text =
-        "the stream to the server at " + options_.server + " has ended" + (status.ok() ? "" : ": " + status.error_message());
+    outcome.leader = LeaderOf(status, context);
+    if (outcome.leader.has_value()) {
+      outcome.text = "the server at " + servers_.present() + " " + StandbyText(servers_, *outcome.leader);
+    } else {
+      outcome.text = "the stream to the server at " + servers_.present() + " has ended" +
+                     (status.ok() ? "" : ": " + status.error_message());
+    }
     return outcome;
   }
 
@@ -173,6 +205,7 @@ class NodeStream {
     while (wire.Read(&desired)) {
       {
         std::unique_lock lock(mutex_);
+        if (!accepted_) spdlog::info("attached to the server at {}", servers_.present());
         accepted_ = true;
         changed_.wait(lock, [this] { return inbox_.size() < kInboxLimit || stop_; });
         inbox_.push_back(std::move(desired));
@@ -217,6 +250,9 @@ class NodeStream {
   const Open open_;
   WakeEvent& wake_;
   std::atomic<bool> stop_{false};  // set while mutex_ is held; read without it
+  // Of thread_. While a stream is open, the reader reads servers_, and nobody changes it.
+  ServerAddresses servers_;
+  std::map<std::string, std::string> told_;  // the last failure of each address that was logged since a server answered
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "lynx/v1/admin.grpc.pb.h"
 #include "security/credentials.h"
-#include "security/join_token.h"
 #include "security/presented.h"
 #include "security/secret.h"
 #include "spdlog/spdlog.h"
@@ -21,6 +21,8 @@ namespace {
 
 constexpr Nanos kLockLimit{60'000'000'000};
 constexpr Nanos kCallLimit{10'000'000'000};
+// Time limit for a connection to one of several addresses.
+constexpr Nanos kTryLimit{2'000'000'000};
 // Time limit for joining. It is long enough for a server that starts together with the node.
 constexpr Nanos kJoinPatience{30'000'000'000};
 constexpr std::chrono::milliseconds kBetweenAttempts{500};
@@ -33,8 +35,10 @@ void SetDeadline(grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::nanoseconds(kCallLimit.value));
 }
 
-absl::Status FromGrpc(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+// True if the same call may succeed later. ResourceExhausted means that many nodes join from one address, or that the server
+// has too many events to handle.
+bool MaySucceedLater(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
 }
 
 // Returns the join token, and removes it from the environment. Empty: no token is given.
@@ -62,13 +66,13 @@ std::vector<Flag> IdentityFlags::All() {
 }
 
 absl::StatusOr<std::unique_ptr<NodeIdentity>> NodeIdentity::Open(const IdentityFlags& flags, const std::string& node,
-                                                                 const std::string& server, const Clock& clock) {
+                                                                 const ServerAddresses& servers, const Clock& clock) {
   if (flags.directory.empty()) {
     if (flags.join_token_file.empty()) return nullptr;
     return absl::InvalidArgumentError("--join-token-file needs --identity-dir, where the node's certificate is kept");
   }
   LYNX_ASSIGN_OR_RETURN(const std::string token, TakeJoinToken(flags.join_token_file));
-  std::unique_ptr<NodeIdentity> identity(new NodeIdentity(IdentityDirectory(flags.directory), node, server, clock));
+  std::unique_ptr<NodeIdentity> identity(new NodeIdentity(IdentityDirectory(flags.directory), node, servers, clock));
   LYNX_RETURN_IF_ERROR(identity->GetCertificate(token));
   identity->thread_ = std::thread([self = identity.get()] { self->RenewForever(); });
   return identity;
@@ -107,39 +111,77 @@ absl::Status NodeIdentity::GetCertificate(const std::string& join_token) {
         absl::StrCat(why, "; an admin makes a join token with 'lynxctl admin join-token --node ", node_,
                      "', and --join-token-file or ", kTokenVariable, " brings it here"));
   }
+  LYNX_ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
   const Nanos give_up = clock_.Monotonic() + kJoinPatience;
   while (true) {
-    const absl::Status joined = Join(join_token);
-    // Joining is tried again after these errors. ResourceExhausted means that many nodes join from one address, or that the
-    // server has too many events to handle.
-    const bool later = absl::IsUnavailable(joined) || absl::IsDeadlineExceeded(joined) || absl::IsResourceExhausted(joined);
-    if (!later || clock_.Monotonic() > give_up) return Annotate(joined, "this node cannot join");
+    const absl::Status joined = AskLeader([&](const std::string& server) { return JoinAt(server, token); });
+    if (!MaySucceedLater(joined) || clock_.Monotonic() > give_up) return Annotate(joined, "this node cannot join");
     std::this_thread::sleep_for(kBetweenAttempts);
   }
 }
 
-absl::Status NodeIdentity::Join(const std::string& join_token) {
-  LYNX_ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
-  LYNX_ASSIGN_OR_RETURN(const std::string authority, PresentedAuthority(server_, token.authority_digest, kCallLimit));
-  LYNX_ASSIGN_OR_RETURN(const std::string key, NewPrivateKey());
+Nanos NodeIdentity::ConnectLimit() const { return servers_.several() && !servers_.named() ? kTryLimit : kCallLimit; }
+
+NodeIdentity::Attempt NodeIdentity::AttemptOf(const std::string& server, const grpc::Status& status,
+                                              const grpc::ClientContext& context) const {
+  if (const std::optional<std::string> leader = LeaderOf(status, context); leader.has_value()) {
+    return {.status = absl::UnavailableError(absl::StrCat("the server at ", server, " ", StandbyText(servers_, *leader))),
+            .leader = *leader};
+  }
+  const absl::Status ended(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  return {.status = ended, .final = !absl::IsUnavailable(ended) && !absl::IsDeadlineExceeded(ended)};
+}
+
+absl::Status NodeIdentity::AskLeader(const std::function<Attempt(const std::string& server)>& ask) {
+  std::vector<std::string> failures;
+  absl::StatusCode code = absl::StatusCode::kUnknown;
+  while (true) {
+    const Attempt attempt = ask(servers_.present());
+    if (attempt.status.ok()) servers_.Answered();
+    if (attempt.status.ok() || attempt.final) return attempt.status;
+    failures.emplace_back(attempt.status.message());
+    if (MaySucceedLater(attempt.status) || failures.size() == 1) code = attempt.status.code();
+    if (servers_.Failed(attempt.leader) == ServerAddresses::Next::kAfterWait) break;
+  }
+  return absl::Status(code, absl::StrJoin(failures, "; "));
+}
+
+NodeIdentity::Attempt NodeIdentity::JoinAt(const std::string& server, const JoinToken& token) {
+  const absl::StatusOr<std::string> authority = PresentedAuthority(server, token.authority_digest, ConnectLimit());
+  if (!authority.ok()) return {.status = authority.status()};
+  const absl::StatusOr<std::string> key = NewPrivateKey();
+  if (!key.ok()) return {.status = key.status(), .final = true};
+  absl::StatusOr<std::string> certificate_request = NewRequest(*key);
+  if (!certificate_request.ok()) return {.status = certificate_request.status(), .final = true};
   v1::JoinRequest request;
   request.set_secret(token.secret);
   request.set_node(node_);
-  LYNX_ASSIGN_OR_RETURN(*request.mutable_request(), NewRequest(key));
+  request.set_request(*std::move(certificate_request));
   // From here on the server must present a certificate of that authority for the name in the address.
-  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
-                        Dial(server_, kCallLimit, stop_, [&] { return AuthorityChannelCredentials(authority); }));
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+      Dial(server, ConnectLimit(), stop_, [&] { return AuthorityChannelCredentials(*authority); });
+  if (!channel.ok()) return {.status = channel.status()};
   grpc::ClientContext context;
   SetDeadline(context);
   context.AddMetadata("authorization",
                       "Join " + token.secret);  // the server reads no message of a caller whom it does not know
   v1::JoinResponse response;
-  LYNX_RETURN_IF_ERROR(FromGrpc(v1::Admin::NewStub(channel)->Join(&context, request, &response)));
-  const Identity identity{.authority = authority, .certificate = response.certificate(), .private_key = key};
-  LYNX_RETURN_IF_ERROR(Check(identity).status());
-  LYNX_RETURN_IF_ERROR(directory_.Replace(identity));
-  spdlog::info("this node has joined as {}; its certificate is in {}", node_, directory_.path());
-  return absl::OkStatus();
+  const grpc::Status answer = v1::Admin::NewStub(*channel)->Join(&context, request, &response);
+  if (!answer.ok()) return AttemptOf(server, answer, context);
+  const Identity identity{.authority = *authority, .certificate = response.certificate(), .private_key = *key};
+  absl::Status kept = Check(identity).status();
+  if (kept.ok()) kept = directory_.Replace(identity);
+  if (kept.ok()) spdlog::info("this node has joined as {}; its certificate is in {}", node_, directory_.path());
+  return {.status = kept, .final = true};
+}
+
+NodeIdentity::Attempt NodeIdentity::RotateAt(const std::string& server, const v1::RotateCertificateRequest& request,
+                                             v1::RotateCertificateResponse& response) {
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = Dial(server, ConnectLimit(), stop_, CredentialsOf(this));
+  if (!channel.ok()) return {.status = channel.status()};
+  grpc::ClientContext context;
+  SetDeadline(context);
+  return AttemptOf(server, v1::Admin::NewStub(*channel)->RotateCertificate(&context, request, &response), context);
 }
 
 absl::Status NodeIdentity::RenewIfDue() {
@@ -151,11 +193,8 @@ absl::Status NodeIdentity::RenewIfDue() {
   LYNX_ASSIGN_OR_RETURN(const std::string key, NewPrivateKey());
   v1::RotateCertificateRequest request;
   LYNX_ASSIGN_OR_RETURN(*request.mutable_request(), NewRequest(key));
-  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Dial(server_, kCallLimit, stop_, CredentialsOf(this)));
-  grpc::ClientContext context;
-  SetDeadline(context);
   v1::RotateCertificateResponse response;
-  LYNX_RETURN_IF_ERROR(FromGrpc(v1::Admin::NewStub(channel)->RotateCertificate(&context, request, &response)));
+  LYNX_RETURN_IF_ERROR(AskLeader([&](const std::string& server) { return RotateAt(server, request, response); }));
   // The chain after the certificate also has the authority's own certificate, which may have been renewed.
   const std::optional<std::string> successor = SuccessorOf(old.authority, response.certificate());
   const Identity renewed{

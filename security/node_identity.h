@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,10 +17,13 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "lynx/v1/admin.pb.h"
 #include "node/channel.h"
 #include "node/flags.h"
+#include "node/server_addresses.h"
 #include "security/certificate.h"
 #include "security/identity_directory.h"
+#include "security/join_token.h"
 
 namespace lynx {
 
@@ -34,26 +38,42 @@ class NodeIdentity {
  public:
   // Opens the identity of this node. If the directory has no valid certificate, gets one with the join token. Removes the token
   // from the environment, so that ranks do not inherit it. nullptr: `flags` name no directory. FailedPrecondition: there is
-  // neither a certificate nor a token, or the certificate is for another node. Unavailable: the server does not answer. Other
-  // errors come from the server.
+  // neither a certificate nor a token, or the certificate is for another node. Unavailable: no server that leads answers. Other
+  // errors come from a server.
   static absl::StatusOr<std::unique_ptr<NodeIdentity>> Open(const IdentityFlags& flags, const std::string& node,
-                                                            const std::string& server, const Clock& clock);
+                                                            const ServerAddresses& servers, const Clock& clock);
   ~NodeIdentity();
 
   const IdentityDirectory& directory() const { return directory_; }
 
  private:
-  NodeIdentity(IdentityDirectory directory, std::string node, std::string server, const Clock& clock)
-      : directory_(std::move(directory)), node_(std::move(node)), server_(std::move(server)), clock_(clock) {}
+  NodeIdentity(IdentityDirectory directory, std::string node, ServerAddresses servers, const Clock& clock)
+      : directory_(std::move(directory)), node_(std::move(node)), servers_(std::move(servers)), clock_(clock) {}
 
+  // How a call to one server ended.
+  struct Attempt {
+    absl::Status status;
+    // The server that leads has read the call, so another address would not do better.
+    bool final = false;
+    std::string leader = {};  // whom a server that stands by has named; "": nobody
+  };
+  // Calls `ask` for the addresses in turn, until one attempt succeeds or is final. If none is, the error names all addresses
+  // that were tried, and it is Unavailable if a later round may do better.
+  absl::Status AskLeader(const std::function<Attempt(const std::string& server)>& ask);
+  // Time limit for a connection to one address.
+  Nanos ConnectLimit() const;
+  Attempt AttemptOf(const std::string& server, const grpc::Status& status, const grpc::ClientContext& context) const;
   absl::Status GetCertificate(const std::string& join_token);
-  absl::Status Join(const std::string& join_token);
+  Attempt JoinAt(const std::string& server, const JoinToken& token);
+  Attempt RotateAt(const std::string& server, const v1::RotateCertificateRequest& request,
+                   v1::RotateCertificateResponse& response);
   absl::StatusOr<CertificateFacts> Check(const Identity& identity) const;
   void RenewForever();
   absl::Status RenewIfDue();
 
   const IdentityDirectory directory_;
-  const std::string node_, server_;
+  const std::string node_;
+  ServerAddresses servers_;  // of Open, then of thread_
   const Clock& clock_;
   std::atomic<bool> stop_{false};  // written only while mutex_ is held
   std::mutex mutex_;

@@ -19,6 +19,7 @@
 #include "node/process.h"
 #include "proto/convert.h"
 #include "tests/agent/fake_driver.h"
+#include "tests/node/fake_standby.h"
 
 namespace lynx::agent {
 namespace {
@@ -130,20 +131,14 @@ class AgentTest : public ::testing::Test {
 
   void StartAgent(const std::vector<std::string>& flags = {}) {
     const UniqueFd log(::open((folder_ + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    std::vector<std::string> argv = {std::string(LYNX_BINARY_DIR) + "/bin/lynx-agent",
-                                     "--node",
-                                     "n1",
-                                     "--server",
-                                     cluster_.address(),
-                                     "--data-dir",
-                                     folder_ + "/data",
-                                     "--cores",
-                                     "0"};
+    std::vector<std::string> argv = {
+        std::string(LYNX_BINARY_DIR) + "/bin/lynx-agent", "--node", "n1", "--data-dir", folder_ + "/data", "--cores", "0"};
     argv.insert(argv.end(), flags.begin(), flags.end());
     const auto unless_given = [&](const std::string& flag, const std::string& value) {
       if (std::find(flags.begin(), flags.end(), flag) == flags.end()) argv.insert(argv.end(), {flag, value});
     };
     unless_given("--devices", "2");
+    unless_given("--server", cluster_.address());
     unless_given("--rank-binary", std::string(LYNX_BINARY_DIR) + "/bin/fake_measure");
     absl::StatusOr<Child> child = SpawnInSession(argv, {.out = log.get(), .error = log.get()});
     ASSERT_TRUE(child.ok()) << child.status();
@@ -262,6 +257,11 @@ TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
     EXPECT_NE(Log().find(flag + ": 'lots' is not a size"), std::string::npos) << Log();
   }
 
+  StartAgent({"--server", cluster_.address() + ",head"});
+  EXPECT_EQ(WaitForAgent().code, 2);
+  EXPECT_NE(Log().find("part 2 (\"head\") has no port"), std::string::npos) << Log();
+  EXPECT_NE(Log().find("--server: "), std::string::npos) << Log();
+
   StartAgent({"--network-domain", "row 2"});
   EXPECT_EQ(WaitForAgent().code, 2);
   EXPECT_NE(Log().find("--network-domain: 'row 2' is no place in the network"), std::string::npos) << Log();
@@ -275,6 +275,22 @@ TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
   EXPECT_EQ(WaitForAgent().code, 1);
   EXPECT_NE(Log().find("another lynx-agent uses this data directory"), std::string::npos);
   agent_ = std::move(first);
+}
+
+// Standbys, addresses at which nobody listens, and a leader that moves.
+TEST_F(AgentTest, FollowsTheServerThatLeads) {
+  FakeStandby standby(cluster_.address());
+  cluster_.Want({});
+  StartAgent({"--server", "127.0.0.1:1," + standby.address() + ",nowhere.invalid:1," + cluster_.address()});
+  cluster_.WaitUntil("heartbeats", [](const Told& told) { return told.messages >= 3; });
+  EXPECT_EQ(standby.refused(), 1);
+  EXPECT_NE(Log().find("no server answers at 127.0.0.1:1"), std::string::npos);
+  EXPECT_NE(Log().find("the server at " + standby.address() + " stands by; the server at " + cluster_.address() + " leads"),
+            std::string::npos);
+  EXPECT_EQ(EndAgent(SIGTERM).code, 0);
+  const std::string log = Log();
+  EXPECT_NE(log.find("attached to the server at " + cluster_.address()), std::string::npos) << log;
+  EXPECT_EQ(log.find("attached to the server at " + standby.address()), std::string::npos) << "it refused the stream";
 }
 
 // The agent finds the driver of these tests in the same way as NVIDIA's driver.

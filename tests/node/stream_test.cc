@@ -1,9 +1,13 @@
 #include "node/stream.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 
+#include "common/fd.h"
 #include "lynx/v1/cluster.grpc.pb.h"
+#include "tests/node/fake_standby.h"
 
 namespace lynx {
 namespace {
@@ -43,9 +47,13 @@ std::unique_ptr<grpc::Server> Serve(grpc::Service& service, int& port) {
   return builder.BuildAndStart();
 }
 
-NodeStreamOptions OptionsFor(int port) {
-  return {.server = "127.0.0.1:" + std::to_string(port), .backoff = {.first = Nanos(10'000'000), .most = Nanos(50'000'000)}};
+NodeStreamOptions OptionsFor(const std::string& servers) {
+  return {.servers = *ServerAddresses::Parse(servers), .backoff = {.first = Nanos(10'000'000), .most = Nanos(50'000'000)}};
 }
+
+std::string AddressOf(int port) { return "127.0.0.1:" + std::to_string(port); }
+
+NodeStreamOptions OptionsFor(int port) { return OptionsFor(AddressOf(port)); }
 
 std::unique_ptr<AgentStream::Wire> OpenAgent(const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
   return v1::Cluster::NewStub(channel)->AttachAgent(context);
@@ -200,6 +208,146 @@ TEST(NodeStream, AServerThatDoesNotReadHoldsNothingUp) {
   }
   EXPECT_EQ(refused, 20);
   stream.Stop();
+}
+
+// Exchanges a report as an owner does: sends it anew on each stream, until a server answers it.
+void ExchangeWithLeader(AgentStream& stream, WakeEvent& wake, int64_t number) {
+  int64_t sent_on = 0;
+  while (!::testing::Test::HasFatalFailure()) {
+    for (const v1::AgentDesired& desired : stream.TakeDesired()) {
+      if (desired.heartbeat_ns() == number) return;
+    }
+    v1::AgentReport report;
+    report.set_failure(std::to_string(number));
+    const int64_t attachment = stream.attachment();
+    if (attachment != 0 && attachment != sent_on && stream.TrySend(report)) sent_on = attachment;
+    WaitForWake(wake);
+  }
+}
+
+TEST(NodeStreamFailover, FollowsTheLeaderThatAStandbyNames) {
+  EchoServer service(1000);
+  int port = 0;
+  const std::unique_ptr<grpc::Server> server = Serve(service, port);
+  FakeStandby first, second;
+  first.SetLeader(AddressOf(port));
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(first.address() + "," + second.address() + "," + AddressOf(port)), OpenAgent, wake);
+  ExchangeWithLeader(stream, wake, 1);
+  EXPECT_TRUE(stream.accepted());
+  EXPECT_EQ(first.refused(), 1);
+  EXPECT_EQ(second.refused(), 0) << "the first one named the leader";
+  stream.Stop();
+}
+
+TEST(NodeStreamFailover, TriesTheNextAddressAfterOneThatDoesNotAnswer) {
+  EchoServer service(1000);
+  int port = 0;
+  const std::unique_ptr<grpc::Server> server = Serve(service, port);
+  FakeStandby standby;
+  WakeEvent wake;
+  AgentStream stream(OptionsFor("127.0.0.1:1,nowhere.invalid:1," + standby.address() + "," + AddressOf(port)), OpenAgent, wake);
+  ExchangeWithLeader(stream, wake, 1);
+  EXPECT_EQ(standby.refused(), 1);
+  stream.Stop();
+}
+
+// A process that is stopped still has a socket that takes connections.
+TEST(NodeStreamFailover, TriesTheNextAddressAfterOneThatTakesConnectionsAndSaysNothing) {
+  const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(silent.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(silent.get(), 4), 0);
+  ASSERT_EQ(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  EchoServer service(1000);
+  int port = 0;
+  const std::unique_ptr<grpc::Server> server = Serve(service, port);
+  WakeEvent wake;
+  NodeStreamOptions options = OptionsFor(AddressOf(ntohs(address.sin_port)) + "," + AddressOf(port));
+  options.connect_limit = Nanos(3'600'000'000'000);  // a stream that waited this long would never come to the other
+  options.try_limit = Nanos(50'000'000);
+  AgentStream stream(std::move(options), OpenAgent, wake);
+  ExchangeWithLeader(stream, wake, 1);
+  stream.Stop();
+}
+
+TEST(NodeStreamFailover, GoesOnWhileAllStandByUntilOneLeads) {
+  EchoServer service(1000);
+  int port = 0;
+  { const std::unique_ptr<grpc::Server> finds_port = Serve(service, port); }
+  FakeStandby first, second;
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(first.address() + "," + AddressOf(port) + "," + second.address()), OpenAgent, wake);
+  while (first.refused() < 3 || second.refused() < 3) WaitForWake(wake);
+  EXPECT_FALSE(stream.accepted());
+  const std::unique_ptr<grpc::Server> server = Serve(service, port);
+  ASSERT_NE(server, nullptr);
+  ExchangeWithLeader(stream, wake, 1);
+  stream.Stop();
+}
+
+TEST(NodeStreamFailover, FollowsALeaderThatMovesThereAndBack) {
+  EchoServer service(1000);
+  int one = 0, other = 0;
+  std::unique_ptr<grpc::Server> server = Serve(service, one);
+  { const std::unique_ptr<grpc::Server> finds_port = Serve(service, other); }
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(AddressOf(one) + "," + AddressOf(other)), OpenAgent, wake);
+  for (int move = 1; move <= 4; ++move) {
+    ExchangeWithLeader(stream, wake, move);
+    const int64_t before = stream.attachment();
+    server->Shutdown(std::chrono::system_clock::now());
+    server = Serve(service, move % 2 == 1 ? other : one);
+    ASSERT_NE(server, nullptr);
+    WaitForAttachment(stream, wake, before);
+  }
+  ExchangeWithLeader(stream, wake, 5);
+  stream.Stop();
+}
+
+// A leader that loses its lease ends its streams as a server that stands by.
+class StepsDown : public v1::Cluster::Service {
+ public:
+  grpc::Status AttachAgent(grpc::ServerContext* context,
+                           grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>* stream) override {
+    v1::AgentReport report;
+    if (stream->Read(&report)) {
+      v1::AgentDesired desired;
+      desired.set_heartbeat_ns(std::stoll(report.failure()));
+      stream->Write(desired);
+    }
+    context->AddTrailingMetadata("lynx-standby", "1");
+    context->AddTrailingMetadata("lynx-leader", leader);
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "this server stands by");
+  }
+  std::string leader;
+};
+
+TEST(NodeStreamFailover, FollowsTheLeaderThatItsOwnLeaderNamesAtTheEnd) {
+  EchoServer service(1000);
+  int port = 0, old_port = 0;
+  const std::unique_ptr<grpc::Server> server = Serve(service, port);
+  StepsDown steps_down;
+  steps_down.leader = AddressOf(port);
+  const std::unique_ptr<grpc::Server> old = Serve(steps_down, old_port);
+  FakeStandby third;
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(AddressOf(old_port) + "," + third.address() + "," + AddressOf(port)), OpenAgent, wake);
+  ExchangeWithLeader(stream, wake, 1);
+  WaitForAttachment(stream, wake, 1);
+  ExchangeWithLeader(stream, wake, 2);
+  EXPECT_EQ(third.refused(), 0);
+  stream.Stop();
+}
+
+TEST(NodeStreamFailover, StopsWhileAllStandBy) {
+  FakeStandby first, second;
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(first.address() + "," + second.address()), OpenAgent, wake);
+  while (second.refused() < 2) WaitForWake(wake);
+  stream.Stop();
+  EXPECT_EQ(stream.attachment(), 0);
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ struct WorkerFlags {
   std::vector<Flag> All() {
     std::vector<Flag> flags = {
         {"node", &node, "name of this node"},
-        {"server", &server, "host:port of lynx-server"},
+        {"server", &server, "host:port of lynx-server; of several servers all, with commas: the one that leads is followed"},
         {"address", &address, "numeric address of this node that the ranks of other nodes reach"},
         {"data-dir", &data_dir, "directory for the ranks' files; one daemon per directory"},
         {"rank-binary", &rank_binary, "the rank process"},
@@ -140,8 +140,10 @@ absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) 
 absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
   LYNX_RETURN_IF_ERROR(StartLog(flags.log_level));
   LYNX_ASSIGN_OR_RETURN(SupervisorOptions supervisor_options, SupervisorOptionsOf(flags));
+  const absl::StatusOr<ServerAddresses> servers = ServerAddresses::Parse(flags.server);
+  if (!servers.ok()) return Annotate(servers.status(), "--server");
   WorkerDaemonOptions options{.node = flags.node,
-                              .server = flags.server,
+                              .servers = *servers,
                               .address = supervisor_options.address,
                               .stop_ranks_on_exit = flags.stop_ranks_on_exit};
   LYNX_RETURN_IF_ERROR(CheckNodeName(options.node));
@@ -156,7 +158,7 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
     return absl::OkStatus();
   }
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeIdentity> identity,
-                        NodeIdentity::Open(flags.identity, flags.node, flags.server, clock));
+                        NodeIdentity::Open(flags.identity, flags.node, options.servers, clock));
   options.credentials = CredentialsOf(identity.get());
   options.peers = PeerCredentialsOf(identity.get());
   if (!flags.metrics_address.empty()) {
@@ -164,7 +166,7 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
                                                        ReadyWhileAttached(metrics.registry(), metrics.attached())));
     spdlog::info("metrics on port {}", port);
   }
-  spdlog::info("lynx-worker {} of node {}, server {}", kVersion, options.node, options.server);
+  spdlog::info("lynx-worker {} of node {}, server {}", kVersion, options.node, options.servers.text());
   return RunWorkerDaemon(options, *supervisor, metrics, signals, clock);
 }
 

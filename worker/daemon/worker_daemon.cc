@@ -35,7 +35,7 @@ class Loop {
        WakeEvent& wake, LeaseKeeper& lease)
       : options_(options), boot_id_(NewBootId()), supervisor_(supervisor), metrics_(metrics), clock_(clock), wake_(wake),
         lease_(lease), stream_(
-                           {.server = options.server,
+                           {.servers = options.servers,
                             .seed = Mix64(static_cast<uint64_t>(clock.Wall().value)),
                             .credentials = options.credentials},
                            [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
@@ -73,7 +73,6 @@ class Loop {
     const int64_t attachment = stream_.attachment();
     metrics_.SetAttached(stream_.accepted());
     if (attachment != 0 && attachment != attachment_) {
-      spdlog::info("attached to the server at {}", options_.server);
       supervisor_.Rewind();
       heartbeat_.Attached();
     }

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "node/server_addresses.h"
 #include "node/wake.h"
 #include "security/node_identity.h"
 #include "worker/daemon/supervisor.h"
@@ -12,7 +13,7 @@ namespace lynx::worker {
 
 struct WorkerDaemonOptions {
   std::string node;
-  std::string server;   // host:port
+  ServerAddresses servers;
   std::string address;  // a numeric address of this node
   bool stop_ranks_on_exit = false;
   CredentialSource credentials;  // for the connection to the server; null: plain text

@@ -14,6 +14,7 @@
 #include "security/authority.h"
 #include "security/node_identity.h"
 #include "security/secret.h"
+#include "tests/node/fake_standby.h"
 #include "tests/server/access/access_fixture.h"
 
 namespace lynx::server {
@@ -105,8 +106,54 @@ TEST_F(JoinTest, ANodeThatIsToldToComeLaterDoes) {
   EXPECT_EQ(Join(early, "n2", "n2").error_code(), grpc::RESOURCE_EXHAUSTED);
   ASSERT_TRUE(WriteSecretFile(directory_ + "/token", token.token()).ok());
   const IdentityFlags flags{.directory = directory_ + "/n0", .join_token_file = directory_ + "/token"};
-  const auto joined = NodeIdentity::Open(flags, "n0", server_->address(), clock_);
+  const auto joined = NodeIdentity::Open(flags, "n0", *ServerAddresses::Parse(server_->address()), clock_);
   EXPECT_TRUE(joined.ok()) << joined.status();
+}
+
+// A node joins and renews its certificate at the server that leads, past an address without a server and past a standby.
+TEST_F(JoinTest, ANodeFindsTheServerThatLeads) {
+  StartServer();
+  v1::CreateJoinTokenResponse token;
+  ASSERT_TRUE(Admin(admin_token_, &v1::Admin::Stub::CreateJoinToken, v1::CreateJoinTokenRequest(), &token).ok());
+  ASSERT_TRUE(WriteSecretFile(directory_ + "/token", token.token()).ok());
+  const IdentityDirectory keys(options_.data_directory + "/" + kTlsDirectory);
+  FakeStandby standby(server_->address(), ListenCredentials(keys, ClientCertificate::kOptional));
+  const IdentityFlags flags{.directory = directory_ + "/n0", .join_token_file = directory_ + "/token"};
+  const auto servers = ServerAddresses::Parse("127.0.0.1:1," + standby.address() + "," + server_->address());
+  {
+    const auto joined = NodeIdentity::Open(flags, "n0", *servers, clock_);
+    ASSERT_TRUE(joined.ok()) << joined.status();
+    EXPECT_EQ(standby.refused(), 1);
+  }
+  const std::string first = IdentityIn("n0").Read()->certificate;
+  ShiftedClock late;
+  late.Advance(Nanos(25 * kDay.value));
+  auto node = NodeIdentity::Open(flags, "n0", *servers, late);
+  ASSERT_TRUE(node.ok()) << node.status();
+  while (IdentityIn("n0").Read()->certificate == first) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  node->reset();
+  EXPECT_GE(standby.refused(), 2);
+}
+
+// What the server that leads says of a token is final. Addresses that do not do are named.
+TEST_F(JoinTest, ANodeThatMayNotJoinIsToldByTheServerThatLeads) {
+  StartServer();
+  v1::CreateJoinTokenResponse token;
+  ASSERT_TRUE(Admin(admin_token_, &v1::Admin::Stub::CreateJoinToken, v1::CreateJoinTokenRequest(), &token).ok());
+  v1::RevokeJoinTokensResponse revoked;
+  ASSERT_TRUE(Admin(admin_token_, &v1::Admin::Stub::RevokeJoinTokens, v1::RevokeJoinTokensRequest(), &revoked).ok());
+  ASSERT_TRUE(WriteSecretFile(directory_ + "/token", token.token()).ok());
+  const IdentityDirectory keys(options_.data_directory + "/" + kTlsDirectory);
+  FakeStandby standby(server_->address(), ListenCredentials(keys, ClientCertificate::kOptional));
+  const IdentityFlags flags{.directory = directory_ + "/n0", .join_token_file = directory_ + "/token"};
+  const absl::Status forgotten =
+      NodeIdentity::Open(flags, "n0", *ServerAddresses::Parse(standby.address() + "," + server_->address()), clock_).status();
+  EXPECT_EQ(forgotten.code(), absl::StatusCode::kUnauthenticated) << forgotten;
+  // Servers of another cluster, and one that speaks no TLS: no later round would do better.
+  FakeStandby plain;
+  const absl::Status strange = NodeIdentity::Open(flags, "n0", *ServerAddresses::Parse(plain.address()), clock_).status();
+  EXPECT_EQ(strange.code(), absl::StatusCode::kFailedPrecondition) << strange;
+  EXPECT_THAT(std::string(strange.message()), HasSubstr("who answers at " + plain.address() + " does not speak TLS"));
 }
 
 TEST_F(JoinTest, ANodeReportsAsItselfOnly) {
@@ -462,7 +509,7 @@ TEST_F(RenewedAuthorityTest, AJoinTokenOfBeforeIsGood) {
   const std::string text = JoinTokenText({MakeJoinSecret(), CertificateDigest(old_).value()});
   ASSERT_TRUE(WriteSecretFile(directory_ + "/token", text).ok());
   const IdentityFlags flags{.directory = directory_ + "/n0", .join_token_file = directory_ + "/token"};
-  const auto joined = NodeIdentity::Open(flags, "n0", server_->address(), clock_);
+  const auto joined = NodeIdentity::Open(flags, "n0", *ServerAddresses::Parse(server_->address()), clock_);
   ASSERT_TRUE(joined.ok()) << joined.status();
   EXPECT_EQ(Report(NodeChannel("n0"), "n1").error_code(), grpc::PERMISSION_DENIED) << "the server knows it";
 }
@@ -476,7 +523,7 @@ TEST_F(RenewedAuthorityTest, ANodeGetsItWithItsNextCertificate) {
   // For this clock the node's certificate is to be renewed, for the server's clock it is new.
   ShiftedClock late;
   late.Advance(Nanos(25 * kDay.value));
-  auto node = NodeIdentity::Open({.directory = directory_ + "/n0"}, "n0", server_->address(), late);
+  auto node = NodeIdentity::Open({.directory = directory_ + "/n0"}, "n0", *ServerAddresses::Parse(server_->address()), late);
   ASSERT_TRUE(node.ok()) << node.status();
   while (IdentityIn("n0").ReadAuthority().value() == old_) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   node->reset();  // otherwise it renews its certificate again and again, because of its clock

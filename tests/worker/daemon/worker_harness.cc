@@ -256,9 +256,11 @@ void WorkerTest::TearDown() {
 void WorkerTest::StartDaemon(const std::vector<std::string>& flags) {
   ASSERT_FALSE(daemon_.has_value());
   UniqueFd log(::open((folder_ + "/daemon.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  std::vector<std::string> argv = {
-      std::string(LYNX_BINARY_DIR) + "/bin/lynx-worker", "--node", "n1", "--server", cluster_.address(), "--data-dir", data_};
+  std::vector<std::string> argv = {std::string(LYNX_BINARY_DIR) + "/bin/lynx-worker", "--node", "n1", "--data-dir", data_};
   argv.insert(argv.end(), flags.begin(), flags.end());
+  if (std::find(flags.begin(), flags.end(), "--server") == flags.end()) {
+    argv.insert(argv.end(), {"--server", cluster_.address()});
+  }
   if (std::find(flags.begin(), flags.end(), "--copies-dir") == flags.end()) {
     argv.insert(argv.end(), {"--copies-dir", folder_ + "/copies"});
   }

@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "lynx/v1/witness.grpc.pb.h"
 #include "node/file.h"
+#include "tests/node/fake_standby.h"
 #include "tests/worker/daemon/worker_harness.h"
 #include "worker/contract/lease_file.h"
 #include "worker/contract/rank_report.h"
@@ -138,6 +139,36 @@ TEST_F(WorkerLeaseTest, TheDeadlineOutlivesTheDaemon) {
   StartDaemon();
   AwaitAsked(witness_, asked + 1);
   cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+}
+
+// The leader is lost, and the witness finds the next one first. The node meets a standby on its way. Its ranks train on, and
+// the new leader renews their lease.
+TEST_F(WorkerLeaseTest, RanksGoOnWhenTheNodeFindsTheNextLeader) {
+  FakeStandby standby(cluster_.address());
+  auto next = std::make_unique<FakeCluster>();
+  Renew(kLong, witness_.port());
+  StartDaemon({"--server", standby.address() + "," + next->address() + "," + cluster_.address()});
+  const pid_t pid = RunRank(MakeAssignment("j1", 1, 0));
+  EXPECT_GE(standby.refused(), 1);
+  AwaitDeadline([](Nanos deadline) { return deadline.value != INT64_MAX; });
+  const Nanos before = Deadline();
+  // The rank is the new leader's, too.
+  v1::WorkerDesired desired;
+  *desired.add_ranks() = MakeAssignment("j1", 1, 0);
+  SetPeers(*desired.mutable_ranks(0), StatusOf(cluster_.told(), 1, 0)->port());
+  next->Want(desired);
+  v1::LeaseRenewal terms;
+  terms.set_isolated_ns(2 * kLong);
+  next->Renew(terms);
+  witness_.HearOfTheServer();
+  standby.SetLeader(next->address());
+  cluster_.StopRenewing();
+  cluster_.EndStream();
+  next->WaitUntil("the node", [&](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_RUNNING); });
+  EXPECT_EQ(StatusOf(next->told(), 1, 0)->pid(), pid);
+  AwaitDeadline([&](Nanos deadline) { return deadline > before; });
+  EXPECT_TRUE(ProcessLives(pid));
+  EndDaemon(SIGTERM);
 }
 
 TEST_F(WorkerLeaseTest, AnswersOtherDaemons) {

@@ -308,10 +308,14 @@ TEST_F(WorkerTest, WrongFlagsEndWithCodeTwoAndASentence) {
   EXPECT_EQ(WaitForDaemon().code, 2);
   StartDaemon({"--copies-limit-mib", "-1"});
   EXPECT_EQ(WaitForDaemon().code, 2);
+  StartDaemon({"--server", "a:1,b:1,a:1"});
+  EXPECT_EQ(WaitForDaemon().code, 2);
   const std::string log = DaemonLog();
   EXPECT_NE(log.find("'loud' is not one of"), std::string::npos) << log;
   EXPECT_NE(log.find("--link-rate: 'fast' is not a rate"), std::string::npos) << log;
   EXPECT_NE(log.find("did you mean --address?"), std::string::npos) << log;
+  EXPECT_NE(log.find("--server: \"a:1,b:1,a:1\" does not name servers: part 3 (\"a:1\") is there twice"), std::string::npos)
+      << log;
   EXPECT_NE(log.find("--copies-limit-mib -1 is not between 0 and"), std::string::npos) << log;
 }
 
