@@ -79,13 +79,15 @@ void Lease::Answered(const std::string& witness, std::optional<Witnessed> answer
 }
 
 // True if the server has not answered us for `cut_off`, but has answered a report that a witness sent at least half of
-// `cut_off` after our last answered report. If the server were only slow, it would have answered our next report first. If the
-// server has restarted since, both times count from its start.
+// `cut_off` after our last answered report. If the server were only slow, it would have answered our next report first. If
+// another server leads since, or the server has restarted, both times count from kNewServerGrace after it began.
 bool Lease::ServerAnswersOthers(Nanos now) const {
   return std::any_of(answers_.begin(), answers_.end(), [&](const auto& entry) {
     const Answer& answer = entry.second;
     if (!answer.witnessed.has_value() || now - answer.at > kAnswerHolds) return false;
-    const Nanos since = std::max(answer.witnessed->server_began, own_.has_value() ? own_->renewed_at : began_);
+    const Nanos heard = own_.has_value() ? own_->renewed_at : began_;
+    const Nanos server_began = answer.witnessed->server_began;
+    const Nanos since = server_began > heard ? server_began + kNewServerGrace : heard;
     return now - since >= terms_.cut_off && answer.witnessed->renewed_at - since >= Half(terms_.cut_off);
   });
 }

@@ -7,6 +7,9 @@
 //   Most witnesses reply, but the server answers none of them: the server is away, and the ranks continue.
 //   Fewer witnesses reply: the node may be cut off, and its ranks end after `isolated`.
 //
+// After a server has begun to lead, its nodes come one after another. So a node has kNewServerGrace more to find it before it
+// counts as cut off.
+//
 // The server relies on these times. It gives a node's work away only after the ranks must have ended. It also does so only
 // while at least half of the node's witnesses are attached to the server (server/controller/state/leases.h). Then the node
 // cannot find that most of its witnesses have lost the server.
@@ -40,6 +43,9 @@ struct Renewal {
   // The server has just begun and does not know all witnesses, so earlier witnesses still count.
   bool more_witnesses = false;
 };
+
+// The server gives no node's work away before this time and 5/3 of `cut_off` have passed since it began to lead.
+inline constexpr Nanos kNewServerGrace{10'000'000'000};
 
 // What a node reports about itself as a witness, and receives from its own witnesses. Both times are on the clock of the node
 // that holds this object.

@@ -108,18 +108,33 @@ TEST_F(LeaseTest, OnceOverOnlyTheServerBringsItBack) {
 }
 
 // The server restarts at 40 s, and the witnesses reach the new server before this node does. The node must not end its ranks at
-// once: it counts the time from the start of the new server, and not from the last answer that the node got.
+// once: it counts the time from the start of the new server and kNewServerGrace (10 s), and not from the last answer that the
+// node got.
 TEST_F(LeaseTest, GivesItselfTimeToFindAServerThatHasBegunAnew) {
   for (double now = 13; now < 40; ++now) {
     for (const char* witness : {"a:1", "b:1"}) Say(witness, now, 10.5);
     EXPECT_FALSE(Over(now)) << now;
   }
-  for (double now = 40; now < 48; ++now) {
+  for (double now = 40; now < 58; ++now) {
     Say("a:1", now, now - 0.5, 40);
     EXPECT_FALSE(Over(now)) << now;
   }
-  Say("a:1", 48, 47.5, 40);
-  EXPECT_TRUE(Over(48));
+  Say("a:1", 58, 57.5, 40);
+  EXPECT_TRUE(Over(58));
+}
+
+// The server that leads is lost just after its last answer (10 s). Another one leads 4 s later, and the witnesses find it at
+// once. This node finds it 15 s after the loss.
+TEST_F(LeaseTest, ANodeThatFindsTheNextLeaderWithin15SecondsTrainsOn) {
+  for (double now = 13; now < 25; ++now) {
+    if (now >= 14.5) {
+      for (const char* witness : {"a:1", "b:1", "c:1"}) Say(witness, now, now - 0.2, 14);
+    }
+    EXPECT_FALSE(Over(now)) << now;
+  }
+  Answer(2, 25, 11);
+  EXPECT_FALSE(Over(25));
+  EXPECT_EQ(lease_.Deadline(At(25)), At(70)) << "renewed by the new leader";
 }
 
 TEST_F(LeaseTest, WithoutWitnessesThereIsNobodyToGiveWorkTo) {

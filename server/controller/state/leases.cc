@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/rng.h"
+#include "node/lease.h"
 
 namespace lynx::server {
 namespace {
@@ -132,7 +133,9 @@ void Leases::WatchQuorum() {
 }
 
 bool Leases::AwayFor(const LiveNode& node, Nanos timeout, Nanos since) const {
-  if (options_.leases) timeout = std::max(timeout, Nanos(CutOffAfter().value * 5 / 3));
+  const Nanos cut_off(CutOffAfter().value * 5 / 3);
+  if (options_.leases) timeout = std::max(timeout, cut_off);
+  if (options_.leases && step_.now() - began_ < kNewServerGrace + cut_off) return false;
   if (step_.now() - std::max({node.worker_gone_at, node.absent_since, since}) >= timeout) return true;
   return step_.now() - std::max(node.worker_gone_at, since) >= Nanos(timeout.value * kTimesWithoutQuorum);
 }

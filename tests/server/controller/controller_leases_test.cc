@@ -245,6 +245,26 @@ TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
+// A node has more time to find a server that has just begun to lead, so its work is kept for as long, though a peer has ended.
+TEST_F(ControllerLeases, ANewServerKeepsTheWorkOfANodeThatMayStillLookForIt) {
+  AddNodes(5);
+  const JobId wide = cluster_.Run(MakeSpec("two", 2, 2), {1, 2, 1});
+  Live(1);
+  const std::string first = cluster_.NodeOfRank(wide, 0), second = cluster_.NodeOfRank(wide, 1);
+  cluster_.RestartServer();
+  for (const std::string& name : names_) {
+    if (name == second) continue;
+    cluster_.AttachAgent(name);
+    cluster_.AttachWorker(name);
+  }
+  cluster_.Exit(wide, 0, 143);
+  cluster_.Report(first);
+  Live(18);
+  EXPECT_EQ(cluster_.Record(wide).generation, Generation(1));
+  Live(8);
+  EXPECT_EQ(cluster_.Record(wide).generation, Generation(2));
+}
+
 // The streams of the witnesses are open, but the witnesses have sent nothing for a while. So perhaps they do not hear from this
 // server either.
 TEST_F(ControllerLeases, AWitnessThatIsSilentCountsAsAway) {
