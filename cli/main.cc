@@ -512,8 +512,10 @@ int main(int argc, char** argv) {
   app.fallthrough();
   app.footer(kExitCodeHelp);
   GlobalOptions global;
-  app.add_option("--server", global.connection.server,
-                 "host:port of lynx-server; default: $LYNX_SERVER, the context's, the local cluster, 127.0.0.1:7470");
+  app.add_option(
+      "--server", global.connection.server,
+      "host:port of lynx-server, or of several with commas: the one that leads is called; default: $LYNX_SERVER, the "
+      "context's, the local cluster, 127.0.0.1:7470");
   app.add_option(
       "--context", global.connection.context,
       "Name of a context, or a file with a server's address, authority and your token; default: $LYNX_CONTEXT, the one in use");

@@ -11,7 +11,7 @@
 namespace lynx {
 
 struct ClientContext {
-  std::string server;     // host:port
+  std::string server;     // host:port, or several with commas
   std::string authority;  // the authority's certificate in PEM form; empty: no TLS
   std::string token;      // empty: no token
 };

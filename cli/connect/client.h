@@ -1,23 +1,31 @@
 // Client: makes calls to a lynx-server. Each call has a deadline, and each error says which server was called and what
-// to do. One thread.
+// to do. If several servers are named, a call goes to the one that leads (node/server_addresses.h). One thread.
 #ifndef LYNX_CLI_CONNECT_CLIENT_H_
 #define LYNX_CLI_CONNECT_CLIENT_H_
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
 #include "lynx/v1/admin.grpc.pb.h"
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "lynx/v1/jobs.grpc.pb.h"
+#include "node/server_addresses.h"
 
 namespace lynx::cli {
 
-// The server that a command talks to. `source` says what named it, for error messages.
+// The server that a command talks to, or several, of which it talks to the one that leads. `source` says what named it, for
+// error messages.
 struct ServerAddress {
-  std::string address;
+  std::string address;  // HOST:PORT, or several with commas
   std::string source;
   std::string authority;          // PEM; "" = plain text
   std::string token;              // "" = no token; it is only ever sent over TLS
@@ -52,44 +60,88 @@ class Client {
   template <class Request, class Response>
   absl::StatusOr<Response> Admin(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                  const Request& request) {
-    return Call<Request, Response>([&](grpc::ClientContext* context, const Request& sent,
-                                       Response* got) { return ((*admin_).*method)(context, sent, got); },
-                                   request);
+    return Call<Request, Response>(
+        Repeat::kIfUnread,
+        [&](Link& link, grpc::ClientContext* context, const Request& sent, Response* got) {
+          return ((*link.admin).*method)(context, sent, got);
+        },
+        request);
   }
   const ServerAddress& server() const { return server_; }
+  // The address of the server that answered last; before the first answer, the one that is called next.
+  std::string present() const { return servers_.ok() ? servers_->present() : server_.address; }
+  // What each of several addresses answers now, in their order. Empty if there is only one address.
+  struct Seen {
+    std::string address;
+    absl::Status status;                // why it cannot be called; OK: it leads, or it stands by
+    std::optional<std::string> leader;  // it stands by and names this leader; "": none
+  };
+  std::vector<Seen> LookAtAll();
   // Waits before a call is tried again. gRPC connects only while somebody waits for the connection; after a plain sleep
   // a new server would be noticed up to 5 s late.
-  void Pause(Nanos time) const;
+  void Pause(Nanos time);
   // Calls `each` for every message until the job has ended or `each` returns false. If a name is watched and a newer job takes
   // the name, the watch stays with the first job. A server that does not begin to answer within the timeout is an error, as in
-  // every other call. If the server is lost later, connects again and again, until the server has been lost for `patience`;
-  // calls `lost` after each failed attempt. Calls `silent` once a second while the server is connected but sends nothing.
+  // every other call. If the server is lost later, connects again and again, until no server has led for `patience`; calls
+  // `lost` after each failed round over the addresses. Calls `silent` once a second while the server is connected but sends
+  // nothing.
   absl::Status Watch(
       const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
       const std::function<void()>& lost, const std::function<void()>& silent = [] {});
 
  private:
+  // A channel to one address, and the services on it.
+  struct Link {
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<v1::Jobs::Stub> jobs;
+    std::unique_ptr<v1::Cluster::Stub> cluster;
+    std::unique_ptr<v1::Admin::Stub> admin;
+  };
+  // If the connection is lost during a call, the server may have carried it out. kAlways: the call may be made again, because
+  // it changes nothing or has an idempotency key.
+  enum class Repeat : uint8_t { kIfUnread, kAlways };
+  // How one call of WatchJob ended.
+  struct WatchEnd {
+    grpc::Status status;
+    std::optional<std::string> leader;  // as LeaderOf
+    std::string why;                    // why the address did not do
+  };
+
+  Link& LinkTo(const std::string& address);
+  Link& present_link() { return LinkTo(present()); }
+  // Waits until the present address is connected. Returns why it is not; "": it is. With one address, does not wait: gRPC then
+  // connects within the call.
+  std::string Reach(std::chrono::system_clock::time_point deadline);
+  bool AnotherIsConnected();
+  // Why a call that ended with this status did not do at the present address, as the end of a sentence about the address.
+  std::string Why(const grpc::Status& status, const std::optional<std::string>& leader) const;
+  // The present address has failed the call because of `why`; goes on to another one. True if a round is over.
+  bool MoveOn(const std::string& why, const std::string& leader);
   // Makes one call of WatchJob and reads its messages to the end. Cancelled: `each` returned false.
-  grpc::Status WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
-                         const std::function<void()>& silent);
-  absl::Status Error(const grpc::Status& status) const;
+  WatchEnd WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
+                     const std::function<void()>& silent);
+  absl::Status Error(const grpc::Status& status);
+  // The error of a call for which no address did.
+  absl::Status NoneLeads();
   void Prepare(grpc::ClientContext& context) const;
-  // Makes one call with a deadline. If the server says that it will accept the call later, repeats the call until the deadline.
-  absl::Status Run(const std::function<grpc::Status(grpc::ClientContext*)>& call) const;
+  // Makes one call with a deadline, at the server that leads. If the server says that it will accept the call later, or no
+  // server leads, repeats the call until the deadline.
+  absl::Status Run(Repeat repeat, const std::function<grpc::Status(Link&, grpc::ClientContext*)>& call);
+  // `method`: called with a Link, a context, the request and the response.
   template <class Request, class Response, class Method>
-  absl::StatusOr<Response> Call(Method method, const Request& request) {
+  absl::StatusOr<Response> Call(Repeat repeat, Method method, const Request& request) {
     Response response;
-    const absl::Status status = Run([&](grpc::ClientContext* context) { return method(context, request, &response); });
+    const absl::Status status =
+        Run(repeat, [&](Link& link, grpc::ClientContext* context) { return method(link, context, request, &response); });
     if (!status.ok()) return status;
     return response;
   }
 
   ServerAddress server_;
   Nanos timeout_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::Jobs::Stub> jobs_;
-  std::unique_ptr<v1::Cluster::Stub> cluster_;
-  std::unique_ptr<v1::Admin::Stub> admin_;
+  absl::StatusOr<ServerAddresses> servers_;
+  std::map<std::string, Link> links_;            // by address
+  std::map<std::string, std::string> failures_;  // why each address did not do, in the present call
 };
 
 }  // namespace lynx::cli

@@ -12,6 +12,7 @@
 #include "cli/connect/unary_call.h"
 #include "cli/spec/job_file.h"
 #include "lynx/v1/jobs.pb.h"
+#include "node/server_addresses.h"
 #include "proto/convert.h"
 
 namespace lynx::cli {
@@ -19,6 +20,10 @@ namespace {
 
 // The limits of --timeout in all verbs.
 constexpr double kLeastTimeout = 0.1, kMaxTimeout = 3600;
+// With several servers: how long one of them may say nothing before the next one is called, and the part of the time in which
+// one that does speak must answer.
+constexpr Nanos kSilence{250'000'000};
+constexpr int64_t kAttempts = 3;
 
 // The value of the option at `at`: "--file X" or "--file=X". Moves `at` to the option's last word. nullopt: there is no
 // value, or the full program gives it a special meaning.
@@ -43,6 +48,23 @@ std::string NameOf(const std::string& word) {
   const bool is_long = word.rfind("--", 0) == 0;
   const auto found = kNames.find(is_long ? word.substr(0, word.find('=')) : word);
   return found == kNames.end() ? "" : found->second;
+}
+
+// Submits at the server that leads: calls each address at most once. Returns the message of the answer; nullopt: none of them
+// has accepted the job, as far as this path can tell.
+std::optional<std::string> CallLeader(ServerAddresses& servers, const std::string& message, Nanos timeout) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout.value);
+  ServerAddresses::Next next = ServerAddresses::Next::kAtOnce;
+  while (next == ServerAddresses::Next::kAtOnce) {
+    const Nanos left((end - std::chrono::steady_clock::now()).count());
+    const bool several = servers.several();
+    const UnaryAnswer answer = CallUnary(servers.present(), "/lynx.v1.Jobs/SubmitJob", message,
+                                         several ? std::min(left, timeout / kAttempts) : left, several ? kSilence : left);
+    if (answer.message.has_value()) return answer.message;
+    if (answer.ended && !answer.leader.has_value()) return std::nullopt;  // the server that leads has refused the job
+    next = servers.Failed(answer.leader.value_or(""));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -80,7 +102,9 @@ std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& argu
 
 QuickSubmitted SubmitQuickly(const QuickSubmit& options) {
   const std::optional<std::string> server = PlainServer(options.server);
-  if (!server.has_value() || !IsCalledUnary(*server)) return {};
+  if (!server.has_value()) return {};
+  absl::StatusOr<ServerAddresses> servers = ServerAddresses::Parse(*server);
+  if (!servers.ok() || !std::all_of(servers->all().begin(), servers->all().end(), IsCalledUnary)) return {};
   // A file that can be read only once, such as a pipe, is left to the full program. If this path read the file, the full
   // program could not read it again to explain a mistake.
   std::error_code error;
@@ -92,7 +116,7 @@ QuickSubmitted SubmitQuickly(const QuickSubmit& options) {
   request.set_idempotency_key(options.idempotency_key.empty() ? FreshKey() : options.idempotency_key);
   const auto begin = std::chrono::steady_clock::now();
   const std::optional<std::string> answer =
-      CallUnary(*server, "/lynx.v1.Jobs/SubmitJob", request.SerializeAsString(), NanosFromSeconds(options.timeout_seconds));
+      CallLeader(*servers, request.SerializeAsString(), NanosFromSeconds(options.timeout_seconds));
   v1::SubmitJobResponse response;
   if (answer.has_value() && response.ParseFromString(*answer)) {
     return {.text = SubmittedText(response.job().id(), response.existed()), .arguments = {}};

@@ -1,6 +1,7 @@
 // A fast path for 'lynxctl submit' that handles most submissions without most of lynxctl. It handles one outcome: the job is
-// submitted. In other cases it leaves the command to the full program, which starts the command again and can explain what is
-// wrong. These cases are unknown options, TLS, a mistake in the file, and a server that does not answer or refuses. One thread.
+// submitted, at the first or at another of several servers. In other cases it leaves the command to the full program, which
+// starts the command again and can explain what is wrong. These cases are unknown options, TLS, a mistake in the file, and a
+// server that does not answer or refuses. One thread.
 #ifndef LYNX_CLI_CONNECT_QUICK_SUBMIT_H_
 #define LYNX_CLI_CONNECT_QUICK_SUBMIT_H_
 

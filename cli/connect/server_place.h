@@ -27,9 +27,10 @@ std::string LocalClusterFile(const std::string& directory);
 // FailedPrecondition: it belongs neither to the caller nor to root, so its commands and its server cannot be trusted.
 absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory);
 
-// Returns the server's address for a call in plain text, as FindServer (cli/local/find_server.h) would find it. Of the flags of
-// a connection, only --server may be given; `flag` is its value, "" if it is not given. Returns nullopt if this shortcut cannot
-// decide: there may be a context, an authority or a token, or the local cluster's file cannot be used.
+// Returns the server's address, or several with commas, for a call in plain text, as FindServer (cli/local/find_server.h) would
+// find it. Of the flags of a connection, only --server may be given; `flag` is its value, "" if it is not given. Returns
+// nullopt if this shortcut cannot decide: there may be a context, an authority or a token, or the local cluster's file cannot
+// be used.
 std::optional<std::string> PlainServer(const std::string& flag);
 
 }  // namespace lynx::cli

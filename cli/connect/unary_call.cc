@@ -17,6 +17,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/standby.h"
 #include "proto/message_limit.h"
 
 namespace lynx::cli {
@@ -24,7 +25,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kPrefix = 5;  // a message's prefix: whether it is compressed, and its length
+constexpr char kUnavailable[] = "14";  // grpc::StatusCode::UNAVAILABLE
+constexpr size_t kPrefix = 5;          // a message's prefix: whether it is compressed, and its length
 
 struct Target {
   sockaddr_storage address{};
@@ -58,7 +60,9 @@ std::optional<Target> ParseTarget(const std::string& text) {
 
 class UnaryCall {
  public:
-  UnaryCall(const std::string& message, Clock::time_point deadline) : deadline_(deadline) {
+  // `heard_by`: when the server must have sent something.
+  UnaryCall(const std::string& message, Clock::time_point deadline, Clock::time_point heard_by)
+      : deadline_(deadline), heard_by_(std::min(deadline, heard_by)) {
     request_.push_back('\0');
     for (int shift = 24; shift >= 0; shift -= 8) request_.push_back(static_cast<char>(message.size() >> shift));
     request_ += message;
@@ -113,6 +117,7 @@ class UnaryCall {
       if (!Send() || nghttp2_session_want_read(session_) == 0 || !Await(POLLIN)) return false;
       const ssize_t got = ::recv(fd_, buffer.data(), buffer.size(), 0);
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      heard_ = heard_ || got > 0;
       if (got <= 0 || nghttp2_session_mem_recv(session_, buffer.data(), static_cast<size_t>(got)) != got) return false;
     }
     return true;
@@ -125,11 +130,15 @@ class UnaryCall {
     if (answer_.size() - kPrefix != size) return std::nullopt;
     return answer_.substr(kPrefix);
   }
+  std::optional<std::string> Leader() const {
+    return stands_by_ && grpc_status_ == kUnavailable ? std::optional(leader_) : std::nullopt;
+  }
 
  private:
   bool Await(short events) {
     while (true) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
+      const Clock::time_point end = heard_ ? deadline_ : heard_by_;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
       pollfd one{.fd = fd_, .events = events, .revents = 0};
       const int ready = left <= 0 ? 0 : ::poll(&one, 1, static_cast<int>(std::min<int64_t>(left, 1 << 30)));
       if (ready > 0) return true;
@@ -174,6 +183,8 @@ class UnaryCall {
     const std::string_view text(reinterpret_cast<const char*>(value), value_size);
     if (field == ":status") call->http_status_ = text;
     if (field == "grpc-status") call->grpc_status_ = text;
+    if (field == kStandbyKey) call->stands_by_ = true;
+    if (field == kLeaderKey) call->leader_ = text;
     return 0;
   }
   static int OnData(nghttp2_session*, uint8_t, int32_t, const uint8_t* data, size_t size, void* user) {
@@ -187,7 +198,10 @@ class UnaryCall {
     return 0;
   }
 
-  const Clock::time_point deadline_;
+  const Clock::time_point deadline_, heard_by_;
+  bool heard_ = false;
+  bool stands_by_ = false;
+  std::string leader_;
   int fd_ = -1;
   nghttp2_session* session_ = nullptr;
   std::string request_;
@@ -200,13 +214,16 @@ class UnaryCall {
 
 bool IsCalledUnary(const std::string& address) { return ParseTarget(address).has_value(); }
 
-std::optional<std::string> CallUnary(const std::string& address, const std::string& method, const std::string& message,
-                                     Nanos timeout) {
+UnaryAnswer CallUnary(const std::string& address, const std::string& method, const std::string& message, Nanos timeout,
+                      Nanos silence) {
   const std::optional<Target> target = ParseTarget(address);
-  if (!target.has_value() || message.size() > kMaxMessageBytes) return std::nullopt;
-  UnaryCall call(message, Clock::now() + std::chrono::nanoseconds(timeout.value));
-  if (!call.Connect(*target) || !call.Begin(address, method) || !call.Run()) return std::nullopt;
-  return call.Message();
+  if (!target.has_value() || message.size() > kMaxMessageBytes) return {.message = std::nullopt};
+  const Clock::time_point now = Clock::now();
+  UnaryCall call(message, now + std::chrono::nanoseconds(timeout.value), now + std::chrono::nanoseconds(silence.value));
+  if (!call.Connect(*target) || !call.Begin(address, method) || !call.Run()) {
+    return {.message = std::nullopt};
+  }
+  return {.message = call.Message(), .ended = true, .leader = call.Leader()};
 }
 
 }  // namespace lynx::cli

@@ -121,9 +121,23 @@ Finding Clock(const MachineFacts& facts) {
       "training, checkpoints and leases do not go by it");
 }
 
+// What each of several servers says. One that does not answer is a warning: the others do its work, until they fail, too.
+Finding Of(const OneServer& server) {
+  if (!server.status.ok()) {
+    return Of("server", Verdict::kWarning, absl::StrCat(server.address, " does not answer: ", server.status.message()),
+              "start lynx-server there, or take the address out where servers are named");
+  }
+  if (!server.leader.has_value()) return Of("server", Verdict::kOk, absl::StrCat(server.address, " leads"), "");
+  return Of("server", Verdict::kOk,
+            absl::StrCat(server.address, " stands by",
+                         server.leader->empty() ? "; no server leads at present" : absl::StrCat(" for ", *server.leader)),
+            "");
+}
+
 void ServerFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
   if (!facts.server.has_value()) return;
   const ServerFacts& server = *facts.server;
+  for (const OneServer& one : server.all) findings.push_back(Of(one));
   if (!server.status.ok()) {
     findings.push_back(Of("server", Verdict::kProblem, std::string(server.status.message()),
                           "without a server to ask: lynxctl doctor --no-server"));

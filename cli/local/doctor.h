@@ -43,15 +43,23 @@ struct NodeFacts {
   std::string name, state, agent_version, worker_version;
 };
 
+// One of several servers. `status`: why it does not answer. `leader`: it stands by and names this leader; "": none.
+struct OneServer {
+  std::string address;
+  absl::Status status;
+  std::optional<std::string> leader = {};
+};
+
 // The answer of a server. `status`: why it did not answer.
 struct ServerFacts {
-  std::string address, source;
-  bool is_here = false;  // the address is loopback or another address of this machine
+  std::string address, source;  // the address of the one that answered, where several are named
+  bool is_here = false;         // the address is loopback or another address of this machine
   absl::Status status;
   std::string version;
   int64_t clock_ahead_ns = 0;  // how far the server's clock is ahead of this machine's
   int64_t clock_error_ns = 0;  // largest error of clock_ahead_ns: half of the duration of the call
   std::vector<NodeFacts> nodes;
+  std::vector<OneServer> all = {};  // all servers, where several are named
 };
 
 inline constexpr int64_t kNoLimit = -1;

@@ -2,11 +2,13 @@
 
 #include <filesystem>
 
+#include "absl/strings/match.h"
 #include "cli/connect/contexts.h"
 #include "cli/connect/server_place.h"
 #include "cli/local/local_cluster.h"
 #include "common/status.h"
 #include "node/file.h"
+#include "node/server_addresses.h"
 #include "security/certificate.h"
 #include "security/context_file.h"
 #include "security/secret.h"
@@ -22,6 +24,16 @@ absl::StatusOr<std::string> ContextFileOf(const std::string& text) {
   if (text.find('/') != std::string::npos || std::filesystem::exists(text, error)) return text;
   const absl::StatusOr<std::string> named = ContextPath(text);
   return named.ok() && std::filesystem::exists(*named, error) ? *named : text;
+}
+
+// True if all servers of `address` are among `servers`. Both are one HOST:PORT or several with commas.
+bool IsAmong(const std::string& address, const std::string& servers) {
+  const absl::StatusOr<ServerAddresses> called = ServerAddresses::Parse(address), known = ServerAddresses::Parse(servers);
+  return called.ok() && known.ok() ? known->HasAll(*called) : address == servers;
+}
+
+bool IsLoopback(const std::string& address) {
+  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "[::1]:");
 }
 
 std::string FlagOr(const std::string& flag, const char* variable) { return flag.empty() ? Environment(variable) : flag; }
@@ -71,7 +83,7 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
   if (!standing.empty() && std::filesystem::exists(standing, error)) {
     LYNX_ASSIGN_OR_RETURN(const ClientContext context, ReadContextFile(standing));
     if (found.address.empty()) found = {.address = context.server, .source = standing};
-    if (found.address == context.server) {
+    if (IsAmong(found.address, context.server)) {
       found.authority = context.authority;
       found.token = context.token;
       found.context_file = standing;
@@ -92,7 +104,16 @@ ServerAddress FindServer(const ConnectionFlags& flags) {
              .token = found.token,
              .context_file = found.context_file};
   found.status = status;
+  const absl::Status address = ServerAddresses::Parse(found.address).status();
+  if (found.status.ok() && !address.ok()) found.status = Annotate(address, found.source);
   return found;
+}
+
+std::string AddressForOthers(const std::string& own, const std::string& servers) {
+  if (servers.empty()) return own;
+  const absl::StatusOr<ServerAddresses> called = ServerAddresses::Parse(own), known = ServerAddresses::Parse(servers);
+  const bool names_more = called.ok() && known.ok() && known->HasAll(*called);
+  return IsLoopback(own) || names_more ? servers : own;
 }
 
 }  // namespace lynx::cli

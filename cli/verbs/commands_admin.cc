@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cli/connect/client.h"
+#include "cli/local/find_server.h"
 #include "cli/output/exit_code.h"
 #include "cli/spec/scalar_text.h"
 #include "cli/verbs/commands.h"
@@ -51,17 +52,11 @@ absl::Status CheckFileOutput(const GlobalOptions& global, const std::string& fil
   return Annotate(CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide}), option);
 }
 
-bool IsLoopback(const std::string& address) {
-  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "[::1]:");
-}
-
-// Prints the secret, or writes it to a file and prints the file's name. The file does not keep a loopback address if
-// the server knows a better one, because a loopback address is useless on another machine.
+// Prints the secret, or writes it to a file and prints the file's name.
 template <class Response>
 int TellToken(const GlobalOptions& global, const Client& client, const UserOptions& options, const Response& response) {
   if (options.context_file.empty()) return Print(global, absl::StatusOr<Response>(response), response.token() + "\n");
-  const std::string& own = client.server().address;
-  const std::string server = IsLoopback(own) && !response.server().empty() ? response.server() : own;
+  const std::string server = AddressForOthers(client.server().address, response.server());
   const absl::Status written = WriteContextFile(
       options.context_file, {.server = server, .authority = client.server().authority, .token = response.token()});
   if (!written.ok()) {

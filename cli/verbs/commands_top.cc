@@ -58,8 +58,9 @@ bool SpeaksUtf8() {
 }
 
 absl::StatusOr<TopView> Look(Client& client) {
-  TopView view{.server = client.server().address, .now = RealClock().Wall()};
+  TopView view{.now = RealClock().Wall()};
   LYNX_ASSIGN_OR_RETURN(view.nodes, client.Nodes());
+  view.server = client.present();
   // Jobs that are planned, started or trained at present have a request of their own and come first. So they are shown, up to
   // kMaxJobs, however many jobs wait.
   v1::ListJobsRequest active, waiting;

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -123,6 +124,33 @@ class QuickTest(unittest.TestCase):
             self.assertIsNotNone(name, result)
             shown = self.run_ctl(BIN / "lynxctl", "--server", server, "get", name[1], "-o", "json")
             self.assertIn('"steps": "30"', shown.stdout)
+
+    def test_tries_the_next_of_several_servers(self):
+        server = self.serve()
+        ctl = self.alone()
+        silent = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(silent.close)
+        stopped = f"127.0.0.1:{silent.getsockname()[1]}"
+        for servers in (f"127.0.0.1:1,{server}", f"{server},127.0.0.1:1", f"{stopped},127.0.0.1:1,{server}"):
+            result = self.run_ctl(ctl, "submit", "-f", self.job, LYNX_SERVER=servers)
+            self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+
+    def test_leaves_one_of_several_servers_that_hangs_with_the_call(self):
+        server = self.serve()
+        hangs = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(hangs.close)
+        taken = []
+
+        def speak():
+            taken.append(hangs.accept()[0])
+            taken[0].sendall(b"\0\0\0\4\0\0\0\0\0")  # the settings of HTTP/2, and nothing more
+        speaker = threading.Thread(target=speak, daemon=True)
+        speaker.start()
+        result = self.run_ctl(self.alone(), "--timeout", "3", "submit", "-f", self.job, "--server", f"127.0.0.1:{hangs.getsockname()[1]},{server}")
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+        speaker.join(60)
+        self.assertEqual(len(taken), 1, "the first one was called")
+        taken[0].close()
 
     def test_finds_the_local_cluster(self):
         server = self.serve()

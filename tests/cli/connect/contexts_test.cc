@@ -70,6 +70,38 @@ TEST_F(ContextsTest, TheTokenOfOneInUseGoesToNoOtherServer) {
   EXPECT_EQ(FindServer({.server = "prod:1"}).token, "secret");
 }
 
+TEST_F(ContextsTest, AContextOfSeveralServersCountsForEachOfThem) {
+  ASSERT_TRUE(AddContext("prod", {.server = "a:1,b:1,c:1", .authority = "pem", .token = "secret"}).ok());
+  ASSERT_TRUE(UseContext("prod").ok());
+  EXPECT_EQ(FindServer({}).address, "a:1,b:1,c:1");
+  EXPECT_EQ(FindServer({.server = "b:1"}).token, "secret");
+  EXPECT_EQ(FindServer({.server = "c:1,a:1"}).token, "secret");
+  EXPECT_EQ(FindServer({.server = "b:1,d:1"}).token, "") << "d:1 is not of the context";
+  EXPECT_EQ(FindServer({.server = "b:2"}).token, "");
+}
+
+TEST_F(ContextsTest, AnAddressThatIsNoneIsNamedWithWhoGaveIt) {
+  EXPECT_THAT(Message(FindServer({.server = "a:1,b"}).status), HasSubstr("--server: \"a:1,b\" does not name servers: part 2"));
+  setenv("LYNX_SERVER", "a:1,,b:1", 1);
+  EXPECT_THAT(Message(FindServer({}).status),
+              HasSubstr("LYNX_SERVER: \"a:1,,b:1\" does not name servers: part 2 (\"\") is empty"));
+  unsetenv("LYNX_SERVER");
+  GlobalOptions global;
+  global.connection.server = "a";
+  EXPECT_EQ(AddContextCommand(global, "bad"), kExitBadInput);
+  EXPECT_TRUE(ListContexts().empty());
+  EXPECT_THAT(Message(Client({.address = "a:1,a:1", .source = "the test"}, Nanos(1)).Nodes().status()),
+              HasSubstr("the test: \"a:1,a:1\" does not name servers: part 2 (\"a:1\") is there twice"));
+}
+
+TEST_F(ContextsTest, AContextForOthersNamesAllServers) {
+  EXPECT_EQ(AddressForOthers("a:1", "a:1,b:1"), "a:1,b:1");
+  EXPECT_EQ(AddressForOthers("b:1,a:1", "a:1,b:1,c:1"), "a:1,b:1,c:1");
+  EXPECT_EQ(AddressForOthers("balancer:1", "a:1,b:1"), "balancer:1") << "the servers do not know it";
+  EXPECT_EQ(AddressForOthers("127.0.0.1:1", "a:1"), "a:1") << "of no use on another machine";
+  EXPECT_EQ(AddressForOthers("a:1", ""), "a:1") << "the server has no better one";
+}
+
 TEST_F(ContextsTest, RemovingTheOneInUseLeavesNone) {
   ASSERT_TRUE(AddContext("prod", {.server = "prod:1"}).ok());
   ASSERT_TRUE(UseContext("prod").ok());

@@ -15,6 +15,7 @@
 
 #include "lynx/v1/jobs.grpc.pb.h"
 #include "proto/message_limit.h"
+#include "tests/node/fake_standby.h"
 
 namespace lynx::cli {
 namespace {
@@ -40,7 +41,7 @@ class UnaryCallTest : public ::testing::Test, public v1::Jobs::Service {
     return answer_(*request, *response);
   }
   std::optional<std::string> Call(const v1::SubmitJobRequest& request) {
-    return CallUnary(address_, kSubmit, request.SerializeAsString(), kPatience);
+    return CallUnary(address_, kSubmit, request.SerializeAsString(), kPatience, kPatience).message;
   }
 
   int port_ = 0;
@@ -106,7 +107,7 @@ TEST_F(UnaryCallTest, ARefusalIsNoAnswer) {
     return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no");
   };
   EXPECT_FALSE(Call({}).has_value());
-  EXPECT_FALSE(CallUnary(address_, "/lynx.v1.Jobs/NoSuchMethod", "", kPatience).has_value());
+  EXPECT_FALSE(CallUnary(address_, "/lynx.v1.Jobs/NoSuchMethod", "", kPatience, kPatience).message.has_value());
 }
 
 TEST_F(UnaryCallTest, NobodyListens) {
@@ -116,10 +117,21 @@ TEST_F(UnaryCallTest, NobodyListens) {
   EXPECT_FALSE(Call({}).has_value());
 }
 
+TEST(UnaryCallStandbyTest, AServerThatStandsByNamesTheLeader) {
+  FakeStandby standby;
+  UnaryAnswer answer = CallUnary(standby.address(), kSubmit, std::string(9 << 20, 'x'), kPatience, kPatience);
+  EXPECT_FALSE(answer.message.has_value());
+  EXPECT_TRUE(answer.ended);
+  EXPECT_EQ(answer.leader, "");
+  standby.SetLeader("10.0.0.1:7470");
+  answer = CallUnary(standby.address(), kSubmit, "message", kPatience, kPatience);
+  EXPECT_EQ(answer.leader, "10.0.0.1:7470");
+}
+
 TEST_F(UnaryCallTest, OnlyAddressesInNumbers) {
   for (const char* address : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x", "host.invalid:1",
                               "::1:7470", "[::1", "[::1]", "[localhost]:1", "unix:/tmp/socket"}) {
-    EXPECT_FALSE(CallUnary(address, kSubmit, "", kPatience).has_value()) << address;
+    EXPECT_FALSE(CallUnary(address, kSubmit, "", kPatience, kPatience).message.has_value()) << address;
     EXPECT_FALSE(IsCalledUnary(address)) << address;
   }
   for (const char* address : {"127.0.0.1:1", "[::1]:65535"}) EXPECT_TRUE(IsCalledUnary(address)) << address;
@@ -147,7 +159,14 @@ class OtherServer {
 
 TEST(UnaryCallPatienceTest, AServerThatSaysNothingIsLeft) {
   const OtherServer server;  // the kernel accepts the connection, but nobody answers
-  EXPECT_FALSE(CallUnary(server.address(), kSubmit, "message", Nanos(50'000'000)).has_value());
+  EXPECT_FALSE(CallUnary(server.address(), kSubmit, "message", Nanos(50'000'000), kPatience).message.has_value());
+}
+
+TEST(UnaryCallPatienceTest, AServerThatDoesNotSpeakAtAllIsLeftSooner) {
+  const OtherServer server;
+  const UnaryAnswer answer = CallUnary(server.address(), kSubmit, "message", Nanos(INT64_MAX / 4), Nanos(50'000'000));
+  EXPECT_FALSE(answer.message.has_value());
+  EXPECT_FALSE(answer.ended);
 }
 
 TEST(UnaryCallPatienceTest, AServerThatSpeaksSomethingElseIsLeft) {
@@ -160,14 +179,14 @@ TEST(UnaryCallPatienceTest, AServerThatSpeaksSomethingElseIsLeft) {
     while (::recv(fd, &byte, 1, 0) > 0) {}
     ::close(fd);
   });
-  EXPECT_FALSE(CallUnary(server.address(), kSubmit, "message", kPatience).has_value());
+  EXPECT_FALSE(CallUnary(server.address(), kSubmit, "message", kPatience, kPatience).message.has_value());
   other.join();
 }
 
 TEST(UnaryCallPatienceTest, AServerThatHangsUpIsLeft) {
   const OtherServer server;
   std::thread other([&] { ::close(server.Accept()); });
-  EXPECT_FALSE(CallUnary(server.address(), kSubmit, "message", kPatience).has_value());
+  EXPECT_FALSE(CallUnary(server.address(), kSubmit, "message", kPatience, kPatience).message.has_value());
   other.join();
 }
 

@@ -62,6 +62,18 @@ TEST(Doctor, NothingIsWrongWithAFitMachine) {
   EXPECT_LT(Diagnose(alone).size(), Diagnose(Fit()).size());
 }
 
+TEST(Doctor, SaysWhichServerLeads) {
+  MachineFacts facts = Fit();
+  facts.server->all = {{"a:1", absl::OkStatus(), ""}, {"b:1", absl::OkStatus(), "c:1"}, {"c:1", absl::OkStatus()}};
+  std::vector<std::string> found;
+  for (const Finding& finding : Diagnose(facts)) {
+    if (finding.what == "server") found.push_back(finding.found);
+  }
+  EXPECT_THAT(found, testing::ElementsAre("a:1 stands by; no server leads at present", "b:1 stands by for c:1", "c:1 leads",
+                                          "lynx-server 1.0 at 10.0.0.1:7470 (from --server)"));
+  EXPECT_EQ(WorstOf(Diagnose(facts)), Verdict::kOk);
+}
+
 struct Case {
   const char* name;
   void (*spoil)(MachineFacts&);
@@ -114,6 +126,13 @@ INSTANTIATE_TEST_SUITE_P(
              "hint time service: nobody has told the kernel that the clock is synchronised"},
         Case{"Server", [](MachineFacts& f) { f.server->status = absl::UnavailableError("cannot reach lynx-server at x"); },
              "problem server: cannot reach lynx-server at x"},
+        Case{"OneOfSeveralServers",
+             [](MachineFacts& f) {
+               f.server->all = {{"a:1", absl::OkStatus()},
+                                {"b:1", absl::OkStatus(), "a:1"},
+                                {"c:1", absl::UnavailableError("connection refused")}};
+             },
+             "warning server: c:1 does not answer: connection refused"},
         Case{"Clock", [](MachineFacts& f) { f.server->clock_ahead_ns = -5'000'000'000; },
              "warning clock: the server's is 5.00 s behind this machine's, give or take 1.0 ms"},
         Case{"FarClock", [](MachineFacts& f) { f.server->clock_ahead_ns = 90'000'000'000; },
