@@ -81,7 +81,7 @@ class ManifestsTest(unittest.TestCase):
         self.assertEqual(list(self.by_kind["Namespace"]), ["lynx"])
 
     def test_every_file_is_used(self):
-        for folder in (FOLDER, FOLDER / "base", FOLDER / "gpu"):
+        for folder in (FOLDER, FOLDER / "base", FOLDER / "gpu", FOLDER / "servers"):
             text = (folder / "kustomization.yaml").read_text()
             for path in folder.glob("*.yaml"):
                 if path.name != "kustomization.yaml":
@@ -243,6 +243,84 @@ class ManifestsTest(unittest.TestCase):
         packages |= {"libc6", "libstdc++6", "libgcc-s1"}
         there = {line.rpartition("/")[2] for line in owners.splitlines() if line.partition(":")[0] in packages}
         self.assertLessEqual(needed, there)
+
+
+class ThreeServersTest(unittest.TestCase):
+    """The variant with three servers. Its patches replace parts of the base."""
+
+    def setUp(self):
+        self.base = {(d["kind"], d["metadata"]["name"]): d for d in read(FOLDER)}
+        folder = FOLDER / "servers"
+        kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+        self.patches = [d for patch in kustomization["patches"] for d in documents((folder / patch["path"]).read_text())]
+        self.more = documents((folder / "service.yaml").read_text())
+        self.server, self.nodes = (next(d for d in self.patches if d["kind"] == kind) for kind in ("StatefulSet", "DaemonSet"))
+
+    def container(self, document, name):
+        return next(c for c in document["spec"]["template"]["spec"]["containers"] if c["name"] == name)
+
+    def test_patches_meet_the_base(self):
+        for patch in self.patches:
+            original = self.base[(patch["kind"], patch["metadata"]["name"])]
+            for container in patch["spec"]["template"]["spec"]["containers"]:
+                known = set(re.findall(r"^  (--[a-z-]+)", help_of(pathlib.PurePath(self.container(original, container["name"])["command"][0]).name),
+                                       re.MULTILINE))
+                self.assertLessEqual(set(flags_of(container)), known)
+                before = flags_of(self.container(original, container["name"]))
+                changed = {"--server", "--tls-names", "--advertise", "--store"}
+                self.assertEqual({k: v for k, v in flags_of(container).items() if k not in changed}, {k: v for k, v in before.items() if k not in changed})
+                given = {variable["name"] for variable in container.get("env", self.container(original, container["name"]).get("env", []))}
+                for word in container["args"]:
+                    self.assertLessEqual(set(re.findall(r"\$\((\w+)\)", word)), given, word)
+
+    def test_nodes_name_every_server_by_a_name_of_its_own(self):
+        spec = self.server["spec"]
+        service = next(d for d in self.more if d["kind"] == "Service")
+        self.assertEqual(spec["serviceName"], service["metadata"]["name"])
+        self.assertEqual(service["spec"]["clusterIP"], "None")
+        self.assertIs(service["spec"]["publishNotReadyAddresses"], True, "one that stands by is not ready, and nodes ask it who leads")
+        self.assertEqual(service["spec"]["selector"], self.base[("Service", "lynx-server")]["spec"]["selector"])
+        port = next(p["port"] for p in service["spec"]["ports"] if p["name"] == "grpc")
+        flags = flags_of(self.container(self.server, "server"))
+        names = [flags["--advertise"].replace("$(POD_NAME)", f"lynx-server-{i}") for i in range(spec["replicas"])]
+        self.assertEqual(names, [f"lynx-server-{i}.{spec['serviceName']}.lynx:{port}" for i in range(3)])
+        for name in ("agent", "worker"):
+            self.assertEqual(flags_of(self.container(self.nodes, name))["--server"], ",".join(names))
+        tls = flags["--tls-names"].split(",")
+        self.assertEqual(f"{tls[0]}:{port}", flags["--advertise"])
+        before = flags_of(self.container(self.base[("StatefulSet", "lynx-server")], "server"))["--tls-names"].split(",")
+        self.assertLessEqual(set(before), set(tls))
+
+    def test_a_server_that_stands_by_is_neither_waited_for_nor_ended(self):
+        self.assertEqual(self.server["spec"]["podManagementPolicy"], "Parallel")
+        self.assertEqual(self.server["spec"]["updateStrategy"]["type"], "OnDelete")
+        probes = self.container(self.server, "server")
+        self.assertEqual(probes["startupProbe"]["httpGet"]["path"], "/healthz")
+        base = self.container(self.base[("StatefulSet", "lynx-server")], "server")
+        self.assertEqual(base["livenessProbe"]["httpGet"]["path"], "/healthz")
+        self.assertEqual(base["readinessProbe"]["httpGet"]["path"], "/readyz", "so that the Service leads to the one that leads")
+
+    def test_the_store_is_reached_with_a_password_from_a_secret(self):
+        container = self.container(self.server, "server")
+        secret = next(v["valueFrom"]["secretKeyRef"] for v in container["env"] if v["name"] == "PGPASSWORD")
+        self.assertIn(f"create secret generic {secret['name']} --from-file={secret['key']}=", (FOLDER / "README.md").read_text())
+        host = re.fullmatch(r"postgresql://lynx@[\w-]+\.([\w-]+)/lynx", flags_of(container)["--store"])
+        policy = next(d for d in self.more if d["kind"] == "NetworkPolicy")["spec"]
+        self.assertEqual(policy["podSelector"]["matchLabels"], self.base[("Service", "lynx-server")]["spec"]["selector"])
+        reached = {end["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]: {p["port"] for p in rule["ports"]}
+                   for rule in policy["egress"] for end in rule["to"]}
+        self.assertEqual(reached, {host.group(1): {5432}, "kube-system": {53}})
+
+    def test_kustomize_renders_it(self):
+        if shutil.which("kubectl") is None:
+            self.skipTest("there is no kubectl on this machine")
+        made = subprocess.run(["kubectl", "kustomize", str(FOLDER / "servers")], capture_output=True, text=True, timeout=120,
+                              env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"})
+        self.assertEqual(made.returncode, 0, made.stderr)
+        server = next(d for d in documents(made.stdout) if d["kind"] == "StatefulSet")
+        self.assertEqual(server["spec"]["replicas"], 3)
+        self.assertIn("readinessProbe", self.container(server, "server"))
+        self.assertEqual(self.container(server, "server")["startupProbe"]["failureThreshold"], 150, "the rest of the probe stays")
 
 
 class ProbesTest(unittest.TestCase):
