@@ -18,6 +18,11 @@ FORMS = {
               for rank in (0, 1)]),
         LOSS,
         Tiny({"--runs 5": "--runs 1 --window 1 --steps 5 --loops 12"}, [r"^run 0: (step [\d.]+ ms, slow [\d.]+, planned around [\d.]+; noticed after [\d.]+ s; layers|no change: )"])],
+    "docs/measurements/failover.md": [
+        Tiny({"--failovers 200 --rate 100": "--failovers 2 --rate 4 --between 0.5 --threads 2"},
+             [(r"^failover \d \((kill|stop)\): submission [\d.]+ s, nodes [\d.]+ s$", 2),
+              (r"^(kill|stop): to the next submission median [\d.]+ s, worst [\d.]+ s \(1\); to all nodes median [\d.]+ s, worst [\d.]+ s \(1\)$", 2),
+              r"^2 failovers in \d+ s; [1-9]\d* submissions acknowledged \([\d.]+ a second\), \d+ calls repeated; lost 0, double 0$"])],
 }
 
 

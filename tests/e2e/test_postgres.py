@@ -109,9 +109,11 @@ class PostgresTest(ClusterTest):
         self.addCleanup(second.kill)
         self.await_on_disk(lambda: (other / "server.address").exists(), "the second server")
         address = (other / "server.address").read_text().strip()
-        result = run("--server", address, "list")
-        self.assertNotEqual(result.code, 0)
-        self.assertIn("this server stands by; the server at ", result.err)
+        first = json.loads((self.home / "cluster.json").read_text())["serverAddress"]
+        result = self.ctl("--server", address, "--timeout", 2, "list")
+        self.assertEqual(result.code, 3, result)
+        self.assertIn(f"{address} stands by; the server at {first} leads", result.err)
+        self.assertEqual(self.ctl("--server", f"{address},{first}", "list").code, 0)
 
     def test_a_store_in_use_is_not_moved(self):
         other = self.directory / "other"
