@@ -50,7 +50,7 @@ AGENT = "--server $(cat $LYNX_HOME/local/server/server.address) --node by-hand -
 FOREIGN = {"cd", "export", "echo", "cat", "rm", "cp", "chmod", "chown", "cut", "tar", "kubectl", "cmake", "ctest", "ninja", "python3", "setsid",
            "bash", "kill", "sleep", "apt-get", "systemctl", "journalctl", "sbatch", "scancel", "git", "sudo", "install", "df", "sqlite3",
            "tensorboard", "ssh", "docker", "podman", "dpkg", "useradd", "grep", "umask", "promtool", "nvcc", "createuser", "createdb",
-           "pg_dump", "pg_restore"}
+           "pg_dump", "pg_restore", "pg_basebackup", "psql"}
 KEYWORDS = {"in", "do", "done", "then", "fi", "if", "while", "until", "!"}
 
 
