@@ -96,7 +96,7 @@ struct ChosenOfChunk {
 
 // counts (parts, experts) = the number of choices of each expert in each part
 __global__ void __launch_bounds__(kBlock)
-    CountChoices(Parts parts, const RouteChoice* route, int64_t experts, int32_t* counts) {
+    CountInParts(Parts parts, const RouteChoice* route, int64_t experts, int32_t* counts) {
   __shared__ int32_t shared[kChunk];
   counts += int64_t{blockIdx.x} * experts;
   for (int64_t chunk = 0; chunk < parts.chunks; ++chunk) {
@@ -252,7 +252,7 @@ void CudaOps<T>::RouterForward(const RouterShape& shape, const T* x, const T* w,
   LogitsForward(x, w, shape.n, shape.h, shape.experts, scores);
   auto* const counts = this->stream_.template ScratchOf<int32_t>(parts.count * shape.experts);
   this->stream_.Launch(kName, &Choose, dim3(BlocksOf(shape.n * kWarp, kBlock)), dim3(kBlock), shape, scores, bias, route);
-  this->stream_.Launch(kName, &CountChoices, dim3(parts.count), dim3(kBlock), parts, route, shape.experts, counts);
+  this->stream_.Launch(kName, &CountInParts, dim3(parts.count), dim3(kBlock), parts, route, shape.experts, counts);
   this->stream_.Launch(kName, &SetPlaces, dim3(parts.count), dim3(kBlock), parts, counts, shape.experts, shape.room, route);
 }
 
@@ -270,7 +270,7 @@ void CudaOps<T>::RouterBackward(const RouterShape& shape, const RouterLosses& lo
     auto* const counts = this->stream_.template ScratchOf<int32_t>((parts.count + 1) * shape.experts);
     slopes = reinterpret_cast<float*>(counts + parts.count * shape.experts);
     const double factor = losses.scale * losses.aux * static_cast<double>(shape.experts) / n / static_cast<double>(choices);
-    this->stream_.Launch(kName, &CountChoices, dim3(parts.count), dim3(kBlock), parts, route, shape.experts, counts);
+    this->stream_.Launch(kName, &CountInParts, dim3(parts.count), dim3(kBlock), parts, route, shape.experts, counts);
     ForEach(this->stream_, kName, shape.experts, AuxSlopes{counts, parts.count, shape.experts, factor, slopes});
   }
   const auto z = static_cast<float>(2 * losses.scale * losses.z / n);
@@ -289,7 +289,7 @@ void CudaBackend::CountChoices(const RouteChoice* route, int64_t choices, int64_
   constexpr char kName[] = "loads of experts";
   const Parts parts = Parts::Of(choices);
   auto* const counts = stream_.ScratchOf<int32_t>(parts.count * experts);
-  stream_.Launch(kName, &cuda::CountChoices, dim3(parts.count), dim3(kBlock), parts, route, experts, counts);
+  stream_.Launch(kName, &CountInParts, dim3(parts.count), dim3(kBlock), parts, route, experts, counts);
   ForEach(stream_, kName, experts, AddLoads{counts, parts.count, experts, loads});
 }
 
