@@ -60,6 +60,8 @@ struct ServerOptions {
   std::string page_address;     // empty: no live page; kAutoPage: the default address, if everybody may read the page anyway
   CoreOptions core;
   LeaseTimes lease;  // of a store that several servers may name
+  // How long a server that stands by waits at its start for what the first leader writes.
+  std::chrono::milliseconds shared_wait{30'000};
   // How long a leader that cannot renew its lease keeps what it knows, in case that no other server takes the lease. Less than
   // ControllerOptions::node_timeout, because it has ended the nodes' streams.
   std::chrono::milliseconds max_pause{30'000};

@@ -19,7 +19,6 @@ using std::chrono::steady_clock;
 constexpr milliseconds kLeaderLook{100};      // how soon a leader notices that it does not lead any more
 constexpr milliseconds kBehindEnd{10};        // after the lease has run out, unless it is renewed
 constexpr milliseconds kAfterFailure{5'000};  // after a failed takeover, so that another server may try
-constexpr milliseconds kSharedWait{30'000};   // the longest wait for what the first leader writes
 constexpr int kLooksPerShared = 20;           // how often a server that stands by reads what is shared
 
 std::string StoreName(const ServerOptions& options) { return "the database " + WithoutPassword(options.store); }
@@ -37,7 +36,7 @@ SharedPlaces Server::Places(const std::string& store) const {
 absl::StatusOr<std::unique_ptr<Store>> Server::AwaitShared() {
   watch_ = std::make_unique<LeaseWatch>(options_.store, identity_, options_.lease);
   const SharedPlaces places = Places(StoreName(options_));
-  const auto end = steady_clock::now() + kSharedWait;
+  const auto end = steady_clock::now() + options_.shared_wait;
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const SharedValues stored, watch_->LoadShared());
     LYNX_ASSIGN_OR_RETURN(const LeaseWatch::View view, watch_->Look());

@@ -103,6 +103,15 @@ TEST_F(ServerKills, ASecondServerOnOneDataDirectoryRefuses) {
   EXPECT_THAT(Said(), HasSubstr(absl::StrCat("locked by process ", ::getpid())));
 }
 
+TEST_F(ServerKills, AnAdvertisedAddressWithoutAPortIsRefused) {
+  for (const char* address : {"host", "host:", ":7470", "host:0", "host:70000", "a:1,b:2", "http://a:1"}) {
+    Start({absl::StrCat("--advertise=", address)});
+    EXPECT_EQ(ExitCode(), 2) << address;
+    EXPECT_THAT(Said(), HasSubstr(absl::StrCat("--advertise '", address, "' is not HOST:PORT"))) << address;
+    std::filesystem::remove(directory_ + "/said");
+  }
+}
+
 // The server is stopped while it has nothing to do, and the test takes the store.
 TEST_F(ServerKills, AServerWhoseStoreIsTakenEnds) {
   LYNX_SKIP_WITHOUT_POSTGRES();

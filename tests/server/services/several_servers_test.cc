@@ -29,6 +29,7 @@
 #include "security/context_file.h"
 #include "security/credentials.h"
 #include "server/server.h"
+#include "server/store/store_address.h"
 #include "tests/node/http_get.h"
 #include "tests/server/access/access_fixture.h"
 #include "tests/server/services/service_fixture.h"
@@ -267,6 +268,39 @@ TEST_F(SeveralServersTest, ALeaderThatCannotRenewForLongEnds) {
   EXPECT_EQ(EndOf("a")->first, ServerEnd::kLeaseLost);
   EXPECT_THAT(std::string(EndOf("a")->second.message()), HasSubstr("could not be renewed"));
   cluster_->Start();
+}
+
+// The store is held by something that has written no keys, as an older version of the server would.
+TEST_F(SeveralServersTest, AServerThatFindsNoKeysDoesNotWaitForEver) {
+  const absl::StatusOr<std::unique_ptr<Store>> other = OpenStore(url_, "");
+  ASSERT_TRUE(other.ok()) << other.status();
+  ServerOptions options = OptionsOf("b", kShort);
+  options.shared_wait = milliseconds(50);
+  const absl::Status refused = Server::Start(options, clock_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("is in use by another lynx-server, which has not written there the keys"));
+}
+
+TEST_F(SeveralServersTest, ASecondServerOnTheDataDirectoryOfTheLeaderIsRefused) {
+  const Server& leader = Start("a");
+  const absl::Status refused = Server::Start(OptionsOf("a", kShort), clock_).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("the data directory "));
+  EXPECT_TRUE(leader.leads());
+  EXPECT_EQ(cluster_->Query(url_, "SELECT epoch FROM lynx_lease"), 1) << "the lease was not touched";
+}
+
+TEST(AdvertisedAddress, IsTheFlagOrTheFirstNameOrWhereTheServerListens) {
+  ServerOptions options;
+  const ListenAddress here{.host = "10.0.0.1", .port = 7470}, six{.host = "fd00::1", .port = 7470, .ipv6 = true};
+  const ListenAddress everywhere{.host = "0.0.0.0", .port = 7470};
+  EXPECT_EQ(AdvertisedAt(options, here, 7470), "10.0.0.1:7470");
+  EXPECT_EQ(AdvertisedAt(options, six, 7470), "[fd00::1]:7470");
+  EXPECT_EQ(AdvertisedAt(options, everywhere, 7470), NamesOf("0.0.0.0").back() + ":7470");
+  options.tls_names = {"lynx.example", "other"};
+  EXPECT_EQ(AdvertisedAt(options, everywhere, 7470), "lynx.example:7470");
+  options.advertise = "a.example:17470";
+  EXPECT_EQ(AdvertisedAt(options, everywhere, 7470), "a.example:17470");
 }
 
 class SeveralTlsServersTest : public SeveralServersTest {
