@@ -21,6 +21,7 @@
 #include "node/flags.h"
 #include "node/listen_address.h"
 #include "node/log.h"
+#include "node/server_addresses.h"
 #include "node/solver_process.h"
 #include "node/wake.h"
 #include "planner/candidates/search.h"
@@ -101,12 +102,10 @@ absl::StatusOr<Rate> RateOf(const std::string& flag, int64_t value, int64_t by_d
 }
 
 absl::Status CheckAdvertised(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  int port = 0;
-  if (text.empty() || (colon != std::string::npos && colon > 0 && text.find_first_of(", \t/") == std::string::npos &&
-                       absl::SimpleAtoi(text.substr(colon + 1), &port) && port > 0 && port < 65536)) {
-    return absl::OkStatus();
-  }
+  // It goes into the metadata of calls, and clients parse it.
+  const bool printable = std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < '\x7f' && c != '/'; });
+  const absl::StatusOr<ServerAddresses> parsed = ServerAddresses::Parse(text);
+  if (text.empty() || (printable && parsed.ok() && !parsed->several() && parsed->present() == text)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--advertise '", text, "' is not HOST:PORT: write the one address by which clients reach this server"));
 }

@@ -64,7 +64,17 @@ absl::Status Server::Share(Store& store) {
   const SharedPlaces places = Places(store.name());
   LYNX_ASSIGN_OR_RETURN(SharedValues stored, store.LoadShared());
   LYNX_RETURN_IF_ERROR(TakeShared(stored, places));
-  LYNX_ASSIGN_OR_RETURN(SharedValues missing, MissingShared(stored, places, clock_.Wall(), options_.authority_life));
+  LYNX_ASSIGN_OR_RETURN(const bool used, store.IsUsed());
+  LYNX_ASSIGN_OR_RETURN(SharedValues missing, MissingShared(stored, places, used, clock_.Wall(), options_.authority_life));
+  const std::string encryption(EnumName(options_.core.controller.encryption));
+  if (const std::string before = stored[kSharedEncryption]; before != encryption) {
+    if (!before.empty()) {
+      spdlog::warn("--encrypt-ranks is {} here, and was {} on the server that led before: give all servers the same",
+                   encryption, before);
+    }
+    stored.erase(kSharedEncryption);
+    missing[kSharedEncryption] = encryption;
+  }
   if (!missing.empty()) LYNX_RETURN_IF_ERROR(store.PutShared(missing));
   stored.merge(missing);
   if (missing.contains(kSharedAuthority)) stored[kSharedAuthority] = missing[kSharedAuthority];
@@ -175,6 +185,8 @@ std::optional<milliseconds> Server::Lead() {
   } else if (leads && !serving_) {
     spdlog::info("leads again: the lease is renewed, and no other server had it meanwhile");
     paused_.reset();
+    // Nodes have lost their streams, and come back at different times.
+    core_->loop().RunAlways([this] { core_->controller().LeadsAgain(clock_.Monotonic()); });
     SetServing(true);
   }
   if (paused_.has_value() && steady_clock::now() - *paused_ > options_.max_pause) {
@@ -182,6 +194,10 @@ std::optional<milliseconds> Server::Lead() {
                absl::UnavailableError(absl::StrCat("the lease on ", StoreName(options_), " could not be renewed for ",
                                                    options_.max_pause.count() / 1000,
                                                    " s: this server ends, and stands by when it starts again")));
+  }
+  if (const std::string stuck = health_->Alive(); leads && !stuck.empty()) {
+    return End(ServerEnd::kLeaseLost,
+               absl::InternalError(absl::StrCat(stuck, ": this server ends, so that another one can lead")));
   }
   if (leads) ShareCertificate();
   return kLeaderLook;

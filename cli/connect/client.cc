@@ -392,7 +392,9 @@ absl::StatusOr<v1::ListNodesResponse> Client::Nodes(const v1::ListNodesRequest& 
 
 Client::WatchEnd Client::WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
                                    const std::function<void()>& silent) {
-  const Deadline first = DeadlineIn(timeout_);
+  // A server that is silent leaves time for the others.
+  const Nanos patience = servers_->several() ? timeout_ / kAttempts : timeout_;
+  const Deadline first = DeadlineIn(patience);
   if (const std::string failure = Reach(first); !failure.empty()) {
     return {.status = grpc::Status(grpc::StatusCode::UNAVAILABLE, failure), .leader = std::nullopt, .why = failure};
   }
@@ -420,7 +422,7 @@ Client::WatchEnd Client::WatchOnce(const std::string& job_id, const std::functio
   if (stopped) return {.status = grpc::Status(grpc::StatusCode::CANCELLED, ""), .leader = std::nullopt, .why = ""};
   if (!heard && status.error_code() == grpc::StatusCode::CANCELLED) {
     status = grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
-                          absl::StrCat("it did not begin to answer within ", FormatDuration(timeout_)));
+                          absl::StrCat("it did not begin to answer within ", FormatDuration(patience)));
   }
   const std::optional<std::string> leader = LeaderOf(status, context);
   return {.status = status, .leader = leader, .why = Why(status, leader)};

@@ -212,6 +212,8 @@ absl::StatusOr<const FamilyTraits*> ExportAsQwen2Moe(const ModelSpec& model) {
   if (moe.shared_ffn == 0) return NotExported("model.moe.experts and model.qkvBias without model.moe.sharedGate");
   if (model.qk_norm) return NotExported("both model.moe.sharedGate and model.qkNorm");
   if (model.head_dim != 0) return NotExported(absl::StrCat("model.moe.sharedGate and model.headDim ", model.head_dim));
+  // In this class only every second layer has a window.
+  if (model.window != 0) return NotExported(absl::StrCat("model.moe.sharedGate and model.window ", model.window));
   return FindModelFamily("qwen2_moe");
 }
 
@@ -220,7 +222,8 @@ absl::StatusOr<const FamilyTraits*> ExportAsGlm4Moe(const ModelSpec& model) {
   const MoeSpec& moe = model.moe;
   if (!moe.router_bias) return NotExported("model.moe.scores sigmoid without model.moe.routerBias");
   if (moe.shared_gate) return NotExported("both model.moe.routerBias and model.moe.sharedGate");
-  if (moe.shared_ffn == 0 || moe.shared_ffn % model.expert_ffn() != 0) {
+  if (moe.shared_ffn == 0) return NotExported("model.moe.routerBias without model.moe.sharedFfn");
+  if (moe.shared_ffn % model.expert_ffn() != 0) {
     return NotExported(absl::StrCat("model.moe.routerBias and model.moe.sharedFfn ", moe.shared_ffn,
                                     ", which is no multiple of the experts' width ", model.expert_ffn()));
   }

@@ -64,6 +64,13 @@ bool IsComplete(const SharedValues& stored, const SharedPlaces& places) {
 absl::Status TakeShared(const SharedValues& stored, const SharedPlaces& places) {
   const std::string* const connections = Find(stored, kSharedConnectionKey);
   const bool tls = !places.authority_directory.empty();
+  if (!tls && stored.contains(kSharedAuthorityKey)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the servers of ", places.store,
+                     " use TLS, and this one would not, so that anybody could do everything "
+                     "when it leads: start it with --tls on loopback, or on other addresses without --insecure; if the "
+                     "database is the wrong one, check --store"));
+  }
   const std::string* const key = tls ? Find(stored, kSharedAuthorityKey) : nullptr;
   const std::string* const certificate = tls ? Find(stored, kSharedAuthority) : nullptr;
   bool lacks_connections = false, lacks_key = false;
@@ -85,8 +92,17 @@ absl::Status TakeShared(const SharedValues& stored, const SharedPlaces& places) 
   return WriteFileDurably(CertificatePath(places), *certificate);
 }
 
-absl::StatusOr<SharedValues> MissingShared(const SharedValues& stored, const SharedPlaces& places, Nanos now,
+absl::StatusOr<SharedValues> MissingShared(const SharedValues& stored, const SharedPlaces& places, bool used, Nanos now,
                                            Nanos authority_life) {
+  // A server that was alone, or whose store was moved, has the only keys that its nodes and people know.
+  std::error_code ignored;
+  if (stored.empty() && used && !std::filesystem::exists(places.connection_key, ignored)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        places.store,
+        " is that of a cluster whose keys are not in it yet, and not in this server's --data-dir: first start "
+        "the server with the --data-dir of that cluster, which writes them there, or copy connections.key and tls/ from it to ",
+        std::filesystem::path(places.connection_key).parent_path().string()));
+  }
   SharedValues missing;
   if (Find(stored, kSharedConnectionKey) == nullptr) {
     LYNX_RETURN_IF_ERROR(ConnectionKey::Open(places.connection_key).status());

@@ -19,6 +19,7 @@ inline constexpr char kSharedAuthorityKey[] = "authority.key";
 inline constexpr char kSharedAuthority[] = "authority.pem";
 inline constexpr char kSharedConnectionKey[] = "connections.key";
 inline constexpr char kSharedCheckpoints[] = "checkpoint_root";
+inline constexpr char kSharedEncryption[] = "encrypt_ranks";  // of the newest leader: whether ranks encrypt
 
 using SharedValues = std::map<std::string, std::string>;
 
@@ -33,12 +34,14 @@ struct SharedPlaces {
 bool IsComplete(const SharedValues& stored, const SharedPlaces& places);
 
 // Writes into the directory what the store has and the directory lacks. Of two certificates with the authority's key the one
-// that ends later is kept. FailedPrecondition: the directory has another key than the store; nothing was changed, and the text
-// says what to do.
+// that ends later is kept. FailedPrecondition: the directory has another key than the store, or the store's servers use TLS and
+// this one does not; nothing was changed, and the text says what to do.
 absl::Status TakeShared(const SharedValues& stored, const SharedPlaces& places);
 
 // After TakeShared, on the server that leads: what the store lacks. Makes the keys if the directory has none. Empty: nothing.
-absl::StatusOr<SharedValues> MissingShared(const SharedValues& stored, const SharedPlaces& places, Nanos now,
+// `used`: the store is that of a cluster already. FailedPrecondition: it is, and the cluster's keys are neither in the store
+// nor in the directory.
+absl::StatusOr<SharedValues> MissingShared(const SharedValues& stored, const SharedPlaces& places, bool used, Nanos now,
                                            Nanos authority_life);
 
 }  // namespace lynx::server

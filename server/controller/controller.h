@@ -97,6 +97,9 @@ class Controller {
   std::vector<Effect> Restore(std::vector<StoredJob> jobs, Nanos now, Nanos wall);
 
   std::vector<Effect> Step(const Event& event);
+  // This server had stopped leading for a while, and had ended the streams of all nodes. They get as much time to come back as
+  // after a start. `now`: monotonic.
+  void LeadsAgain(Nanos now) { leases_.Begin(now); }
 
   // Returns nullptr if the job is unknown.
   const JobRecord* Find(const JobId& id) const;

@@ -122,10 +122,12 @@ absl::Status PostgresEngine::Connect() {
 }
 
 absl::StatusOr<bool> PostgresEngine::TryLease() {
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<PostgresConnection> connection, ServerLease::ConnectFor(url_));
   const Nanos before = BootTime();
-  LYNX_ASSIGN_OR_RETURN(const int64_t epoch, TakeLease(*connection_, claim_.identity, claim_.times));
+  LYNX_ASSIGN_OR_RETURN(const int64_t epoch, TakeLease(*connection, claim_.identity, claim_.times));
   if (epoch == 0) return false;
-  lease_ = std::make_unique<ServerLease>(url_, claim_.identity, claim_.times, epoch, before, claim_.leadership);
+  lease_ = std::make_unique<ServerLease>(url_, std::move(connection), claim_.identity, claim_.times, epoch, before,
+                                         claim_.leadership);
   return true;
 }
 
@@ -136,6 +138,12 @@ absl::Status PostgresEngine::AwaitLease() {
     if (!row.has_value()) return absl::OkStatus();
     if (row->left > claim_.times.life) LYNX_RETURN_IF_ERROR(CapLease(*connection_, claim_.times));
     if (row->left <= milliseconds(0)) {
+      // An older version of the server knows only the lock. Who takes the lease before it has the lock would make the lease
+      // look as if it was newer than that server.
+      if (row->older_server) {
+        LYNX_ASSIGN_OR_RETURN(const bool locked, TryLock());
+        if (!locked) return InUse();
+      }
       LYNX_ASSIGN_OR_RETURN(const bool taken, TryLease());
       may_end_sessions_ = !row->older_server;
       if (taken) return absl::OkStatus();
@@ -146,12 +154,17 @@ absl::Status PostgresEngine::AwaitLease() {
   }
 }
 
+absl::StatusOr<bool> PostgresEngine::TryLock() {
+  LYNX_ASSIGN_OR_RETURN(const PostgresResult tried,
+                        connection_->Run(absl::StrCat("SELECT pg_try_advisory_lock(", kLockNumbers, ")")));
+  return tried.Int(0, 0) != 0;
+}
+
 absl::Status PostgresEngine::TakeLock(milliseconds patience) {
   const auto end = steady_clock::now() + patience;
   while (true) {
-    LYNX_ASSIGN_OR_RETURN(const PostgresResult tried,
-                          connection_->Run(absl::StrCat("SELECT pg_try_advisory_lock(", kLockNumbers, ")")));
-    if (tried.Int(0, 0) != 0) break;
+    LYNX_ASSIGN_OR_RETURN(const bool locked, TryLock());
+    if (locked) break;
     EndOldSession();
     EndEarlierLeader();
     if (steady_clock::now() > end) return InUse();

@@ -80,6 +80,8 @@ class PostgresEngine : public Engine {
   absl::Status AwaitLease();
   // Tries to take the lease. False: another server has it.
   absl::StatusOr<bool> TryLease();
+  // Tries to take the lock. False: another session has it. May be called again by the session that has it.
+  absl::StatusOr<bool> TryLock();
   // Takes the lock. Waits for that long until the session that has it has ended.
   absl::Status TakeLock(std::chrono::milliseconds patience);
   // Once this server has the lease: ends the session of the server that had it before. That server may be stopped, so that the

@@ -131,9 +131,18 @@ absl::StatusOr<std::vector<KnownServer>> ReadServers(PostgresConnection& connect
   return servers;
 }
 
-ServerLease::ServerLease(std::string url, ServerIdentity holder, const LeaseTimes& times, int64_t epoch, Nanos taken_at,
-                         std::shared_ptr<Leadership> leadership)
-    : url_(std::move(url)), times_(times), epoch_(epoch), leadership_(std::move(leadership)), holder_(std::move(holder)) {
+absl::StatusOr<std::unique_ptr<PostgresConnection>> ServerLease::ConnectFor(const std::string& url) {
+  LYNX_ASSIGN_OR_RETURN(
+      std::unique_ptr<PostgresConnection> connection,
+      PostgresConnection::Connect(url, {.answer = kAnswer, .name = kLeaseSession, .seconds = kConnectSeconds}));
+  LYNX_RETURN_IF_ERROR(connection->MakeCommitsDurable());
+  return connection;
+}
+
+ServerLease::ServerLease(std::string url, std::unique_ptr<PostgresConnection> connection, ServerIdentity holder,
+                         const LeaseTimes& times, int64_t epoch, Nanos taken_at, std::shared_ptr<Leadership> leadership)
+    : url_(std::move(url)), times_(times), epoch_(epoch), leadership_(std::move(leadership)),
+      connection_(std::move(connection)), holder_(std::move(holder)) {
   leadership_->LeadUntil(taken_at + Nanos((times_.life - times_.margin).count() * 1'000'000));
   thread_ = std::thread([this] { RenewForever(); });
 }
@@ -165,9 +174,8 @@ std::vector<KnownServer> ServerLease::servers() const {
 
 absl::Status ServerLease::Connect() {
   if (connection_ != nullptr && !connection_->is_lost()) return absl::OkStatus();
-  LYNX_ASSIGN_OR_RETURN(
-      connection_, PostgresConnection::Connect(url_, {.answer = kAnswer, .name = kLeaseSession, .seconds = kConnectSeconds}));
-  return connection_->MakeCommitsDurable();
+  LYNX_ASSIGN_OR_RETURN(connection_, ConnectFor(url_));
+  return absl::OkStatus();
 }
 
 absl::Status ServerLease::Renew() {
@@ -213,6 +221,11 @@ void ServerLease::RenewForever() {
     }
     lock.lock();
     if (!servers.empty()) servers_ = std::move(servers);
+    if (renewed.ok()) {
+      // From one renewal to the next, however long their answers take.
+      const milliseconds taken((BootTime() - begin).value / 1'000'000);
+      pause = std::clamp(pause - taken, std::min(kRetry, times_.renew), times_.renew);
+    }
     const std::string address = holder_.address;
     wake_.wait_for(lock, pause, [&] { return stop_ || holder_.address != address; });
     if (stop_) return;

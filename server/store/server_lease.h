@@ -82,10 +82,13 @@ absl::StatusOr<std::vector<KnownServer>> ReadServers(PostgresConnection& connect
 // The lease while this process has it. Thread-safe.
 class ServerLease {
  public:
-  // `epoch`: what TakeLease has returned. `taken_at`: a BootTime before that. `leadership` says from now on whether this server
-  // leads. A thread begins to renew the lease.
-  ServerLease(std::string url, ServerIdentity holder, const LeaseTimes& times, int64_t epoch, Nanos taken_at,
-              std::shared_ptr<Leadership> leadership);
+  // A connection for the lease alone, whose answers come soon or not at all. It is made before the lease is taken, because the
+  // lease does not wait for it.
+  static absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectFor(const std::string& url);
+  // `connection`: from ConnectFor. `epoch`: what TakeLease has returned. `taken_at`: a BootTime before that. `leadership` says
+  // from now on whether this server leads. A thread begins to renew the lease.
+  ServerLease(std::string url, std::unique_ptr<PostgresConnection> connection, ServerIdentity holder, const LeaseTimes& times,
+              int64_t epoch, Nanos taken_at, std::shared_ptr<Leadership> leadership);
   // Ends the leadership, then gives the lease back, so that another server can take it at once.
   ~ServerLease();
 

@@ -76,6 +76,8 @@ class Store {
   // What all servers of a store with a lease share, by name. The errors of PutShared are those of Commit.
   absl::StatusOr<std::map<std::string, std::string>> LoadShared();
   absl::Status PutShared(const std::map<std::string, std::string>& values);
+  // True: there are jobs, users or nodes in it.
+  absl::StatusOr<bool> IsUsed();
 
   // Finds out whether this server still has the database. FailedPrecondition: another server has taken it. Other errors: it
   // cannot be reached now.

@@ -158,4 +158,10 @@ absl::Status Store::PutShared(const std::map<std::string, std::string>& values) 
   });
 }
 
+absl::StatusOr<bool> Store::IsUsed() {
+  Statement count = Select("SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM users) + (SELECT count(*) FROM nodes)");
+  LYNX_RETURN_IF_ERROR(Next(count).status());
+  return count.Int(0) > 0;
+}
+
 }  // namespace lynx::server

@@ -19,6 +19,7 @@ namespace {
 // The largest number of bytes of one system call, so that a slow disk shows progress.
 constexpr size_t kMaxCallBytes = size_t{64} << 20;
 constexpr Nanos kMaxRemoval{600'000'000'000};
+constexpr Nanos kFolderSync{120'000'000'000};
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
   const bool full = error == ENOSPC || error == EDQUOT;
@@ -55,12 +56,15 @@ class PosixWritableFile : public WritableFile {
       OwnProgress().Made();
       unsynced_ += Bytes(written);
       bytes.remove_prefix(static_cast<size_t>(written));
+      if (unsynced_ - asked_ >= Bytes(kMaxCallBytes)) AskToWrite();
     }
     return absl::OkStatus();
   }
 
   absl::Status Sync() override {
-    const QuietWork sync(TimeFor(std::exchange(unsynced_, Bytes(0)), kSlowDiskPerSecond));
+    const QuietWork sync(TimeFor(unsynced_, kSlowDiskPerSecond));
+    begin_ += std::exchange(unsynced_, Bytes(0));
+    asked_ = Bytes(0);
     if (::fsync(fd_.get()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot sync ", path_));
     // Asks the kernel to drop the file from the page cache, so that verification reads the file from the disk. The kernel may
     // ignore the request.
@@ -69,9 +73,24 @@ class PosixWritableFile : public WritableFile {
   }
 
  private:
+  // Asks the kernel to write to the disk what was written to the file since the last call, and waits for what was asked for
+  // before. So Sync has little to wait for, even if many ranks share a slow disk, and each part that the disk has taken is
+  // progress. Errors do not matter: Sync meets them again.
+  void AskToWrite() {
+    const QuietWork wait(TimeFor(Bytes(kMaxCallBytes), kSlowDiskPerSecond));
+    constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    if (asked_ > Bytes(0)) ::sync_file_range(fd_.get(), begin_.value, asked_.value, kWait);
+    begin_ += asked_;
+    unsynced_ -= asked_;
+    asked_ = unsynced_;
+    ::sync_file_range(fd_.get(), begin_.value, asked_.value, SYNC_FILE_RANGE_WRITE);
+  }
+
   FileDescriptor fd_;
   std::string path_;
-  Bytes unsynced_;  // written since the last Sync
+  Bytes begin_;     // the disk has everything before this place
+  Bytes unsynced_;  // written behind it
+  Bytes asked_;     // of it, what the kernel was asked to write to the disk; it comes first
 };
 
 class PosixReadableFile : public ReadableFile {
@@ -153,6 +172,7 @@ class PosixFiles : public FileSystem {
   }
 
   absl::Status SyncFolder(const std::string& path) override {
+    const QuietWork sync(kFolderSync);  // a file system may write the data of other files first
     const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     // EINVAL means that the file system cannot sync folders. This is not an error.
     if (fd.get() < 0 || (::fsync(fd.get()) != 0 && errno != EINVAL)) {

@@ -371,7 +371,8 @@ void CommunicationThread::GiveSignOfLife(Nanos now) {
   const Nanos interval = options_.silence_limit / kSignsPerSilenceLimit;
   if (late > interval * 2) Excuse(late, now);
   const RankProgress& own = OwnProgress();
-  TellPeers({.kind = NoticeKind::kLives, .progress = {own.made(), own.quiet(), board_->awaited()}});
+  const Nanos quiet = own.quiet();  // before made()
+  TellPeers({.kind = NoticeKind::kLives, .progress = {own.made(), quiet, board_->awaited()}});
   next_sign_ = now + interval;
 }
 

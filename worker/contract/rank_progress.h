@@ -18,8 +18,9 @@ class RankProgress {
   void Made() { made_.fetch_add(1, std::memory_order_relaxed); }
 
   int64_t made() const { return made_.load(std::memory_order_relaxed); }
-  // How long the work that is under way may take without a call of Made, in addition to the usual limit.
-  Nanos quiet() const { return Nanos(quiet_ns_.load(std::memory_order_relaxed)); }
+  // How long the work that is under way may take without a call of Made, in addition to the usual limit. To be read before
+  // made(): whoever sees that the work has ended then also sees that it made progress.
+  Nanos quiet() const { return Nanos(quiet_ns_.load(std::memory_order_acquire)); }
 
  private:
   friend class QuietWork;
@@ -41,7 +42,7 @@ class QuietWork {
   }
   ~QuietWork() {
     progress_.Made();
-    progress_.quiet_ns_.fetch_sub(most_.value, std::memory_order_relaxed);
+    progress_.quiet_ns_.fetch_sub(most_.value, std::memory_order_release);
   }
   QuietWork(const QuietWork&) = delete;
   QuietWork& operator=(const QuietWork&) = delete;

@@ -177,7 +177,7 @@ absl::Status CopyLink::Send(std::span<const char> bytes) {
     const iovec piece{const_cast<char*>(bytes.data()), bytes.size()};  // sending only reads these bytes
     const ssize_t sent = stream_.Send({&piece, 1});
     if (sent >= 0) {
-      OwnProgress().Made();
+      if (deadline_ == Nanos(0)) OwnProgress().Made();  // a stranger makes no progress
       bytes = bytes.subspan(static_cast<size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       LYNX_RETURN_IF_ERROR(AwaitReady(POLLOUT));
@@ -192,7 +192,7 @@ absl::Status CopyLink::Receive(std::span<char> out) {
   while (!out.empty()) {
     const ssize_t got = stream_.Receive(out);
     if (got > 0) {
-      OwnProgress().Made();
+      if (deadline_ == Nanos(0)) OwnProgress().Made();  // a stranger makes no progress
       out = out.subspan(static_cast<size_t>(got));
     } else if (got < 0 && errno == EBADMSG) {
       forgery_ = absl::StrCat("bytes of a copy ", ends_text_,

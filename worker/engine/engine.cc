@@ -40,6 +40,10 @@ bool SumsOverTensorRanks(const LayerShape& shape, const ParameterSlot& slot) {
   return shape.tp > 1 && (shape.sequence_parallel ? slot.replicated : slot.by_heads);
 }
 
+// Gradients of at most this many numbers are packed to be summed in one transfer. Larger ones are summed where they are: a
+// second copy of them would be memory that no plan counts.
+constexpr int64_t kPackedNumbers = 65'536;
+
 // True for the starts and waits that gather updated weights.
 bool Gathers(ActionKind kind) {
   return kind == ActionKind::kWeightGatherStart || kind == ActionKind::kWeightGatherWait ||
@@ -60,7 +64,9 @@ bool IsWide(Tensor tensor) {
 
 Bytes ReplicatedBytes(const StageContext& context, const ModelState& state) {
   int64_t count = 0;
-  for (const ParameterSlot& slot : state.slots()) count += SumsOverTensorRanks(context.shape(), slot) ? slot.count : 0;
+  for (const ParameterSlot& slot : state.slots()) {
+    if (slot.count <= kPackedNumbers && SumsOverTensorRanks(context.shape(), slot)) count += slot.count;
+  }
   return Bytes(count * static_cast<int64_t>(sizeof(float)));
 }
 
@@ -470,11 +476,17 @@ void Engine::Copy(const Elements& from, int64_t count, const Elements& to) {
 }
 
 absl::Status Engine::SumReplicated() {
+  for (const ParameterSlot& slot : state_.slots()) {
+    if (slot.count <= kPackedNumbers || !SumsOverTensorRanks(config_.context.shape(), slot)) continue;
+    LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
+                          communicator_.StartAllReduce(Group::kTensor, state_.gradients().data() + slot.offset, slot.count));
+    LYNX_RETURN_IF_ERROR(communicator_.Wait(ticket).status());
+  }
   if (replicated_.empty()) return absl::OkStatus();
   const auto for_slots = [&](const auto& move) {
     float* at = replicated_.data();
     for (const ParameterSlot& slot : state_.slots()) {
-      if (!SumsOverTensorRanks(config_.context.shape(), slot)) continue;
+      if (slot.count > kPackedNumbers || !SumsOverTensorRanks(config_.context.shape(), slot)) continue;
       move(state_.gradients().data() + slot.offset, slot.count, at);
       at += slot.count;
     }

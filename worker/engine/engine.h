@@ -199,7 +199,7 @@ class Engine {
   const Dataset& dataset_;
   StepBatch batch_;
   WorldSum world_sum_;
-  const std::span<float> replicated_;  // device memory for gradients that tensor-parallel ranks add up; empty if there are none
+  const std::span<float> replicated_;  // device memory for small gradients that tensor-parallel ranks add up; may be empty
   std::vector<ResolvedAction> resolved_;        // by action
   std::vector<std::string> names_;              // by action: what profilers of a device show; empty on the CPU
   std::vector<int32_t> starts_;                 // the result of StartsOfWaits

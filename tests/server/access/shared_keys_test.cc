@@ -19,6 +19,7 @@
 namespace lynx::server {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
@@ -43,7 +44,7 @@ class SharedKeysTest : public ::testing::Test {
             .store = "the database"};
   }
   SharedValues Led(const std::string& server, const SharedValues& stored = {}) const {
-    const absl::StatusOr<SharedValues> missing = MissingShared(stored, PlacesOf(server), now_, kLife);
+    const absl::StatusOr<SharedValues> missing = MissingShared(stored, PlacesOf(server), /*used=*/false, now_, kLife);
     EXPECT_TRUE(missing.ok()) << missing.status();
     return missing.ok() ? *missing : SharedValues();
   }
@@ -79,11 +80,29 @@ TEST_F(SharedKeysTest, TheFirstLeaderMakesThemAndOthersTakeThem) {
 
 TEST_F(SharedKeysTest, WithoutTlsThereIsNoAuthority) {
   const SharedPlaces places = PlacesOf("a", /*tls=*/false);
-  const SharedValues stored = MissingShared({}, places, now_, kLife).value();
+  const SharedValues stored = MissingShared({}, places, /*used=*/false, now_, kLife).value();
   EXPECT_THAT(stored, UnorderedElementsAre(Key(kSharedConnectionKey), Key(kSharedCheckpoints)));
   EXPECT_TRUE(IsComplete(stored, places));
   EXPECT_FALSE(IsComplete(stored, PlacesOf("b")));
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/a/tls"));
+}
+
+TEST_F(SharedKeysTest, AServerWithoutTlsIsNotOneOfThoseThatUseIt) {
+  const absl::Status status = TakeShared(Led("a"), PlacesOf("b", /*tls=*/false));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the servers of the database use TLS, and this one would not"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/b/connections.key"));
+}
+
+// The store was moved, or is of a server that did not share its keys yet.
+TEST_F(SharedKeysTest, OnlyTheServerThatHasTheKeysOfAUsedStoreLeadsFirst) {
+  Led("a");
+  const SharedPlaces b = PlacesOf("b");
+  const absl::Status refused = MissingShared({}, b, /*used=*/true, now_, kLife).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("first start the server with the --data-dir of that cluster"));
+  EXPECT_FALSE(std::filesystem::exists(b.connection_key));
+  EXPECT_THAT(MissingShared({}, PlacesOf("a"), /*used=*/true, now_, kLife).value(), Contains(Key(kSharedAuthorityKey)));
 }
 
 TEST_F(SharedKeysTest, AnotherKeyIsRefusedAndNothingIsChanged) {
@@ -114,7 +133,7 @@ TEST_F(SharedKeysTest, ARenewedCertificateReachesTheOthersAndIsNotReplacedByAnOl
   const std::string renewed = authority.Renew(a.authority_directory, later, kLife)->chain();
   ASSERT_TRUE(TakeShared(stored, a).ok());
   EXPECT_EQ(Content("a/tls/ca.pem"), renewed) << "the store has the older one";
-  const SharedValues missing = MissingShared(stored, a, later, kLife).value();
+  const SharedValues missing = MissingShared(stored, a, /*used=*/true, later, kLife).value();
   EXPECT_THAT(missing, UnorderedElementsAre(Key(kSharedAuthority)));
   stored[kSharedAuthority] = missing.at(kSharedAuthority);
   ASSERT_TRUE(TakeShared(stored, b).ok());

@@ -259,6 +259,29 @@ TEST_F(SeveralServersTest, ALeaderPausesWhileTheDatabaseIsAwayAndThenLeadsOn) {
   EXPECT_EQ(cluster_->Query(url_, "SELECT count(*) FROM jobs"), 2);
 }
 
+TEST_F(SeveralServersTest, ALeaderThatIsAloneLeadsOn) {
+  ServerOptions options = OptionsOf("a", kShort);
+  options.max_pause = milliseconds(60'000);
+  servers_["a"] = Server::Start(options, clock_).value();
+  const Server& leader = *servers_["a"];
+  ASSERT_TRUE(Submit(leader, "k").status.ok());
+  for (int outage = 0; outage < 2; ++outage) {
+    cluster_->Crash();
+    Await([&] { return Submit(leader, "k").trailing[kStandbyKey] == kStandbyValue; });
+    cluster_->Start();
+    Await([&] { return Submit(leader, "k").submitted.existed(); });
+    EXPECT_TRUE(leader.leads());
+    EXPECT_TRUE(Submit(leader, absl::StrCat("after outage ", outage)).status.ok());
+    grpc::ClientContext context;
+    const auto stream = v1::Cluster::NewStub(ChannelTo(leader))->AttachAgent(&context);
+    const v1::AgentReport hello;
+    EXPECT_TRUE(stream->Write(hello)) << "streams are admitted again";
+    context.TryCancel();
+    EXPECT_NE(stream->Finish().error_code(), grpc::UNAVAILABLE);
+  }
+  EXPECT_FALSE(EndOf("a").has_value());
+}
+
 TEST_F(SeveralServersTest, ALeaderThatCannotRenewForLongEnds) {
   ServerOptions options = OptionsOf("a", kShort);
   options.max_pause = milliseconds(50);

@@ -252,6 +252,8 @@ TEST_F(PostgresEngineTest, AnOlderServerIsNotPutOut) {
   EXPECT_THAT(Said(refused), HasSubstr("in use by another lynx-server (process 7 on host old"));
   EXPECT_TRUE(IsHeldByAnother(refused));
   EXPECT_TRUE(older->Run("SELECT 1").ok()) << "its session goes on";
+  EXPECT_TRUE(IsHeldByAnother(OpenStore(url_, "").status())) << "and is not put out by a second attempt";
+  EXPECT_TRUE(older->Run("SELECT 1").ok());
   older.reset();
   const std::unique_ptr<Store> next = Open();
   ASSERT_TRUE(next->Commit(Submission(2)).ok());

@@ -203,7 +203,7 @@ TEST(RouterBiases, FollowTheLoadsOfAllRanks) {
   }
 }
 
-// With the rate 0 they stay, and in a step without an update, too.
+// With the rate 0 they stay.
 TEST(RouterBiases, StayIfNothingMovesThem) {
   ModelSpec model = TinyMoe(DataType::kFloat32, TinyModel::kGlm4Moe);
   model.moe.bias_rate = 0;
