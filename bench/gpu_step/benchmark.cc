@@ -103,6 +103,7 @@ Nanos StepBenchmark::LimitNow() const {
 }
 
 absl::StatusOr<MeasureResult> StepBenchmark::MeasureShapes(const std::vector<LayerShape>& shapes) const {
+  options_.may_start();
   const Nanos limit = LimitNow();
   // The process ends by itself some time after its budget; killed at the limit, it would have no result.
   const double budget = std::min(options_.measure_seconds, Seconds(limit) / 2);
@@ -199,6 +200,7 @@ StepBenchmark::Work StepBenchmark::Prepare(ModelResult& model) {
 
 absl::Status StepBenchmark::RunLynx(const JobSpec& spec, const Plan& plan, Nanos limit, CaseResult& row,
                                     StepBenchResult& result) {
+  options_.may_start();
   const agent::NodeDevice& device = device_.device;
   LYNX_ASSIGN_OR_RETURN(TrainingRun run, Train(spec, plan, network_,
                                                {.rank_binary = options_.rank_binary,
@@ -223,6 +225,7 @@ absl::Status StepBenchmark::RunLynx(const JobSpec& spec, const Plan& plan, Nanos
 }
 
 absl::Status StepBenchmark::RunPytorch(const BenchModel& model, bool compile, Nanos limit, CaseResult& row) const {
+  options_.may_start();
   LYNX_ASSIGN_OR_RETURN(const PytorchRun run, TrainWithPytorch({.python = options_.python,
                                                                 .script = options_.pytorch,
                                                                 .data = options_.data,

@@ -21,7 +21,9 @@ namespace lynx::bench {
 struct StepBenchOptions {
   std::string rank_binary;
   std::string folder;  // for files of the run; must exist
-  std::string data;    // a text file to train on
+  // Called before a program is started in the folder. It does not return once the benchmark is to end.
+  std::function<void()> may_start = [] {};
+  std::string data;  // a text file to train on
   std::string python;
   std::string pytorch;  // PyTorch's side; "" = without it
   int32_t rounds = 3, steps = 10, warmup = 3;

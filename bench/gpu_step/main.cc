@@ -9,8 +9,10 @@
 // failed, or an argument is wrong. 77: this machine has no such device.
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -109,23 +111,33 @@ sigset_t EndingSignals() {
   return signals;
 }
 
+std::atomic<bool> ending{false};
+
+// Does not return once a signal has come: what is killed then must not be followed by the next case.
+void WaitIfEnding() {
+  while (ending) ::pause();
+}
+
 // Ends this program and everything that it has started when one of these signals comes; all threads must have blocked them. A
-// rank would otherwise go on, since it is in a session of its own. The folder is removed first, so that a rank that is started
-// meanwhile finds no configuration in it, and again when no process is left that can write into it.
+// rank would otherwise go on, since it is in a session of its own. The folder is removed until nothing is left in it and no
+// process can write into it, which takes some turns if a program is being started just now.
 void EndOnSignals(const std::string& folder) {
   std::thread([folder] {
+    constexpr int kQuietTurns = 10;
     const sigset_t signals = EndingSignals();
     int signal = 0;
     ::sigwait(&signals, &signal);
+    ending = true;
     std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
     const auto patience_ends = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    for (std::vector<pid_t> left = FindProcessesBelow(folder); !left.empty(); left = FindProcessesBelow(folder)) {
+    for (int quiet = 0; quiet < kQuietTurns && std::chrono::steady_clock::now() < patience_ends;) {
+      const std::vector<pid_t> left = FindProcessesBelow(folder);
       for (const pid_t pid : left) ::kill(pid, SIGKILL);
-      if (std::chrono::steady_clock::now() > patience_ends) break;
+      const bool gone = left.empty() && !std::filesystem::exists(folder, ignored);
+      std::filesystem::remove_all(folder, ignored);
+      quiet = gone ? quiet + 1 : 0;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    std::filesystem::remove_all(folder, ignored);
     std::_Exit(128 + signal);
   }).detach();
 }
@@ -158,6 +170,7 @@ int RunAll(Options& options, const std::string& command) {
   const auto remove = [&](void*) { std::filesystem::remove_all(folder); };
   const std::unique_ptr<void, decltype(remove)> removed(&folder, remove);
   options.bench.folder = folder;
+  options.bench.may_start = WaitIfEnding;
   EndOnSignals(folder);
   // All programs get the data by a name in the folder, by which EndOnSignals finds them.
   const std::string given = std::exchange(options.bench.data, folder + "/data");
@@ -181,6 +194,7 @@ int RunAll(Options& options, const std::string& command) {
     // After each case, so that the figures are there even if the program is killed.
     if (!options.json.empty()) written = WriteFileDurably(options.json, Json(result));
   });
+  WaitIfEnding();
   std::fputs(Page(result).c_str(), stdout);
   if (!written.ok()) return Fail(written, 1);
   for (const ModelResult& model : result.models) {
