@@ -40,10 +40,6 @@ bool SumsOverTensorRanks(const LayerShape& shape, const ParameterSlot& slot) {
   return shape.tp > 1 && (shape.sequence_parallel ? slot.replicated : slot.by_heads);
 }
 
-// Gradients of at most this many numbers are packed to be summed in one transfer. Larger ones are summed where they are: a
-// second copy of them would be memory that no plan counts.
-constexpr int64_t kPackedNumbers = 65'536;
-
 // True for the starts and waits that gather updated weights.
 bool Gathers(ActionKind kind) {
   return kind == ActionKind::kWeightGatherStart || kind == ActionKind::kWeightGatherWait ||
@@ -62,10 +58,10 @@ bool IsWide(Tensor tensor) {
   }
 }
 
-Bytes ReplicatedBytes(const StageContext& context, const ModelState& state) {
+Bytes PackedBytes(const EngineConfig& config, const ModelState& state) {
   int64_t count = 0;
   for (const ParameterSlot& slot : state.slots()) {
-    if (slot.count <= kPackedNumbers && SumsOverTensorRanks(context.shape(), slot)) count += slot.count;
+    if (slot.count <= config.packed_numbers && SumsOverTensorRanks(config.context.shape(), slot)) count += slot.count;
   }
   return Bytes(count * static_cast<int64_t>(sizeof(float)));
 }
@@ -90,7 +86,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                                            CoordinatesOf(config.context.layout, config.rank).dp, backend));
   LYNX_ASSIGN_OR_RETURN(DeviceSums sums, DeviceSums::Create(ExpertRows::CountersOf(config.context, config.program), backend));
   LYNX_ASSIGN_OR_RETURN(const std::span<float> replicated,
-                        backend.Allocate(ReplicatedBytes(config.context, state), "replicated gradients"));
+                        backend.Allocate(PackedBytes(config, state), "replicated gradients"));
   LYNX_ASSIGN_OR_RETURN(HostPool host_pool, MakeHostPool(config, memory, backend));
   return std::unique_ptr<Engine>(new Engine(std::move(config), memory, arena, std::move(batch), std::move(sums), replicated,
                                             std::move(host_pool), backend, communicator, state, dataset));
@@ -477,7 +473,7 @@ void Engine::Copy(const Elements& from, int64_t count, const Elements& to) {
 
 absl::Status Engine::SumReplicated() {
   for (const ParameterSlot& slot : state_.slots()) {
-    if (slot.count <= kPackedNumbers || !SumsOverTensorRanks(config_.context.shape(), slot)) continue;
+    if (slot.count <= config_.packed_numbers || !SumsOverTensorRanks(config_.context.shape(), slot)) continue;
     LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
                           communicator_.StartAllReduce(Group::kTensor, state_.gradients().data() + slot.offset, slot.count));
     LYNX_RETURN_IF_ERROR(communicator_.Wait(ticket).status());
@@ -486,7 +482,7 @@ absl::Status Engine::SumReplicated() {
   const auto for_slots = [&](const auto& move) {
     float* at = replicated_.data();
     for (const ParameterSlot& slot : state_.slots()) {
-      if (slot.count > kPackedNumbers || !SumsOverTensorRanks(config_.context.shape(), slot)) continue;
+      if (slot.count > config_.packed_numbers || !SumsOverTensorRanks(config_.context.shape(), slot)) continue;
       move(state_.gradients().data() + slot.offset, slot.count, at);
       at += slot.count;
     }

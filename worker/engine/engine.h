@@ -59,6 +59,9 @@ struct EngineConfig {
   Bytes arena;      // the planned size
   TrainSpec train;  // optimizer, schedule, seed, steps, global_batch
   DeadBuffers dead_buffers = DeadBuffers::kLeave;
+  // Gradients of replicated parameters of at most this many numbers are packed to be summed in one transfer. Larger ones are
+  // summed where they are: a second copy of them would be memory that no plan counts.
+  int64_t packed_numbers = 65'536;
 };
 
 // This many steps in a row without an update end the run.
@@ -199,12 +202,12 @@ class Engine {
   const Dataset& dataset_;
   StepBatch batch_;
   WorldSum world_sum_;
-  const std::span<float> replicated_;  // device memory for small gradients that tensor-parallel ranks add up; may be empty
-  std::vector<ResolvedAction> resolved_;        // by action
-  std::vector<std::string> names_;              // by action: what profilers of a device show; empty on the CPU
-  std::vector<int32_t> starts_;                 // the result of StartsOfWaits
-  std::vector<int32_t> hiding_;                 // the result of HidingStarts
-  std::vector<TransferTicket> tickets_;         // by action, for the starts of transfers
+  const std::span<float> replicated_;     // device memory for small gradients that tensor-parallel ranks add up; may be empty
+  std::vector<ResolvedAction> resolved_;  // by action
+  std::vector<std::string> names_;        // by action: what profilers of a device show; empty on the CPU
+  std::vector<int32_t> starts_;           // the result of StartsOfWaits
+  std::vector<int32_t> hiding_;           // the result of HidingStarts
+  std::vector<TransferTicket> tickets_;   // by action, for the starts of transfers
   std::vector<TransferTicket> second_tickets_;  // by action, for all-to-alls with a second pair of tensors
   const HostPool host_pool_;
   std::vector<HostCopies::Ticket> copy_tickets_;  // by action, for the starts of copies

@@ -369,6 +369,14 @@ TEST(ModelConfig, ReadsKimiK2) {
   EXPECT_EQ(kimi, FindModelPreset("kimi-k2")->model);
 }
 
+// In this class only every second layer has a window, if one is used.
+TEST(ModelConfig, WindowsOfQwen2MoeAreOfSomeLayers) {
+  const std::string file = R"({"model_type": "qwen2_moe", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+    "num_hidden_layers": 2, "max_position_embeddings": 32, "vocab_size": 100, "num_experts": 8, "sliding_window": 16)";
+  EXPECT_EQ(Read(file + "}").plan_only, PlanOnlyFeatures{0});
+  EXPECT_EQ(Read(file + R"(, "use_sliding_window": true})").plan_only, Bit(PlanOnlyFeature::kLocalLayers));
+}
+
 // Qwen1.5-MoE-A2.7B has 14.3 billion parameters, 2.7 billion of them active (its model card).
 TEST(ModelConfig, ReadsSharedExpertsOfOtherFamilies) {
   const ModelSpec qwen =

@@ -174,6 +174,20 @@ TEST(ExpertReplicas, HaveTheSameWeights) {
   }
 }
 
+// The gradients of what all tensor-parallel ranks have are summed in one transfer or one by one. With two ranks each sum has
+// two numbers, so both give the same bits.
+TEST(ExpertEngine, SumsReplicatedGradientsPackedOrWhereTheyAre) {
+  const ParallelLayout layout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true};
+  TinyJob job = JobOf(TinyMoe(DataType::kFloat32, TinyModel::kGlm4Moe), layout, RecomputeMode::kNone);
+  const TinyRun packed = Train(job, 3);
+  for (const int64_t packed_numbers : {0, 100}) {
+    job.packed_numbers = packed_numbers;
+    const TinyRun run = Train(job, 3);
+    EXPECT_EQ(run.losses(), packed.losses()) << packed_numbers;
+    EXPECT_EQ(run.weights, packed.weights) << packed_numbers;
+  }
+}
+
 // The loads are whole numbers, so all layouts move the biases by the same steps, in bfloat16 too: ranks read them in fp32.
 TEST(RouterBiases, FollowTheLoadsOfAllRanks) {
   using enum ZeroStage;

@@ -93,7 +93,8 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
                                                                                 .program = stage.program,
                                                                                 .arena = stage.arena,
                                                                                 .train = job.train,
-                                                                                .dead_buffers = job.dead_buffers},
+                                                                                .dead_buffers = job.dead_buffers,
+                                                                                .packed_numbers = job.packed_numbers},
                                                                                *backend, *communicator, state, *dataset));
     LYNX_RETURN_IF_ERROR(engine->GatherWeights());
     rank.communicator = communicator;

@@ -68,6 +68,7 @@ struct TinyJob {
   bool experts = false;                        // connects the groups for experts, as for a model with experts
   int64_t link_bytes_per_second = 50'000'000;  // the link speed that Weave assumes, if the layout has a weave mode
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
+  int64_t packed_numbers = EngineConfig().packed_numbers;
   std::function<std::unique_ptr<Backend>()> make_backend;  // makes each rank's backend; null: the CPU's
   // Makes a rank's communicator between devices, if `make_backend` is set. `host` is the result of ConnectTcp. Null: a
   // StagedCommunicator.
