@@ -53,7 +53,8 @@ class PostgresTest(ClusterTest):
         self.assertIn(f"keeps its state in the database {self.postgres.url()}", self.server_log())
         self.assertIn("has fsync=off", self.server_log())
         self.assertFalse((self.home / "server" / "lynx.db").exists())
-        job = self.submit(self.job_file(steps=400, every=50))
+        # The next server waits until the lease of the killed one has run out; the job must still train then.
+        job = self.submit(self.job_file(steps=2000, every=250))
         self.await_steps(job, 20)
         ranks = self.rank_pids()
         self.kill_daemon("server")
