@@ -250,9 +250,10 @@ class NodeStream {
   const Open open_;
   WakeEvent& wake_;
   std::atomic<bool> stop_{false};  // set while mutex_ is held; read without it
-  // Of thread_. While a stream is open, the reader reads servers_, and nobody changes it.
+  // Only thread_ changes servers_, and only while no stream is open, because the reader of an open stream reads it.
   ServerAddresses servers_;
-  std::map<std::string, std::string> told_;  // the last failure of each address that was logged since a server answered
+  std::map<std::string, std::string>
+      told_;  // only thread_ uses it: the last failure of each address that was logged since a server answered
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

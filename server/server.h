@@ -180,7 +180,8 @@ class Server {
   std::unique_ptr<LivePage> page_;
   std::unique_ptr<HttpEndpoint> page_endpoint_;
 
-  // Of the thread that watches the lease.
+  // Only watcher_, the thread that watches the lease, uses the members from here to looks_; Start does before that thread
+  // begins.
   std::unique_ptr<LeaseWatch> watch_;
   std::string last_trouble_;  // that was logged
   int64_t last_epoch_ = -1;   // that was logged

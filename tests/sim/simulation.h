@@ -24,7 +24,7 @@ enum class WorldMistake : uint8_t {
   kOrderBeforeCommit,  // nodes are told what to do before it is stored
   kNoFence,            // checkpoint directories accept what older generations write
   kNoLease,            // the ranks of a node that is cut off go on
-  // Of a server that was stopped, and goes on when another one leads:
+  // A server is stopped, another one leads meanwhile, and then the first server goes on:
   kAcknowledgeWithoutEpoch,  // it answers although its commit was refused
   kTwoLeaders,               // it writes, as if nobody checked the epoch
 };
