@@ -111,6 +111,7 @@ class Cluster {
   // Has the effect of kill -9 and a restart: the controller begins with what was written, and all streams are gone.
   void RestartServer();
   Controller& controller() { return *controller_; }
+  Nanos now() const { return now_; }  // monotonic
   const JobRecord& Record(const JobId& id) const { return *controller_->Find(id); }
   const JobRecord& Stored(const JobId& id) const { return stored_.at(id); }
   size_t StoredJobs() const { return stored_.size(); }

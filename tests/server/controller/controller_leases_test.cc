@@ -92,6 +92,15 @@ TEST_F(ControllerLeases, AServerThatHasJustBegunSaysThatThereMayBeMore) {
   EXPECT_TRUE(cluster_.Node("n0").renewal->more_witnesses);
 }
 
+// A server that had stopped leading, and leads again, has ended the streams of all nodes, as a new one finds none.
+TEST_F(ControllerLeases, AServerThatLeadsAgainCountsAsNew) {
+  AddNodes(1);
+  EXPECT_GE(cluster_.Node("n0").renewal->server_up, NanosFromSeconds(61));
+  cluster_.controller().LeadsAgain(cluster_.now());
+  Live(1);
+  EXPECT_LE(cluster_.Node("n0").renewal->server_up, NanosFromSeconds(2));
+}
+
 TEST_F(ControllerLeases, ADaemonThatKnowsNothingOfThemIsToldNothing) {
   cluster_.AddNode("n0", 1);
   cluster_.Report("n0");
