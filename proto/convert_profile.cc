@@ -246,6 +246,7 @@ v1::LayerShape ToProto(const LayerShape& shape) {
   message.set_head_dim(shape.head_dim);
   message.set_qkv_bias(shape.qkv_bias);
   message.set_qk_norm(shape.qk_norm);
+  message.set_qk_norm_whole(shape.qk_norm_whole);
   message.set_rotary_dims(shape.rotary_dims);
   if (shape.moe()) ExpertsToProto(shape, *message.mutable_experts());
   return message;
@@ -298,6 +299,7 @@ absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::s
                    .head_dim = message.head_dim(),
                    .qkv_bias = message.qkv_bias(),
                    .qk_norm = message.qk_norm(),
+                   .qk_norm_whole = message.qk_norm_whole() && message.qk_norm(),
                    .rotary_dims = message.rotary_dims()};
   if (message.has_experts()) {
     LYNX_RETURN_IF_ERROR(ExpertsFromProto(message.experts(), FieldPath(path, "experts"), shape));

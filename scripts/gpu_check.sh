@@ -139,7 +139,7 @@ use_each_gpu() {
 measure() {
   local shape='"micro_batch": 8, "seq": 1024, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 50304, "tp": 1, "dropout": true,
          "family": "gpt", "kv_heads": 0, "head_dim": 0, "attention": "fused", "sequence_parallel": false, "qkv_bias": false,
-         "qk_norm": false, "rotary_dims": 0,
+         "qk_norm": false, "qk_norm_whole": false, "rotary_dims": 0,
          "experts": 0, "top_k": 0, "expert_ffn": 0, "ep": 1, "capacity_permille": 0, "skew_permille": 1000, "dropless": false,
          "shared_ffn": 0, "shared_gate": false'
   cat >"$work/request.json" <<TEXT

@@ -204,6 +204,9 @@ void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& mod
   const bool glm = std::string(family.model_type) == "glm4_moe";
   model.qkv_bias = !gpt && (glm ? config.Flag("attention_bias", false) : family.qkv_bias && config.Flag("qkv_bias", true));
   model.qk_norm = !gpt && (family.qk_norm || config.Flag("use_qk_norm", false));
+  model.qk_norm_whole = family.qk_norm_whole;
+  if (model.qk_norm_whole && model.key_heads() != model.heads) model.plan_only |= Bit(PlanOnlyFeature::kWholeQueryNorm);
+  if (config.IsAbove("clip_qkv", 0)) model.plan_only |= Bit(PlanOnlyFeature::kSoftCapping);
   for (const std::string biases : {"attention_bias", "mlp_bias", "lm_head_bias", "use_bias"}) {
     if (glm && biases == "attention_bias") continue;
     if (config.Flag(biases.c_str(), false) && !gpt) model.plan_only |= Bit(PlanOnlyFeature::kLinearBiases);
@@ -524,10 +527,10 @@ absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::s
 
 absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file) {
   LYNX_ASSIGN_OR_RETURN(const ReadConfig read, Read(text, file));
-  if (read.model.plan_only != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ",
-                     PlanOnlyText(read.model.plan_only)));
+  if (const PlanOnlyFeatures lacked = LackedFeatures(read.model); lacked != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file,
+        ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ", PlanOnlyText(lacked)));
   }
   LYNX_CHECK(read.family != nullptr);
   if (!read.family->trained()) {

@@ -20,11 +20,11 @@ namespace lynx::cli {
 absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::string& file);
 
 struct ModelOfWeights {
-  ModelSpec model;             // normalized, in float32
+  ModelSpec model;             // normalized, in float32; plan_only has what is left out (kLeftOutFeatures)
   const FamilyTraits* family;  // says how the weights are named
 };
-// Parses the configuration of weights from which training begins, as ParseModelConfig does. Refuses models that the engine does
-// not support completely, and families whose weights have no known names.
+// Parses the configuration of weights from which training begins, as ParseModelConfig does. Refuses models whose layers
+// the engine does not support completely, and families whose weights have no known names.
 absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file);
 
 }  // namespace lynx::cli

@@ -73,6 +73,8 @@ std::vector<JobField> PlainFields() {
                 [](JobSpec& s) -> bool& { return s.model.qkv_bias; }),
       BoolField("model.qkNorm", "norms of each head of queries and keys of llama, as in Qwen3",
                 [](JobSpec& s) -> bool& { return s.model.qk_norm; }),
+      BoolField("model.qkNormWhole", "these norms are over all queries and over all keys of a token, as in OLMoE",
+                [](JobSpec& s) -> bool& { return s.model.qk_norm_whole; }),
       DoubleField("model.normEpsilon", "epsilon of every norm", [](JobSpec& s) -> double& { return s.model.norm_epsilon; }),
       IntField("model.window",
                "positions that one attends to, as in Mistral v0.1; longer sequences can be planned only; none: all", false,

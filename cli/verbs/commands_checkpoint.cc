@@ -113,6 +113,7 @@ Json JsonOf(const CheckpointSummary& checkpoint) {
             {"headDim", m.head_size()},
             {"qkvBias", m.qkv_bias},
             {"qkNorm", m.qk_norm},
+            {"qkNormWhole", m.qk_norm_whole},
             {"normEpsilon", m.norm_epsilon},
             {"window", m.window},
             {"moe",

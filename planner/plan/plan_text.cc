@@ -184,6 +184,7 @@ std::string FeaturesText(const ModelSpec& m) {
   if (m.head_dim != 0) absl::StrAppend(&text, " head_dim ", m.head_dim);
   if (m.qkv_bias) absl::StrAppend(&text, " qkv_bias 1");
   if (m.qk_norm) absl::StrAppend(&text, " qk_norm 1");
+  if (m.qk_norm_whole) absl::StrAppend(&text, " qk_norm_whole 1");
   if (m.norm_epsilon != plain.norm_epsilon) absl::StrAppend(&text, " norm_epsilon ", ExactText(m.norm_epsilon));
   if (m.window != 0) absl::StrAppend(&text, " window ", m.window);
   if (m.plan_only != 0) absl::StrAppend(&text, " plan_only ", m.plan_only);

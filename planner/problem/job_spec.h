@@ -189,6 +189,7 @@ struct ModelSpec {
   int32_t head_dim = 0;          // d, elements of a head; 0 = hidden / heads (Normalize sets this to 0)
   bool qkv_bias = false;         // only for Llama: query, key and value projections have biases; GPT always has them
   bool qk_norm = false;          // only for Llama: RMSNorm over each head of queries and keys, before the rotation (Qwen3)
+  bool qk_norm_whole = false;    // only with qk_norm: one norm over all queries of a token, and one over all its keys (OLMoE)
   double norm_epsilon = 1e-5;    // the epsilon of every norm; above 0
   RotarySpec rotary;             // only for Llama; GPT must have the default value
   int32_t window = 0;            // number of positions that a token attends to, its own included (Mistral); 0 = all earlier

@@ -85,6 +85,7 @@ void Describe(Fields& fields, ModelSpec& model) {
   fields.Field(LYNX_FIELD(head_dim), model.head_dim);
   fields.Field(LYNX_FIELD(qkv_bias), model.qkv_bias);
   fields.Field(LYNX_FIELD(qk_norm), model.qk_norm);
+  fields.Field(LYNX_FIELD(qk_norm_whole), model.qk_norm_whole);
   fields.OptionalField(LYNX_FIELD(norm_epsilon), model.norm_epsilon, ModelSpec().norm_epsilon);
   fields.OptionalObject(LYNX_FIELD(rotary), model.rotary);
   fields.Field(LYNX_FIELD(window), model.window);

@@ -247,6 +247,7 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
           .head_dim = model.head_dim,
           .qkv_bias = model.qkv_bias,
           .qk_norm = model.qk_norm,
+          .qk_norm_whole = model.qk_norm_whole,
           .rotary_dims = model.rotary.dims,
           .matmul_type = model.matmul_type,
           .experts = model.moe.experts,

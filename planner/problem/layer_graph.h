@@ -293,7 +293,8 @@ struct LayerShape {
   int32_t head_dim = 0;   // 0 = hidden / heads
   bool qkv_bias = false;  // Llama only; GPT always has these biases
   bool qk_norm = false;
-  int32_t rotary_dims = 0;  // elements of a head that are rotated; 0 = all
+  bool qk_norm_whole = false;  // ModelSpec::qk_norm_whole
+  int32_t rotary_dims = 0;     // elements of a head that are rotated; 0 = all
   // Shapes with 8-bit products are planned only, so nobody measures them.
   MatmulType matmul_type = MatmulType::kModel;
   // experts: see MoeSpec and ParallelLayout::ep; without experts, these have their default values

@@ -339,7 +339,7 @@ int64_t OpParameters(Op op, const LayerShape& s) {
     case Op::kLatent: return hidden * s.latent_width();
     case Op::kLatentNorm: return int64_t{s.query_rank} + s.kv_rank;
     case Op::kQkv: return QkvWeights(s) + (s.has_qkv_bias() ? s.qkv_width() : 0);
-    case Op::kQkNorm: return 2 * int64_t{s.head_size()};
+    case Op::kQkNorm: return int64_t{s.qk_norm_whole ? (s.heads + s.key_heads()) / s.tp : 2} * s.head_size();
     case Op::kProj: return hidden * s.context_width();
     case Op::kAdd1:
     case Op::kAdd2: return bias * hidden;

@@ -70,11 +70,11 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
     return absl::FailedPreconditionError(absl::StrCat(field, " ", value, " can be planned (lynxctl plan), but the engine ",
                                                       "of this version trains only with ", can));
   };
-  if (model.plan_only != 0) {
+  if (const PlanOnlyFeatures lacked = LackedFeatures(model); lacked != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("the model can be planned (lynxctl plan), but the engine of this version does not train it, for "
                      "it lacks: ",
-                     PlanOnlyText(model.plan_only)));
+                     PlanOnlyText(lacked)));
   }
   if (model.window > 0 && model.seq > model.window) {
     return absl::FailedPreconditionError(
@@ -87,6 +87,10 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
     return absl::FailedPreconditionError(absl::StrCat("rotary positions turn ", turning,
                                                       " elements of a head; the engine of this version turns at most ",
                                                       kMaxRotaryDims, " (model.headDim, model.rope.dims)"));
+  }
+  if (model.qk_norm_whole && layout.tp > 1) return refuse("parallel.tp", "above 1", "1, if model.qkNormWhole is true");
+  if (model.qk_norm_whole && model.key_heads() != model.heads) {
+    return refuse("model.kvHeads", absl::StrCat(model.key_heads()).c_str(), "as many as heads, if model.qkNormWhole is true");
   }
   if (model.matmul_type != MatmulType::kModel) return refuse("model.matmulType", EnumName(model.matmul_type), "model");
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");

@@ -24,9 +24,9 @@ constexpr std::array<FeatureInfo, kPlanOnlyFeatureCount> kFeatures = {{
     {kLayerNorm, "LayerNorm with gated feed-forward layers"},
     {kNormOffset, "norms whose weights are offsets from one"},
     {kPostNorms, "norms after attention and after feed-forward layers"},
-    {kWholeQueryNorm, "norms over all queries and over all keys of a token, not over each head"},
+    {kWholeQueryNorm, "norms over all queries and over all keys of a token that have fewer heads"},
     {kParallelResidual, "attention and feed-forward layers side by side on one input"},
-    {kSoftCapping, "caps on scores or logits"},
+    {kSoftCapping, "caps on scores or logits, or on queries, keys and values"},
     {kMultipliers, "constant factors on embeddings, residuals, scores or logits"},
     {kSkippedRotary, "layers without positions"},
     {kLocalLayers, "sliding windows in some layers only"},
@@ -38,7 +38,7 @@ constexpr std::array<FeatureInfo, kPlanOnlyFeatureCount> kFeatures = {{
     {kAttentionSinks, "a learned score of each head beside those of the keys"},
     {kOtherRouting, "experts that are chosen in groups, or in another way than by the softmax or sigmoid of a router's scores"},
     {kSharedExpertGate, "a gate that weights what every token passes beside its experts"},
-    {kMultiTokenPrediction, "layers after the last one that predict further tokens; the plan does not count them"},
+    {kMultiTokenPrediction, "layers after the last one that predict further tokens; they are not planned, trained or imported"},
 }};
 
 constexpr bool InEnumOrder() {
@@ -89,6 +89,9 @@ constexpr FamilyTraits kTrained[] = {
      .weights = WeightNames::kGlm4Moe, .norm_epsilon = 1e-5, .rotary_share = 0.5, .key_heads = 8,
      .experts = {.experts = 128, .top_k = 8, .weights = ExpertWeights::kByTrueField, .ffn = 1408, .shared = SharedExperts::kByCount,
      .absent_shared = 1, .dense_layers = true, .absent_dense_layers = 1, .scores = RouterScores::kSigmoid}},
+    {.model_type = "olmoe", .model_class = "OlmoeForCausalLM", .models = "OLMoE", .base = kLlama, .weights = WeightNames::kOlmoe,
+     .qk_norm = true, .qk_norm_whole = true, .norm_epsilon = 1e-5,
+     .experts = {.experts = 64, .top_k = 8, .weights = ExpertWeights::kByField, .aux_loss = 0.01}},
 };
 
 constexpr auto kNoNames = WeightNames::kNone;
@@ -125,7 +128,7 @@ constexpr FamilyTraits kPlannedOnly[] = {
     {.model_type = "olmo", .model_class = "OlmoForCausalLM", .models = "OLMo", .base = kLlama, .weights = kNoNames, .norm_epsilon = 1e-5,
      .plan_only = Set(kLayerNorm)},
     {.model_type = "olmo2", .model_class = "Olmo2ForCausalLM", .models = "OLMo 2", .base = kLlama, .weights = kNoNames, .qk_norm = true,
-     .norm_epsilon = 1e-5, .plan_only = Set(kPostNorms, kWholeQueryNorm)},
+     .qk_norm_whole = true, .norm_epsilon = 1e-5, .plan_only = Set(kPostNorms)},
     {.model_type = "granite", .model_class = "GraniteForCausalLM", .models = "Granite 3", .base = kLlama, .weights = kNoNames,
      .plan_only = Set(kMultipliers)},
     {.model_type = "smollm3", .model_class = "SmolLM3ForCausalLM", .models = "SmolLM3", .base = kLlama, .weights = kNoNames, .tied = true,
@@ -134,11 +137,8 @@ constexpr FamilyTraits kPlannedOnly[] = {
      .norm_epsilon = 1e-5, .rotary_share = 0.25, .key_heads = 32, .plan_only = Set(kLayerNorm)},
     {.model_type = "cohere", .model_class = "CohereForCausalLM", .models = "Command R", .base = kLlama, .weights = kNoNames, .tied = true,
      .norm_epsilon = 1e-5, .plan_only = Set(kLayerNorm, kParallelResidual, kMultipliers)},
-    {.model_type = "olmoe", .model_class = "OlmoeForCausalLM", .models = "OLMoE", .base = kLlama, .weights = kNoNames, .qk_norm = true,
-     .norm_epsilon = 1e-5, .plan_only = Set(kWholeQueryNorm),
-     .experts = {.experts = 64, .top_k = 8, .weights = ExpertWeights::kByField, .aux_loss = 0.01}},
     {.model_type = "flex_olmo", .model_class = "FlexOlmoForCausalLM", .models = "FlexOlmo", .base = kLlama, .weights = kNoNames,
-     .qk_norm = true, .rope_theta = 5e5, .plan_only = Set(kPostNorms, kWholeQueryNorm),
+     .qk_norm = true, .qk_norm_whole = true, .rope_theta = 5e5, .plan_only = Set(kPostNorms),
      .experts = {.experts = 7, .top_k = 5, .weights = ExpertWeights::kByField, .aux_loss = 0.01}},
     {.model_type = "gpt_oss", .model_class = "GptOssForCausalLM", .models = "gpt-oss 20b and 120b", .base = kLlama, .weights = kNoNames,
      .qkv_bias = true, .norm_epsilon = 1e-5, .rope_theta = 150000, .head_dim = 64, .key_heads = 8,
@@ -152,8 +152,8 @@ constexpr FamilyTraits kPlannedOnly[] = {
     {.model_type = "dbrx", .model_class = "DbrxForCausalLM", .models = "DBRX", .base = kLlama, .weights = kNoNames, .norm_epsilon = 1e-5,
      .key_heads = 1, .plan_only = Set(kLayerNorm), .experts = {.experts = 4, .top_k = 1, .aux_loss = 0.01}},
     {.model_type = "minimax_m2", .model_class = "MiniMaxM2ForCausalLM", .models = "MiniMax-M2", .base = kLlama, .weights = kNoNames,
-     .qk_norm = true, .rope_theta = 5e6, .rotary_share = 0.5, .head_dim = 128, .key_heads = 8,
-     .plan_only = Set(kWholeQueryNorm, kOtherRouting), .experts = {.experts = 256, .top_k = 8}},
+     .qk_norm = true, .qk_norm_whole = true, .rope_theta = 5e6, .rotary_share = 0.5, .head_dim = 128, .key_heads = 8,
+     .plan_only = Set(kOtherRouting), .experts = {.experts = 256, .top_k = 8}},
     {.model_type = "deepseek_v2", .model_class = "DeepseekV2ForCausalLM", .models = "DeepSeek-V2 and V2-Lite", .base = kLlama,
      .weights = kNoNames, .experts = {.experts = 64, .weights = ExpertWeights::kPlain, .ffn = 1407,
      .shared = SharedExperts::kByCount, .absent_shared = 2, .dense_layers = true}, .latent = true},
@@ -231,7 +231,14 @@ absl::StatusOr<const FamilyTraits*> ExportAsGlm4Moe(const ModelSpec& model) {
   return FindModelFamily("glm4_moe");
 }
 
-// Other classes that have experts have also norms over all heads, or another routing.
+// OLMoE: one norm over all queries and one over all keys.
+absl::StatusOr<const FamilyTraits*> ExportAsOlmoe(const ModelSpec& model) {
+  if (model.head_dim != 0) return NotExported(absl::StrCat("model.qkNormWhole and model.headDim ", model.head_dim));
+  if (model.window != 0) return NotExported(absl::StrCat("model.qkNormWhole and model.window ", model.window));
+  return FindModelFamily("olmoe");
+}
+
+// Other classes that have experts have another routing.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOfExperts(const ModelSpec& model) {
   const MoeSpec& moe = model.moe;
   if (moe.scores == RouterScores::kSigmoid) return ExportAsGlm4Moe(model);
@@ -241,6 +248,7 @@ absl::StatusOr<const FamilyTraits*> ExportFamilyOfExperts(const ModelSpec& model
     return NotExported(absl::StrCat("model.moe.denseLayers ", moe.dense_layers, " and scores by softmax"));
   if (model.rotary.dims != 0) return NotExported(absl::StrCat("model.moe.experts and model.rope.dims ", model.rotary.dims));
   if (moe.shared_ffn != 0 || model.qkv_bias) return ExportAsQwen2Moe(model);
+  if (model.qk_norm_whole) return ExportAsOlmoe(model);
   if (model.qk_norm) return FindModelFamily("qwen3_moe");
   if (!moe.normalized) return NotExported("model.moe.normalized false and no model.qkNorm");
   return FindModelFamily("mixtral");
@@ -271,7 +279,7 @@ std::string WhyNotPlanned(const std::string& model_type) {
 }
 
 absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
-  if (model.plan_only != 0) return NotExported(PlanOnlyText(model.plan_only));
+  if (LackedFeatures(model) != 0) return NotExported(PlanOnlyText(LackedFeatures(model)));
   if (model.family == ModelFamily::kGpt) {
     if (model.head_dim != 0) return NotExported(absl::StrCat("model.headDim ", model.head_dim, " in model.family gpt"));
     if (model.key_heads() == model.heads) return FindModelFamily("gpt2");
@@ -279,6 +287,9 @@ absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
     return NotExported(absl::StrCat("model.kvHeads ", model.key_heads(), " of ", model.heads, " heads in model.family gpt"));
   }
   if (model.latent.any()) return NoNames("model.latent.kvRank", model.latent.kv_rank);
+  if (model.qk_norm_whole && !(model.moe.any() && model.moe.scores == RouterScores::kSoftmax)) {
+    return NotExported("model.qkNormWhole without experts that are weighted by a softmax");
+  }
   if (model.moe.any()) return ExportFamilyOfExperts(model);
   if (model.qk_norm && model.qkv_bias) return NotExported("both model.qkNorm and model.qkvBias");
   if (model.rotary.dims != 0 && (model.qk_norm || model.qkv_bias)) {
@@ -318,7 +329,7 @@ std::string ModelFeaturesText(const ModelSpec& m) {
   std::string text;
   if (m.head_dim != 0) absl::StrAppend(&text, ", heads of ", m.head_dim);
   if (m.qkv_bias) absl::StrAppend(&text, ", biases of queries, keys and values");
-  if (m.qk_norm) absl::StrAppend(&text, ", norms of queries and keys");
+  if (m.qk_norm) absl::StrAppend(&text, m.qk_norm_whole ? ", norms over all queries and keys" : ", norms of queries and keys");
   if (r.theta != plain.rotary.theta) absl::StrAppend(&text, ", rope theta ", r.theta);
   if (r.dims != 0) absl::StrAppend(&text, ", ", r.dims, " elements of a head turn");
   if (r.scaling != RopeScaling::kNone) absl::StrAppend(&text, ", ", EnumName(r.scaling), " scaling by ", r.factor);

@@ -21,7 +21,7 @@ namespace lynx {
 // value, gate and up are a tensor each. kPhi3: query, key and value are one tensor, gate and up are another. kMixtral and
 // those after it: as kLlama, with a tensor for the router, and three for each expert, each family with names of its own.
 // kQwen2Moe and kGlm4Moe also have tensors for what every token passes; kQwen2Moe for its gate, kGlm4Moe for the router's bias.
-enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3, kMixtral, kQwen3Moe, kQwen2Moe, kGlm4Moe };
+enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3, kMixtral, kQwen3Moe, kQwen2Moe, kGlm4Moe, kOlmoe };
 
 // Whether `sliding_window` of config.json applies. kIfUsed: it applies only if `use_sliding_window` is true.
 enum class WindowField : uint8_t { kNone, kAlways, kIfUsed };
@@ -60,6 +60,7 @@ struct FamilyTraits {
   WeightNames weights;      // kNone: weights cannot be imported or exported
   bool qkv_bias = false;
   bool qk_norm = false;
+  bool qk_norm_whole = false;
   bool tied = false;
   double norm_epsilon = 1e-6;
   double rope_theta = 10000;
@@ -87,6 +88,12 @@ std::string WhyNotPlanned(const std::string& model_type);
 // The family under which a model's weights are exported: the first family whose layers have exactly the features of this model.
 // Returns InvalidArgument with the field if no family fits.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model);
+
+// Features of parts that stand beside the layers. The engine trains the model without these parts; the plan and the import of
+// weights say so.
+inline constexpr PlanOnlyFeatures kLeftOutFeatures = Bit(PlanOnlyFeature::kMultiTokenPrediction);
+// The features of the model without which the engine cannot train it. Empty: the engine computes all of its layers.
+inline PlanOnlyFeatures LackedFeatures(const ModelSpec& model) { return model.plan_only & ~kLeftOutFeatures; }
 
 // The words for a feature in errors and docs, such as "a feed-forward gate that passes through GELU".
 const char* PlanOnlyFeatureText(PlanOnlyFeature feature);

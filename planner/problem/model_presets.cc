@@ -89,8 +89,7 @@ ModelPreset Qwen3Moe(std::string name, int32_t layers, int32_t hidden, int32_t h
 ModelPreset Olmoe() {
   ModelPreset preset = Released("olmoe-1b-7b", kOlmoe, 16, 2048, 16, 0, {.experts = 64, .top_k = 8, .normalized = false}, 1024);
   preset.model.vocab = 50304;
-  preset.model.qk_norm = true;
-  preset.model.plan_only = FindModelFamily("olmoe")->plan_only;
+  preset.model.qk_norm = preset.model.qk_norm_whole = true;
   return preset;
 }
 

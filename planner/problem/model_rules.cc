@@ -73,6 +73,9 @@ absl::Status ValidateRotary(const ModelSpec& model) {
 
 // Checks the fields that apply to only one family.
 absl::Status ValidateFamily(const ModelSpec& model) {
+  if (model.qk_norm_whole && !model.qk_norm) {
+    return Bad("model.qkNormWhole", "true", "needs model.qkNorm true, the norms that it widens");
+  }
   if (model.family == ModelFamily::kLlama) {
     if (model.dropout != 0)
       return Bad("model.dropout", model.dropout, "must be 0 for model.family llama, which has no dropout");

@@ -103,6 +103,7 @@ class Megatron {
       args_.Flag("--disable-bias-linear");
       if (model_.qkv_bias) args_.Flag("--add-qkv-bias");
       if (model_.qk_norm) args_.Flag("--qk-layernorm");
+      if (model_.qk_norm_whole) Miss("norms over all queries and over all keys of a token: Megatron-LM norms each head");
       Rotary();
     }
     if (model_.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model_.plan_only)));

@@ -60,6 +60,7 @@ class Chooser {
     const bool toml = version_ == TorchtitanVersion::k0_2_2;
     const RopeScaling scaling = model.rotary.scaling;
     if (model.qkv_bias) Miss("biases of the query, key and value projections: torchtitan's llama3 has none");
+    if (model.qk_norm_whole) Miss("norms over all queries and over all keys of a token: torchtitan norms each head");
     if (model.qk_norm && toml) Miss("norms of queries and keys: llama3 has none");
     if (model.head_dim != 0 && toml) {
       Miss(absl::StrCat("heads of ", model.head_dim, " elements: llama3 divides the hidden size by the heads"));

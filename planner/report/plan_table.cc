@@ -120,9 +120,12 @@ std::string Prediction(const Plan& plan) {
 // Notes about features of the model that the plan ignores, or replaces by other features.
 std::string ModelNotes(const ModelSpec& model) {
   std::string text;
-  if (model.plan_only != 0) {
+  if (const PlanOnlyFeatures lacked = LackedFeatures(model); lacked != 0) {
     absl::StrAppend(&text, "note: planned as the nearest layers of ", EnumName(model.family),
-                    "; the engine does not train it, for it lacks: ", PlanOnlyText(model.plan_only), "\n");
+                    "; the engine does not train it, for it lacks: ", PlanOnlyText(lacked), "\n");
+  }
+  if (const PlanOnlyFeatures left_out = model.plan_only & kLeftOutFeatures; left_out != 0) {
+    absl::StrAppend(&text, "note: planned without parts of the model: ", PlanOnlyText(left_out), "\n");
   }
   if (model.matmul_type != MatmulType::kModel) {
     absl::StrAppend(&text, "note: planned with products of linears in ", EnumName(model.matmul_type),

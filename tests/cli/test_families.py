@@ -102,6 +102,14 @@ class FamiliesTest(unittest.TestCase):
                 for name in lacking:
                     self.assertIn(f"{name} (", shown)
 
+    def test_a_plan_says_which_parts_are_left_out_of_training(self):
+        fields = {**CONFIGS["glm4_moe"], "num_nextn_predict_layers": 1}
+        shown = self.plan("glm4_moe", fields).stdout
+        self.assertIn("note: planned without parts of the model: multi-token-prediction (layers after the last one", shown)
+        self.assertNotIn("nearest layers", shown)
+        self.ctl("submit", "-f", self.job, "--dry-run", "--set", "model.moe.capacity=4", "--set", "model.seq=128",
+                 "--set", f"model.config={self.config('glm4_moe', fields)}")
+
     def test_what_is_not_trained_is_refused_by_the_name_of_the_feature(self):
         for model_type, fields in CONFIGS.items():
             with self.subTest(model_type):

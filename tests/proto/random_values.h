@@ -23,6 +23,7 @@ inline void RandomFeatures(std::mt19937_64& random, ModelSpec& model) {
   model.head_dim = 2 * static_cast<int32_t>(Pick(random, 0, 4));
   model.qkv_bias = Pick(random, 0, 1) == 0;
   model.qk_norm = Pick(random, 0, 1) == 0;
+  model.qk_norm_whole = model.qk_norm && Pick(random, 0, 1) == 0;
   model.window = static_cast<int32_t>(Pick(random, 0, 600));
   model.rotary = {.theta = static_cast<double>(Pick(random, 2, 1'000'000)), .dims = Pick(random, 0, 1) == 0 ? 0 : 2};
   model.rotary.scaling = static_cast<RopeScaling>(Pick(random, 0, 4));
@@ -45,7 +46,7 @@ inline void RandomLatent(std::mt19937_64& random, ModelSpec& model) {
                   .value_dim = static_cast<int32_t>(Pick(random, 1, 99))};
   model.rotary.dims = 2;
   model.kv_heads = 0;
-  model.qk_norm = model.qkv_bias = false;
+  model.qk_norm = model.qk_norm_whole = model.qkv_bias = false;
   model.attention = AttentionKernel::kFused;
   model.matmul_type = MatmulType::kModel;
 }

@@ -32,7 +32,7 @@ void WriteSettings(const worker::TinyJob& job, const std::string& path) {
        << EnumName(rotary.scaling) << "\nrope_factor " << rotary.factor << "\nrope_original_seq " << rotary.original_seq
        << "\nrope_low_freq_factor " << rotary.low_freq_factor << "\nrope_high_freq_factor " << rotary.high_freq_factor
        << "\nrope_beta_fast " << rotary.beta_fast << "\nrope_beta_slow " << rotary.beta_slow << "\ntied "
-       << (model.tied_embeddings ? 1 : 0) << "\n";
+       << (model.tied_embeddings ? 1 : 0) << "\nqk_norm_whole " << (model.qk_norm_whole ? 1 : 0) << "\n";
   file << "family " << EnumName(model.family) << "\nkey_heads " << model.key_heads() << "\nlayers " << model.layers
        << "\nhidden " << model.hidden << "\nheads " << model.heads << "\nffn " << model.ffn << "\nseq " << model.seq
        << "\nvocab " << model.vocab << "\nsteps " << train.steps << "\nglobal_batch " << train.global_batch << "\nlr "

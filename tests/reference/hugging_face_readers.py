@@ -283,6 +283,20 @@ class Qwen3Moe(Mixtral):
         return c["num_experts"], c["moe_intermediate_size"], c["norm_topk_prob"]
 
 
+class Olmoe(Mixtral):
+    """A norm goes over all queries of a token, and one over all its keys. Experts are as wide as `intermediate_size`."""
+
+    BLOCK, GATE, UP, DOWN = "mlp.", "gate_proj", "up_proj", "down_proj"
+
+    def experts(self):
+        c = self.config
+        assert c["clip_qkv"] is None and "head_dim" not in c
+        return c["num_experts"], c["intermediate_size"], c["norm_topk_prob"]
+
+    def norm_heads(self, name, x, heads):
+        return self.norm(name, x)
+
+
 def sigmoid(x):
     return 1 / (1 + math.exp(-x))
 
@@ -336,4 +350,5 @@ class Glm4Moe(Mixtral):
 READERS = {"GPT2LMHeadModel": Gpt2, "GPTBigCodeForCausalLM": GptBigCode, "LlamaForCausalLM": Llama, "MistralForCausalLM": Llama,
            "Qwen2ForCausalLM": Llama, "Qwen3ForCausalLM": Llama, "Phi3ForCausalLM": Phi3,
            "MixtralForCausalLM": Mixtral, "Qwen3MoeForCausalLM": Qwen3Moe,
-           "Qwen2MoeForCausalLM": Qwen2Moe, "Glm4MoeForCausalLM": Glm4Moe}
+           "Qwen2MoeForCausalLM": Qwen2Moe, "Glm4MoeForCausalLM": Glm4Moe,
+           "OlmoeForCausalLM": Olmoe}

@@ -109,9 +109,12 @@ def attention(x, w, prefix, s):
     b, n, h = x.shape
     heads, key_heads, size = s["heads"], s["key_heads"], s["head_size"]
     qkv = linear(x, w, prefix + "qkv").split([heads * size, key_heads * size, key_heads * size], dim=-1)
+    norms = [w.get(prefix + name) for name in ("q_norm.weight", "k_norm.weight")]
+    if s["qk_norm_whole"]:
+        qkv = [rms_norm(part, norm, s) for part, norm in zip(qkv, norms)] + [qkv[2]]
     q, k, v = (part.reshape(b, n, -1, size).transpose(1, 2) for part in qkv)  # (b, heads, n, head size)
-    if prefix + "q_norm.weight" in w:
-        q, k = rms_norm(q, w[prefix + "q_norm.weight"], s), rms_norm(k, w[prefix + "k_norm.weight"], s)
+    if norms[0] is not None and not s["qk_norm_whole"]:
+        q, k = rms_norm(q, norms[0], s), rms_norm(k, norms[1], s)
     if s["family"] == "llama":
         q, k = rotate(q, s), rotate(k, s)
     k, v = (part.repeat_interleave(heads // key_heads, dim=1) for part in (k, v))

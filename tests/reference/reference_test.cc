@@ -63,13 +63,14 @@ std::vector<worker::TinySetting> Settings() {
   std::vector<worker::TinySetting> settings;
   for (const worker::TinySetting& setting :
        worker::AllModelsIn({ParallelLayout{1, 1, 1}, ParallelLayout{2, 3, 2}, ParallelLayout{1, 3, 2}})) {
-    const bool over_tp = SpecOf(setting.model).key_heads() % 2 == 0;
+    const ModelSpec model = SpecOf(setting.model);
+    const bool over_tp = model.key_heads() % 2 == 0 && !model.qk_norm_whole;
     if (setting.model == worker::TinyModel::kTiedGpt || setting.model == worker::TinyModel::kTiedLlama) continue;
     if (over_tp && setting.layout.tp == 1 && setting.layout.pp > 1) continue;
     settings.push_back(setting);
   }
-  for (const worker::TinyModel model :
-       {worker::TinyModel::kMixtral, worker::TinyModel::kQwen3Moe, worker::TinyModel::kQwen2Moe, worker::TinyModel::kGlm4Moe}) {
+  for (const worker::TinyModel model : {worker::TinyModel::kMixtral, worker::TinyModel::kQwen3Moe, worker::TinyModel::kQwen2Moe,
+                                        worker::TinyModel::kGlm4Moe, worker::TinyModel::kOlmoe}) {
     settings.push_back({model, ParallelLayout{.pp = 3, .dp = 2, .ep = 2}});
   }
   return settings;

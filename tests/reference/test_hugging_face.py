@@ -1,6 +1,6 @@
 """`lynxctl checkpoint export --format hf` and `import`. An independent reader computes the model from the exported
 files, by the names, shapes and configurations of Hugging Face's GPT-2, GPTBigCode, Llama, Mistral, Qwen2, Qwen3,
-Phi-3, Mixtral, Qwen3-MoE, Qwen2-MoE and GLM-4.5. Its logits must be those of the PyTorch reference. The reader is plain Python in double precision and knows
+Phi-3, Mixtral, Qwen3-MoE, Qwen2-MoE, GLM-4.5 and OLMoE. Its logits must be those of the PyTorch reference. The reader is plain Python in double precision and knows
 nothing of Lynx's names."""
 
 import array
@@ -28,9 +28,9 @@ TRAINED = 1e-4
 FAMILIES = {"gpt": "GPT2LMHeadModel", "multi-query-gpt": "GPTBigCodeForCausalLM", "llama": "LlamaForCausalLM",
             "llama3": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
             "phi3": "Phi3ForCausalLM", "mixtral": "MixtralForCausalLM", "qwen3-moe": "Qwen3MoeForCausalLM",
-            "qwen2-moe": "Qwen2MoeForCausalLM", "glm4-moe": "Glm4MoeForCausalLM"}
+            "qwen2-moe": "Qwen2MoeForCausalLM", "glm4-moe": "Glm4MoeForCausalLM", "olmoe": "OlmoeForCausalLM"}
 # Families with experts. Their ranks share the experts, and have no tensor parallelism: it changes which tokens a router's loss is of.
-EXPERTS = ("mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe")
+EXPERTS = ("mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe", "olmoe")
 
 
 def load(folder):

@@ -7,7 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/status.h"
 #include "planner/problem/stage_context.h"
 #include "worker/checkpoint/checkpoint_directory.h"
@@ -72,6 +75,15 @@ std::string PositionText(int64_t element, const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(position, ", "), "]");
 }
 
+// True if the tensor belongs to a layer after the model's last one, and the model is taken without such layers.
+bool IsLeftOut(const std::string& name, const ModelSpec& model) {
+  if ((model.plan_only & Bit(PlanOnlyFeature::kMultiTokenPrediction)) == 0) return false;
+  absl::string_view rest = name;
+  if (!absl::ConsumePrefix(&rest, "model.layers.")) return false;
+  int32_t layer = 0;
+  return absl::SimpleAtoi(rest.substr(0, rest.find('.')), &layer) && layer >= model.layers;
+}
+
 // The tensors that a model needs, in the files of a folder.
 class Source {
  public:
@@ -80,7 +92,9 @@ class Source {
 
   // Checks the tensors that ChooseWeightFiles has found. Returns InvalidArgument if a `wanted` tensor has another shape or a
   // type that cannot be read, or if a tensor is unknown. Only GPT-2's position embedding may have more rows than wanted.
-  absl::Status Check(const std::vector<HuggingFaceTensor>& wanted) const {
+  // Tensors that IsLeftOut(name, model) are allowed; a note counts them.
+  absl::Status Check(const std::vector<HuggingFaceTensor>& wanted, const ModelSpec& model) {
+    int64_t left_out = 0;
     std::set<std::string> unused;
     for (const auto& [name, place] : files_.tensors) unused.insert(name);
     for (const HuggingFaceTensor& tensor : wanted) {
@@ -99,8 +113,17 @@ class Source {
     }
     for (const std::string& name : unused) {
       if (IsHuggingFaceConstant(name) || name == kHead) continue;
+      if (IsLeftOut(name, model)) {
+        ++left_out;
+        continue;
+      }
       return absl::InvalidArgumentError(
           absl::StrCat(At(name).file->path, ": tensor ", name, " is not a part of such a model in Lynx"));
+    }
+    if (left_out > 0) {
+      files_.notes.push_back(absl::StrCat(left_out,
+                                          " tensors of layers after the last one (num_nextn_predict_layers) are left ",
+                                          "out: they predict further tokens, which the engine does not train"));
     }
     return absl::OkStatus();
   }
@@ -174,7 +197,7 @@ absl::StatusOr<Source> OpenSource(const std::string& folder, const ModelSpec& mo
   }
   LYNX_ASSIGN_OR_RETURN(WeightFiles chosen, ChooseWeightFiles(files, folder, needed));
   Source source(files, std::move(chosen), non_finite);
-  LYNX_RETURN_IF_ERROR(source.Check(wanted));
+  LYNX_RETURN_IF_ERROR(source.Check(wanted, model));
   if (model.tied_embeddings) LYNX_RETURN_IF_ERROR(source.CheckTied(embedding));
   return source;
 }
@@ -232,12 +255,13 @@ absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder,
   identity.job = JobId(kImportJob);
   identity.generation = Generation(1);
   identity.model = model;
+  identity.model.plan_only = 0;  // what is left out is no part of the checkpoint
   const absl::Status there = ReadSummary(files, directory, 0).status();
   if (there.ok() || absl::IsDataLoss(there)) {
     return absl::AlreadyExistsError(absl::StrCat(CheckpointPath(directory, 0), " is there already; name another directory"));
   }
   if (!absl::IsNotFound(there)) return there;
-  const StageContext context = WholeContext(model);
+  const StageContext context = WholeContext(identity.model);
   const std::vector<ParameterSlot> slots = ParameterSlotsOf(context, 0);
   LYNX_ASSIGN_OR_RETURN(Source source, OpenSource(folder, model, family, slots, non_finite, files));
   std::vector<float> values;

@@ -35,7 +35,8 @@ struct ImportedWeights {
 };
 // Reads the weights in `folder`, which may be F32, F16 or BF16. Writes them to `directory` as a checkpoint of step 0 without
 // moments. hugging_face_files.h says which files are taken. `model` and `family` come from the folder's config.json. If the
-// folder holds a GPT-2 with more positions than the model's seq, only the first seq positions are taken.
+// folder holds a GPT-2 with more positions than the model's seq, only the first seq positions are taken. If plan_only of the
+// model has kMultiTokenPrediction, tensors of layers after the last one are left out.
 //
 // Returns the errors of ChooseWeightFiles, and the following errors. InvalidArgument, with the name of the tensor: the tensor
 // has another shape or type, it is unknown, it has NaN or infinity and `non_finite` is kRefuse, or it is a head that differs

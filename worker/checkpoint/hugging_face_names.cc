@@ -94,7 +94,8 @@ constexpr ExpertNames kGlm4MoeNames = {"mlp.gate.weight",
 const ExpertNames& ExpertNamesOf(WeightNames weights) {
   switch (weights) {
     case WeightNames::kMixtral: return kMixtralNames;
-    case WeightNames::kQwen3Moe: return kQwen3MoeNames;
+    case WeightNames::kQwen3Moe:
+    case WeightNames::kOlmoe: return kQwen3MoeNames;
     case WeightNames::kQwen2Moe: return kQwen2MoeNames;
     case WeightNames::kGlm4Moe: return kGlm4MoeNames;
     default: break;
@@ -248,11 +249,12 @@ Config GptConfig(const ModelSpec& model, const FamilyTraits& family) {
 void AddExperts(const ModelSpec& model, const FamilyTraits& family, Config& config) {
   const MoeSpec& moe = model.moe;
   config["num_experts_per_tok"] = moe.top_k;
+  // The classes of Mixtral and OLMoE have no layers without experts, so their intermediate_size is the width of an expert.
+  const bool plain_width = family.weights == WeightNames::kMixtral || family.weights == WeightNames::kOlmoe;
+  config[plain_width ? "intermediate_size" : "moe_intermediate_size"] = model.expert_ffn();
   if (family.weights == WeightNames::kMixtral) {
-    config["intermediate_size"] = model.expert_ffn();
     config["num_local_experts"] = moe.experts;
   } else {
-    config["moe_intermediate_size"] = model.expert_ffn();
     config["norm_topk_prob"] = moe.normalized;
   }
   if (family.weights == WeightNames::kGlm4Moe) {
@@ -267,7 +269,10 @@ void AddExperts(const ModelSpec& model, const FamilyTraits& family, Config& conf
     config["partial_rotary_factor"] = RotaryShare(model);
     return;
   }
-  if (family.weights != WeightNames::kMixtral) {
+  if (family.weights == WeightNames::kOlmoe) {
+    config["num_experts"] = moe.experts;
+    config["clip_qkv"] = nullptr;
+  } else if (family.weights != WeightNames::kMixtral) {
     config["num_experts"] = moe.experts;
     config["decoder_sparse_step"] = 1;  // every layer has experts
     config["mlp_only_layers"] = Config::array();
@@ -293,6 +298,9 @@ Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
     config.erase("head_dim");  // this family's configuration class has no head_dim
     config["partial_rotary_factor"] = RotaryShare(model);
     config["original_max_position_embeddings"] = PositionsOf(model);
+  } else if (family.weights == WeightNames::kOlmoe) {
+    config.erase("head_dim");
+    config["attention_bias"] = false;
   } else if (!family.qkv_bias) {
     config["attention_bias"] = false;
     config["mlp_bias"] = false;

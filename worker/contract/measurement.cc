@@ -122,6 +122,7 @@ Json ShapeJson(const LayerShape& shape) {
           {"head_dim", shape.head_dim},
           {"qkv_bias", shape.qkv_bias},
           {"qk_norm", shape.qk_norm},
+          {"qk_norm_whole", shape.qk_norm_whole},
           {"rotary_dims", shape.rotary_dims},
           {"experts", shape.experts},
           {"top_k", shape.top_k},
@@ -184,6 +185,7 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Number("head_dim", shape.head_dim);
   reader.Truth("qkv_bias", shape.qkv_bias);
   reader.Truth("qk_norm", shape.qk_norm);
+  reader.Truth("qk_norm_whole", shape.qk_norm_whole);
   reader.Number("rotary_dims", shape.rotary_dims);
   const auto positive = [&](const char* name, int32_t value) { reader.Require(value > 0, name, "positive"); };
   positive("micro_batch", shape.micro_batch);

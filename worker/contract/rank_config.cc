@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kWhat = "rank configuration";
 // The version of the text. A daemon and a rank process with different versions are of different releases, and the rank refuses
 // the text.
-constexpr int32_t kFormat = 13;
+constexpr int32_t kFormat = 14;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 

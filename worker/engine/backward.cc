@@ -27,7 +27,7 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
     case Op::kQkv: return ops_.LinearBackward(t[kGradQkv], weight(Parameter::kQkvWeight), n_, h_, qkv_width_, t[kGradLn1]);
     case Op::kRope: return ops_.RopeBackward(attention_, rotary_, t[kGradQkv]);
     case Op::kQkNorm:
-      return ops_.QkNormBackward(attention_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight),
+      return ops_.QkNormBackward(normed_heads_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight),
                                  epsilon_, t[kGradQkv], gradient(Parameter::kQNormWeight), gradient(Parameter::kKNormWeight));
     case Op::kProbs: return;  // the backward pass of the context op computes the gradients of both ops
     case Op::kContext:

@@ -22,8 +22,8 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
                                 qkv_width_, t[kQkv]);
     case Op::kRope: return ops_.RopeForward(attention_, rotary_, t[heads_]);
     case Op::kQkNorm:
-      return ops_.QkNormForward(attention_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight), epsilon_,
-                                t[kQkNormed]);
+      return ops_.QkNormForward(normed_heads_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight),
+                                epsilon_, t[kQkNormed]);
     case Op::kProbs: return ops_.ProbsForward(attention_, t[heads_], t.Wide(kWorkspace), t[kProbs]);
     case Op::kContext:
       return ops_.ContextForward(attention_, t[kProbs], t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace), t[kContext]);

@@ -21,6 +21,7 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
                                                  .k = shape_.key_heads() / shape_.tp,
                                                  .d = shape_.head_size(),
                                                  .first_head = int64_t{shape_.heads / shape_.tp} * tp_rank},
+      normed_heads_(shape_.qk_norm_whole ? AttentionShape{.b = b_, .s = s_, .a = 1, .k = 1, .d = context_width_} : attention_),
       kinds_(context), mlp_(shape_), dense_mlp_(DenseShape(shape_)),
       router_(mlp_.moe ? RouterShape{.n = share_n_,
                                      .h = h_,
@@ -45,6 +46,8 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
                                        Tensor::kGradExpertWeights, Tensor::kGradExpertOut}),
       v_shard_(shape_.vocab_shard()), v_valid_(std::clamp<int64_t>(shape_.vocab - v_shard_ * tp_rank, 0, v_shard_)),
       v_first_(static_cast<int32_t>(v_shard_ * tp_rank)) {
+  // CheckEngineRuns refuses norms over a part of the heads, or over fewer keys than queries.
+  LYNX_CHECK(!shape_.qk_norm_whole || (shape_.tp == 1 && shape_.key_heads() == shape_.heads));
   LYNX_CHECK(!mlp_.moe || shape_.capacity_permille > 0);  // CheckEngineRuns refuses the others
 }
 

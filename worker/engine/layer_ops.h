@@ -92,6 +92,8 @@ class LayerOps {
   const int64_t context_width_;  // a / t * d: the heads of this rank times the elements of a head
   const int64_t qkv_width_;
   const AttentionShape attention_;
+  // The queries and keys that norms see. A norm over all queries of a token is that of one head with all elements.
+  const AttentionShape normed_heads_;
   // The MLP of a layer.
   struct Mlp {
     explicit Mlp(const LayerShape& shape)

@@ -33,10 +33,11 @@ enum class Extent : uint8_t {
   kOne,
   kHidden,
   kQkvRows,
-  kHeadSize,
   kContext,
   kFc1Rows,
   kFfn,
+  kQueryNorm,
+  kKeyNorm,
   kExperts,
   kExpertFc1Rows,
   kExpertFc2Rows,
@@ -64,8 +65,8 @@ constexpr std::array<ParameterInfo, 26> kParameters = {{
     {Parameter::kLn1Bias, "ln1.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
     {Parameter::kQkvWeight, "qkv.weight", kQkvRows, kHidden, Split::kParts, InitialValue::kNormal},
     {Parameter::kQkvBias, "qkv.bias", kOne, kQkvRows, Split::kParts, InitialValue::kZero},
-    {Parameter::kQNormWeight, "q_norm.weight", kOne, kHeadSize, Split::kWhole, InitialValue::kOne},
-    {Parameter::kKNormWeight, "k_norm.weight", kOne, kHeadSize, Split::kWhole, InitialValue::kOne},
+    {Parameter::kQNormWeight, "q_norm.weight", kOne, kQueryNorm, Split::kWhole, InitialValue::kOne},
+    {Parameter::kKNormWeight, "k_norm.weight", kOne, kKeyNorm, Split::kWhole, InitialValue::kOne},
     {Parameter::kProjWeight, "proj.weight", kHidden, kContext, Split::kColumns, InitialValue::kNormalByDepth},
     {Parameter::kProjBias, "proj.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
     {Parameter::kLn2Weight, "ln2.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
@@ -106,7 +107,8 @@ std::vector<int64_t> PartsOf(Extent extent, const ModelSpec& model) {
     case kOne: return {1};
     case kHidden: return {model.hidden};
     case kQkvRows: return {model.heads * head_size, model.key_heads() * head_size, model.key_heads() * head_size};
-    case kHeadSize: return {head_size};
+    case kQueryNorm: return {model.qk_norm_whole ? model.heads * head_size : head_size};
+    case kKeyNorm: return {model.qk_norm_whole ? model.key_heads() * head_size : head_size};
     case kContext: return {model.heads * head_size};
     case kFc1Rows:
       if (model.family == ModelFamily::kLlama) return {model.ffn, model.ffn};
@@ -265,7 +267,7 @@ void AppendLayer(const StageContext& context, const RankPlace& place, int32_t la
     slot.vector = info.rows == kOne;
     slot.decays = !slot.vector;
     slot.replicated = info.split == Split::kWhole;
-    slot.by_heads = info.columns == kHeadSize;
+    slot.by_heads = info.columns == kQueryNorm || info.columns == kKeyNorm;
     slot.copy = tied;
     slot.expert = info.split == Split::kExperts;
     slot.by_load = info.parameter == Parameter::kRouterBias;

@@ -17,9 +17,9 @@
 //   head.ln.weight|bias (h)          head.out.weight (v, h) split by rows
 // Llama has no embed.pos and no biases, except qkv.bias if the model says so. If a model has k key and value heads for a query
 // heads, with d elements each, qkv.weight is ((a + 2k) d, h), in GPT too. If queries and keys have norms, there are
-// q_norm.weight|k_norm.weight (d). fc1.weight is (2f, h): first the rows of the gate, then the rows that the gate multiplies.
-// It is split by rows within each half. If a vocabulary shard has rows beyond v, these are padding: they are zero, no gradient
-// updates them, and checkpoints do not contain them.
+// q_norm.weight|k_norm.weight (d), or (a d) and (k d) if the norms are over whole tokens. fc1.weight is (2f, h): first the rows
+// of the gate, then the rows that the gate multiplies. It is split by rows within each half. If a vocabulary shard has rows
+// beyond v, these are padding: they are zero, no gradient updates them, and checkpoints do not contain them.
 //
 // A layer with E experts of width w has these parameters in place of fc1 and fc2. Tensor parallelism does not split them.
 // Member i of an expert group of ep ranks (planner/problem/layout.h) has the rows of the experts [i E/ep, (i+1) E/ep):

@@ -253,8 +253,13 @@ TEST(ModelConfig, TheLossThatBalancesExpertsIsThatOfTransformers) {
 TEST(ModelConfig, ReadsOtherModelsWithExperts) {
   const ModelSpec olmoe = Read(Replaced(Replaced(kMixtral, "\"mixtral\"", "\"olmoe\""), "\"num_local_experts\": 8, ", ""));
   EXPECT_EQ(olmoe.moe, (MoeSpec{.experts = 64, .top_k = 2, .normalized = false}));
-  EXPECT_EQ(olmoe.plan_only, Bit(PlanOnlyFeature::kWholeQueryNorm));
-  EXPECT_TRUE(olmoe.qk_norm);
+  EXPECT_TRUE(olmoe.qk_norm && olmoe.qk_norm_whole);
+  EXPECT_EQ(olmoe.plan_only, Bit(PlanOnlyFeature::kWholeQueryNorm)) << "a quarter as many keys as queries";
+  const std::string as_released =
+      Replaced(Replaced(Replaced(kMixtral, "\"mixtral\"", "\"olmoe\", \"clip_qkv\": null"), "\"num_local_experts\": 8, ", ""),
+               "\"num_key_value_heads\": 8, ", "");
+  EXPECT_EQ(Read(as_released).plan_only, PlanOnlyFeatures{0});
+  EXPECT_EQ(Read(Replaced(as_released, "null", "8.0")).plan_only, Bit(PlanOnlyFeature::kSoftCapping));
   const ModelSpec oss = Read(Replaced(Replaced(kMixtral, "\"mixtral\"", "\"gpt_oss\", \"attention_bias\": true"),
                                       "\"sliding_window\": null", "\"sliding_window\": 128"));
   EXPECT_TRUE(oss.qkv_bias);
@@ -411,6 +416,15 @@ TEST(ModelConfig, ReadsSharedExpertsOfOtherFamilies) {
   EXPECT_EQ(glm.plan_only, Bit(PlanOnlyFeature::kMultiTokenPrediction));
   EXPECT_NEAR(static_cast<double>(ModelParameters(Normalized(glm))), 355e9, 4e9);
   EXPECT_NEAR(static_cast<double>(ActiveParameters(Normalized(glm))), 32e9, 2e9);
+
+  // Layers that predict further tokens are left out of training.
+  const auto weights = ParseModelConfigOfWeights(
+      R"({"model_type": "glm4_moe", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "n_group": 1,
+          "num_hidden_layers": 3, "max_position_embeddings": 32, "vocab_size": 100, "n_routed_experts": 8,
+          "num_nextn_predict_layers": 1})",
+      "config.json");
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ(weights->model.plan_only, kLeftOutFeatures);
 
   // What the engine does not compute is named.
   const char* const small = R"({"model_type": "glm4_moe", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,

@@ -125,6 +125,7 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.model.window = -1; }, "model.window is -1"},
       {[](JobSpec& s) { s.model.qkv_bias = true; }, "model.qkvBias is true: is for model.family llama"},
       {[](JobSpec& s) { s.model.qk_norm = true; }, "model.qkNorm is true: is for model.family llama"},
+      {[](JobSpec& s) { s.model.qk_norm_whole = true; }, "model.qkNormWhole is true: needs model.qkNorm true"},
       {[](JobSpec& s) { s.model.window = 8; }, "model.window is 8: is for model.family llama"},
       {[](JobSpec& s) { s.model.rotary.theta = 5e5; }, "model.rope is for model.family llama"},
       {[](JobSpec& s) { s.model.plan_only = PlanOnlyFeatures{1} << 60; }, "model.planOnly is "},

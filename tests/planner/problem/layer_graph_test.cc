@@ -437,6 +437,10 @@ TEST(LayerGraphTest, NormedQueriesAndKeysAreATensorOfTheirOwn) {
   EXPECT_TRUE(Contains(graph.ReadBy(Segment::kAttn), Tensor::kQkv));
   EXPECT_TRUE(Contains(graph.ReadBy(Segment::kAttn), Tensor::kQkNormed));
   EXPECT_EQ(TensorBytes(Tensor::kQkNormed, shape), TensorBytes(Tensor::kQkv, shape));
+  EXPECT_EQ(OpParameters(Op::kQkNorm, shape), 2 * shape.head_size());
+  // A norm over all queries has a weight for each of their elements on the rank.
+  shape.qk_norm_whole = true;
+  EXPECT_EQ(OpParameters(Op::kQkNorm, shape), (shape.heads + shape.key_heads()) / shape.tp * shape.head_size());
 }
 
 TEST(LayerGraphTest, HeadsMayHaveASizeOfTheirOwn) {

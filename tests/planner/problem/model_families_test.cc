@@ -61,7 +61,8 @@ TEST(ModelFamilies, FeaturesParseBack) {
   PlanOnlyFeature parsed;
   EXPECT_FALSE(ParseEnum("gelu", parsed));
   EXPECT_EQ(PlanOnlyText(Bit(PlanOnlyFeature::kSoftCapping) | Bit(PlanOnlyFeature::kLayerNorm)),
-            "layer-norm (LayerNorm with gated feed-forward layers), soft-capping (caps on scores or logits)");
+            "layer-norm (LayerNorm with gated feed-forward layers), soft-capping (caps on scores or logits, or on queries, "
+            "keys and values)");
 }
 
 TEST(ModelFamilies, AModelIsExportedAsTheFamilyThatHasItsLayers) {
@@ -120,6 +121,16 @@ TEST(ModelFamilies, ExpertsAreExportedAsTheFamilyThatHasThem) {
   EXPECT_EQ(TypeOf(model), "qwen3_moe");
   model.moe.normalized = true;
   EXPECT_EQ(TypeOf(model), "qwen3_moe");
+  ModelSpec olmoe = model;
+  olmoe.qk_norm_whole = true;
+  EXPECT_THAT(TypeOf(olmoe), HasSubstr("model.qkNormWhole and model.headDim 6"));
+  olmoe.head_dim = 0;
+  EXPECT_THAT(TypeOf(olmoe), HasSubstr("model.qkNormWhole and model.window 16"));
+  olmoe.window = 0;
+  EXPECT_EQ(TypeOf(olmoe), "olmoe");
+  EXPECT_THAT(ModelFeaturesText(olmoe), HasSubstr(", norms over all queries and keys"));
+  olmoe.moe = {};
+  EXPECT_THAT(TypeOf(olmoe), HasSubstr("model.qkNormWhole without experts"));
   model.rotary.dims = 4;
   EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.experts and model.rope.dims 4"));
   model.rotary.dims = 0, model.qkv_bias = true;
@@ -179,7 +190,7 @@ TEST(ModelFamilies, WhatNoFamilyHasIsNamed) {
   EXPECT_THAT(TypeOf(model), HasSubstr("model.rope.dims 4 and model.rope.scaling linear"));
   model = Llama();
   model.plan_only = Bit(PlanOnlyFeature::kSoftCapping);
-  EXPECT_THAT(TypeOf(model), HasSubstr("soft-capping (caps on scores or logits)"));
+  EXPECT_THAT(TypeOf(model), HasSubstr("soft-capping (caps on scores or logits, or on queries, keys and values)"));
   ModelSpec gpt{.layers = 2, .hidden = 32, .heads = 4, .ffn = 96, .seq = 16, .vocab = 67, .kv_heads = 2};
   EXPECT_THAT(TypeOf(gpt), HasSubstr("model.kvHeads 2 of 4 heads in model.family gpt"));
   gpt.kv_heads = 0, gpt.head_dim = 6;
@@ -206,6 +217,13 @@ TEST(ModelFamilies, TheEngineRefusesByTheNameOfTheFeature) {
     const auto feature = static_cast<PlanOnlyFeature>(i);
     model = Llama();
     model.plan_only = Bit(feature);
+    if ((Bit(feature) & kLeftOutFeatures) != 0) {
+      EXPECT_EQ(CheckEngineRuns(model, layout), absl::OkStatus()) << "the model is trained without this part";
+      model.plan_only |= Bit(PlanOnlyFeature::kSoftCapping);
+      EXPECT_THAT(std::string(CheckEngineRuns(model, layout).message()),
+                  testing::EndsWith("lacks: soft-capping (caps on scores or logits, or on queries, keys and values)"));
+      continue;
+    }
     EXPECT_THAT(std::string(CheckEngineRuns(model, layout).message()), HasSubstr(PlanOnlyFeatureText(feature)));
   }
 }

@@ -72,6 +72,7 @@ TEST(ExportFeatures, MegatronListsWhatItsArgumentsLack) {
   EXPECT_THAT(missing([](ModelSpec& m) { m.window = 16; }), HasSubstr("attention within a window of 16 positions"));
   EXPECT_THAT(missing([](ModelSpec& m) { m.window = 32; }), Not(HasSubstr("window")));
   EXPECT_THAT(missing([](ModelSpec& m) { m.plan_only = Bit(PlanOnlyFeature::kSoftCapping); }), HasSubstr("caps on scores"));
+  EXPECT_THAT(missing([](ModelSpec& m) { m.qk_norm = m.qk_norm_whole = true; }), HasSubstr("Megatron-LM norms each head"));
   EXPECT_THAT(missing([](ModelSpec& m) { m.matmul_type = MatmulType::kMxfp8; }),
               HasSubstr("products in mxfp8: add --fp8-format and --fp8-recipe mxfp8"));
 }
@@ -234,6 +235,8 @@ TEST(ExportFeatures, TorchtitanListsWhatLlama3Lacks) {
               AllOf(HasSubstr("norms of queries and keys"), HasSubstr("heads of 128 elements")));
   EXPECT_THAT(missing(newest.c_str(), [](ModelSpec& m) { m.qk_norm = true, m.head_dim = 128; }),
               Not(HasSubstr("norms of queries")));
+  EXPECT_THAT(missing(newest.c_str(), [](ModelSpec& m) { m.qk_norm = m.qk_norm_whole = true; }),
+              HasSubstr("torchtitan norms each head"));
 }
 
 TEST(ExportFeatures, DeepSpeedNamesThemInWhatTheScriptBuilds) {

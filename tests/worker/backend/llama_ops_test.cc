@@ -152,7 +152,9 @@ TEST_P(QkNorm, BackwardEqualsFiniteDifferences) {
 INSTANTIATE_TEST_SUITE_P(Shapes, QkNorm,
                          testing::Values(AttentionShape{.b = 1, .s = 1, .a = 1, .k = 1, .d = 2},
                                          AttentionShape{.b = 2, .s = 3, .a = 4, .k = 2, .d = 6},
-                                         AttentionShape{.b = 1, .s = 4, .a = 3, .k = 1, .d = 37}),
+                                         AttentionShape{.b = 1, .s = 4, .a = 3, .k = 1, .d = 37},
+                                         // a norm over all queries of a token, which no thread holds in registers
+                                         AttentionShape{.b = 1, .s = 2, .a = 1, .k = 1, .d = 300}),
                          [](const auto& info) {
                            return "s" + std::to_string(info.param.s) + "d" + std::to_string(info.param.d);
                          });

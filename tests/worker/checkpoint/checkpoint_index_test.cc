@@ -84,6 +84,7 @@ TEST(CheckpointIndex, KeepsWhatTheWeightsWereTrainedWith) {
       {[](ModelSpec& m) { m.head_dim = 6; }, "model.headDim is 6 in the checkpoint, 4 here"},
       {[](ModelSpec& m) { m.qkv_bias = true; }, "model.qkvBias is"},
       {[](ModelSpec& m) { m.qk_norm = true; }, "model.qkNorm is"},
+      {[](ModelSpec& m) { m.qk_norm = m.qk_norm_whole = true; }, "model.qkNormWhole is"},
       {[](ModelSpec& m) { m.norm_epsilon = 1e-6; }, "model.normEpsilon is 1e-06 in the checkpoint, 1e-05 here"},
       {[](ModelSpec& m) { m.window = 4096; }, "model.window is 4096"},
       {[](ModelSpec& m) { m.rotary.theta = 5e5; }, "model.rope.theta is 500000 in the checkpoint, 10000 here"},
@@ -153,10 +154,14 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
   EXPECT_EQ(StartDifferenceText(index.identity, slower, /*continues=*/true), "");
   EXPECT_EQ(RunDifferenceText(index.identity, slower), "model.moe.biasRate is 0.001 in the checkpoint, 0 here");
+  // Parts that are left out are no part of the training.
+  CheckpointIdentity other = index.identity = here;
+  other.model.plan_only = kLeftOutFeatures;
+  EXPECT_EQ(RunDifferenceText(index.identity, other), "");
   // model.ffn is the width of no expert, so it is the size of no weight.
   index.identity = here;
   index.identity.model.moe.ffn = 24;
-  CheckpointIdentity other = index.identity;
+  other = index.identity;
   other.model.ffn = 48;
   EXPECT_EQ(StartDifferenceText(index.identity, other, /*continues=*/true), "");
   EXPECT_EQ(RunDifferenceText(index.identity, other), "model.ffn is 32 in the checkpoint, 48 here");

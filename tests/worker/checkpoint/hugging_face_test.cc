@@ -201,6 +201,26 @@ TEST_F(HuggingFaceImport, OtherShapesAndTensorsAreRefusedByName) {
   ExpectRefused({"/weights/model.safetensors: tensor transformer.h.0.attn.c_attn.g_idx is not a part of such a model in Lynx"});
 }
 
+TEST_F(HuggingFaceImport, LayersThatPredictFurtherTokensAreLeftOutWhereTheModelHasThem) {
+  ExportExperts(/*qk_norm=*/true);
+  const ForeignTensors layers = tensors_;
+  const ForeignTensor& norm = tensors_.at("model.norm.weight");
+  for (const char* name : {"eh_proj.weight", "shared_head.norm.weight"}) {
+    tensors_[absl::StrCat("model.layers.", model_.layers, ".", name)] = norm;
+  }
+  WriteModel();
+  ExpectRefused({absl::StrCat("model.layers.", model_.layers, ".eh_proj.weight is not a part of such a model")});
+  model_.plan_only = Bit(PlanOnlyFeature::kMultiTokenPrediction);
+  tensors_["model.layers.x.weight"] = norm;
+  WriteModel();
+  ExpectRefused({"model.layers.x.weight is not a part of such a model"});
+  tensors_.erase("model.layers.x.weight");
+  WriteModel();
+  tensors_ = layers;
+  ExpectImported({"2 tensors of layers after the last one (num_nextn_predict_layers) are left out"});
+  EXPECT_EQ(FindCheckpoints(kOut, disk_)->checkpoints.at(0).identity.model.plan_only, PlanOnlyFeatures{0});
+}
+
 TEST_F(HuggingFaceImport, NonFiniteWeightsAreRefusedUnlessWanted) {
   Export(/*tied=*/true);
   // The shape is (8, 24) in the file and (24, 8) in Lynx. The message must name the place in the file.

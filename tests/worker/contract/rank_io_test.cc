@@ -25,7 +25,7 @@ RankConfig SomeConfig() {
   config.spec.model = {4, 64, 4, 256, 32, 256, 0.1};
   config.spec.model.head_dim = 24;
   config.spec.model.qkv_bias = true;
-  config.spec.model.qk_norm = true;
+  config.spec.model.qk_norm = config.spec.model.qk_norm_whole = true;
   config.spec.model.norm_epsilon = 1e-6;
   config.spec.model.rotary = {.theta = 5e5,
                               .dims = 12,
@@ -164,7 +164,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("77000000000", "-1"), "progress_limit_ns");
   ExpectRejected(Changed("\"copies_limit_bytes\": 7340032", "\"copies_limit_bytes\": -1"), "copies_limit_bytes");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
-  ExpectRejected(Changed("\"format\": 13", "\"format\": 1"), "format");
+  ExpectRejected(Changed("\"format\": 14", "\"format\": 1"), "format");
   for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
     ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
   }

@@ -85,6 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
         TinySetting{TinyModel::kGpt, {.dp = 2, .zero = ZeroStage::kOptimizer}, DataType::kBfloat16},
         TinySetting{TinyModel::kMixtral, {}}, TinySetting{TinyModel::kMixtral, {.dp = 2, .ep = 2}, DataType::kBfloat16},
         TinySetting{TinyModel::kMixtral, {.tp = 2, .ep = 2, .sequence_parallel = true}},
+        TinySetting{TinyModel::kOlmoe, {}, DataType::kBfloat16}, TinySetting{TinyModel::kOlmoe, {.dp = 2, .ep = 2}},
         TinySetting{TinyModel::kQwen2Moe, {.dp = 2, .ep = 2}}, TinySetting{TinyModel::kQwen2Moe, {}, DataType::kBfloat16},
         TinySetting{TinyModel::kGlm4Moe, {.pp = 2, .dp = 2, .ep = 2}},
         TinySetting{TinyModel::kGlm4Moe, {.tp = 2, .ep = 2, .sequence_parallel = true}, DataType::kBfloat16}),

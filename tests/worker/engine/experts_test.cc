@@ -147,6 +147,11 @@ TEST(ExpertEngine, SaysWhatItDoesNotTrain) {
   expect_refused(unlimited, {}, "model.moe.capacity 0");
   expect_refused(TinyMoe(), {.tp = 2}, "parallel.sequenceParallel off");
   expect_refused(TinyMoe(), {.pp = 2, .schedule = ScheduleKind::kChimera}, "pipelines of one direction");
+  ModelSpec whole = TinyMoe(DataType::kFloat32, TinyModel::kOlmoe);
+  EXPECT_EQ(CheckEngineRuns(whole, {.dp = 2, .ep = 2}), absl::OkStatus());
+  expect_refused(whole, {.tp = 2, .sequence_parallel = true}, "parallel.tp above 1 can be planned");
+  whole.kv_heads = whole.heads / 2;
+  expect_refused(whole, {}, "as many as heads, if model.qkNormWhole is true");
   ParallelLayout custom{.pp = 2, .schedule = ScheduleKind::kCustom};
   ASSERT_EQ(
       SetCustomSchedule("custom ranks=2 microbatches=2 placement=bidirectional\n0F0 3F1 0B0 3B1\n1F0 2F1 1B0 2B1\n", custom),

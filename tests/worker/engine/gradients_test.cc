@@ -130,6 +130,7 @@ std::vector<TinySetting> Settings() {
   settings.push_back({TinyModel::kMixtral, ParallelLayout{.dp = 2, .ep = 2}});
   settings.push_back({TinyModel::kGlm4Moe, ParallelLayout{.dp = 2, .ep = 2}});
   settings.push_back({TinyModel::kQwen2Moe, ParallelLayout{.dp = 2, .ep = 2}});
+  settings.push_back({TinyModel::kOlmoe, ParallelLayout{.dp = 2, .ep = 2}});
   settings.push_back({TinyModel::kMixtral, ParallelLayout{.tp = 2, .ep = 2, .sequence_parallel = true}});
   return settings;
 }

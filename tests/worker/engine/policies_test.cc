@@ -265,6 +265,7 @@ std::vector<TinySetting> SettingsWithExperts() {
       {kQwen, ParallelLayout{}},
       {kQwen, ParallelLayout{.tp = 2, .pp = 2, .ep = 2, .sequence_parallel = true}, DataType::kBfloat16},
       {kQwen, ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .schedule = ScheduleKind::kZeroBubble}},
+      {TinyModel::kOlmoe, ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .zero = ZeroStage::kOptimizer}, DataType::kBfloat16},
       {kGlm, ParallelLayout{}, DataType::kBfloat16},
       {kGlm, ParallelLayout{.dp = 2, .ep = 2}},
       {kGlm, ParallelLayout{.tp = 2, .ep = 2, .sequence_parallel = true}},

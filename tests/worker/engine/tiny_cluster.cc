@@ -113,7 +113,7 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 const char* TinyModelName(TinyModel model) {
   constexpr const char* kNames[] = {"gpt",       "llama",     "gpt-tied", "llama-tied", "grouped-gpt", "multi-query-gpt",
                                     "llama3",    "mistral",   "qwen2",    "qwen3",      "phi3",        "mixtral",
-                                    "qwen3-moe", "qwen2-moe", "glm4-moe"};
+                                    "qwen3-moe", "qwen2-moe", "glm4-moe", "olmoe"};
   return kNames[static_cast<size_t>(model)];
 }
 
@@ -170,6 +170,11 @@ ModelSpec SpecOf(TinyModel model) {
     spec.moe.weight_scale = 2.5;
     spec.moe.router_bias = true;
     spec.moe.bias_rate = 0.003;
+  }
+  if (model == TinyModel::kOlmoe) {
+    spec.qk_norm = spec.qk_norm_whole = true;
+    spec.kv_heads = spec.heads;
+    spec.moe = {.experts = 6, .top_k = 3, .ffn = 12, .normalized = false, .capacity = 2};
   }
   if (model == TinyModel::kTiedGpt || model == TinyModel::kTiedLlama) {
     spec.tied_embeddings = true;
@@ -301,8 +306,7 @@ std::vector<TinySetting> AllModelsIn(const std::vector<ParallelLayout>& layouts)
     for (int i = 0; i < kTinyModelCount; ++i) {
       const auto model = static_cast<TinyModel>(i);
       const ModelSpec spec = SpecOf(model);
-      const bool possible = !spec.moe.any() || layout.tp == 1 || layout.sequence_parallel;
-      if (possible && spec.key_heads() % layout.tp == 0) settings.push_back({model, layout});
+      if (CheckEngineRuns(spec, layout).ok() && spec.key_heads() % layout.tp == 0) settings.push_back({model, layout});
     }
   }
   return settings;

@@ -28,7 +28,8 @@ struct StageProgram {
 // (gpt_bigcode); llama3 scaling; a head size of its own with linear scaling, as in Mistral Nemo; biases with yarn scaling;
 // norms of queries and keys; partly rotated heads. From kMixtral on they have experts, with room for all rows; the first layer
 // of kGlm4Moe has none, and its routers have sigmoids and biases. In kQwen2Moe and kGlm4Moe, every token passes a block beside
-// its experts; that of kQwen2Moe has a gate.
+// its experts; that of kQwen2Moe has a gate. kOlmoe has norms over all queries and over all keys, so its heads stay on one
+// rank.
 enum class TinyModel : uint8_t {
   kGpt,
   kLlama,
@@ -45,9 +46,10 @@ enum class TinyModel : uint8_t {
   kQwen3Moe,
   kQwen2Moe,
   kGlm4Moe,
+  kOlmoe,
 };
 const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"
-inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kGlm4Moe) + 1;
+inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kOlmoe) + 1;
 ModelSpec SpecOf(TinyModel model);
 // A model with experts, of which it has so many, and so many key heads, that up to four tensor-parallel ranks, and expert
 // groups of up to eight ranks, can share them. Nothing is dropped, and there are no losses of the router, so all layouts train

@@ -65,6 +65,7 @@ StageContext ContextOf(const LayerShape& shape, int32_t layers) {
                    .head_dim = shape.head_dim,
                    .qkv_bias = shape.qkv_bias,
                    .qk_norm = shape.qk_norm,
+                   .qk_norm_whole = shape.qk_norm_whole,
                    .rotary = {.dims = shape.rotary_dims}};
   if (shape.moe()) {
     context.model.moe = {.experts = shape.experts,
