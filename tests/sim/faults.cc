@@ -128,7 +128,8 @@ void World::Fault() {
 void World::Mend() {
   common_.Tell("everything is mended");
   faults_over_ = true;
-  WakeUp();
+  if (store_away_) StoreReturns();
+  while (!sleepers_.empty()) WakeUp(sleepers_.front().epoch);
   if (controller_ == nullptr) StartServer();
   LetGo();
   for (auto& [name, node] : nodes_) {
@@ -222,12 +223,19 @@ Outcome World::Run() {
   // A separate generator draws the bad node. So all other numbers that a seed gives stay the same.
   Random apart(common_.options.seed ^ 0xbad'0de);
   if (doomed_.value.empty() && apart.Chance(0.3)) bad_ = NodeId(absl::StrCat("n", apart.Below(kNodes)));
-  // So does what happens to two servers; half of the seeds have two.
+  // So does what happens to three servers, which half of the seeds have, to the store, and to people who ask.
   Random servers(common_.options.seed ^ 0x1ea'de25);
   if (servers.Chance(0.5)) {
     stops_ = servers;
     common_.timeline.After(Seconds(stops_->Between(5, 40)), [this] { StopLeader(); });
   }
+  Random store(common_.options.seed ^ 0x5'70'4e);
+  if (store.Chance(0.5)) {
+    outages_ = store;
+    common_.timeline.After(Seconds(outages_->Between(5, 60)), [this] { StoreFails(); });
+  }
+  reads_ = Random(common_.options.seed ^ 0x4'ead);
+  common_.timeline.After(Seconds(reads_->Between(1, 20)), [this] { Read(); });
   const int32_t most_ranks = doomed_.value.empty() && bad_.value.empty() ? kNodes : kNodes - 1;
   const size_t jobs = static_cast<size_t>(2 + common_.random.Below(4));
   for (size_t i = 0; i < jobs; ++i) {

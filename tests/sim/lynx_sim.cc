@@ -44,19 +44,26 @@ int main(int argc, char** argv) {
     sum.excluded += outcome.excluded;
     sum.stops += outcome.stops;
     sum.takeovers += outcome.takeovers;
+    sum.both_stopped += outcome.both_stopped;
+    sum.outages += outcome.outages;
+    sum.in_doubt += outcome.in_doubt;
+    sum.reads += outcome.reads;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf(
       "%llu seeds in %.1f s: %lld faults, %lld generations trained, %lld plans changed, %lld times room made, %lld times out "
       "of memory, "
-      "%lld checks of nodes, of which %lld failed, %lld nodes left out of a job, %lld stops of a leader, %lld takeovers, "
+      "%lld checks of nodes, of which %lld failed, %lld nodes left out of a job, %lld stops of a leader, %lld of them beside "
+      "another server, %lld takeovers, %lld outages of the store, %lld commits in doubt, %lld answers compared, "
       "%lld checkpoints, %lld jobs "
       "succeeded, %lld failed, %lld cancelled, %lld events; %lld seeds with violations\n",
       static_cast<unsigned long long>(last - first + 1), seconds, static_cast<long long>(sum.faults),
       static_cast<long long>(sum.generations), static_cast<long long>(sum.replans), static_cast<long long>(sum.preemptions),
       static_cast<long long>(sum.memory_faults), static_cast<long long>(sum.checks), static_cast<long long>(sum.failed_checks),
-      static_cast<long long>(sum.excluded), static_cast<long long>(sum.stops), static_cast<long long>(sum.takeovers),
-      static_cast<long long>(sum.commits), static_cast<long long>(sum.succeeded), static_cast<long long>(sum.failed),
-      static_cast<long long>(sum.cancelled), static_cast<long long>(sum.events), static_cast<long long>(violated));
+      static_cast<long long>(sum.excluded), static_cast<long long>(sum.stops), static_cast<long long>(sum.both_stopped),
+      static_cast<long long>(sum.takeovers), static_cast<long long>(sum.outages), static_cast<long long>(sum.in_doubt),
+      static_cast<long long>(sum.reads), static_cast<long long>(sum.commits), static_cast<long long>(sum.succeeded),
+      static_cast<long long>(sum.failed), static_cast<long long>(sum.cancelled), static_cast<long long>(sum.events),
+      static_cast<long long>(violated));
   return violated == 0 ? 0 : 1;
 }

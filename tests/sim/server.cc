@@ -76,15 +76,20 @@ void World::CrashServer(Nanos away) {
   common_.Tell("server is killed");
   controller_.reset();
   requests_.clear();
+  ForgetKept();
   BreakAllStreams();
-  common_.timeline.After(away, [this] {
-    if (controller_ == nullptr && !sleeper_.has_value()) StartServer();
-  });
+  const int64_t epoch = epoch_;
+  common_.timeline.After(away, [this, epoch] { TakeOver(epoch); });
 }
 
 bool World::Give(EventBody body) {
-  if (Sleeps()) sleeper_->backlog.push_back(std::move(body));
+  if (Sleeps()) sleepers_.back().backlog.push_back(std::move(body));
   if (controller_ == nullptr) return false;
+  // A server whose store is away refuses new jobs and cancellations, and their clients call again.
+  if (store_away_ && (paused_ || !pending_.empty() || !doubtful_.empty())) {
+    if (const auto* submitted = std::get_if<JobSubmitted>(&body)) requests_.erase(submitted->request);
+    if (std::holds_alternative<JobSubmitted>(body) || std::holds_alternative<CancelRequested>(body)) return true;
+  }
   ++common_.outcome.events;
   const int64_t epoch = epoch_;
   const Nanos now = common_.timeline.now();
@@ -105,6 +110,7 @@ void World::Carry(std::vector<Effect> effects, const EventBody* cause) {
       if (!IsDurable(effect)) CarryOne(effect);
     }
   };
+  if (store_away_) return Keep(std::move(effects));
   if (stop_in_commit_ && !faults_over_) {
     const bool committed = stops_->Chance(0.5);
     if (committed) Commit(effects);
@@ -231,6 +237,7 @@ void World::CarryOne(Effect& effect) {
     }
     client.refused = depends && absl::IsFailedPrecondition(reply->status);
     if (client.refused) return;
+    if (absl::IsUnavailable(reply->status)) return;  // the store could not write; the client calls again
     if (!reply->status.ok()) return common_.Violation(absl::StrCat("refused: ", std::string(reply->status.message())));
     if (client.acknowledged.has_value() && *client.acknowledged != reply->job) {
       common_.Violation(
@@ -263,7 +270,7 @@ void World::Dial(SimNode& node, bool worker) {
   const bool up = node.powered && (worker ? node.worker_up : node.agent_up);
   if (!up || own != 0) return;
   const int64_t boots = node.boots;
-  if (controller_ == nullptr || node.cut_to_server || node.cut_from_server) {
+  if (controller_ == nullptr || paused_ || node.cut_to_server || node.cut_from_server) {
     return common_.timeline.After(Seconds(common_.random.Between(0.5, 2)), [this, &node, worker, boots] {
       if (boots == node.boots) Dial(node, worker);
     });

@@ -27,6 +27,10 @@ enum class WorldMistake : uint8_t {
   // A server is stopped, another one leads meanwhile, and then the first server goes on:
   kAcknowledgeWithoutEpoch,  // it answers although its commit was refused
   kTwoLeaders,               // it writes, as if nobody checked the epoch
+  kStaleRead,                // it answers from its memory what is asked, as if it led
+  // The store is away while the leader commits, and it is not known whether the commit was written:
+  kBelieveWritten,  // the leader goes on as if it was
+  kWriteTwice,      // the leader writes it again
 };
 
 struct Options {
@@ -44,6 +48,10 @@ struct Outcome {
   // The numbers of checks of nodes before a generation, of failed checks, and of nodes that a job excluded.
   int64_t checks = 0, failed_checks = 0, excluded = 0;
   int64_t stops = 0, takeovers = 0;  // how often a leader was stopped, and how often another one led then
+  int64_t both_stopped = 0;          // how often two servers were stopped at the same time
+  int64_t outages = 0;               // how often the store was away
+  int64_t in_doubt = 0;              // commits whose answers were lost, so that the leader had to find out about them
+  int64_t reads = 0;                 // answers that were compared with the store
   int64_t events = 0;                // events that the controllers received
 };
 

@@ -35,6 +35,10 @@ TEST(Simulation, EverySeedKeepsThePromises) {
     sum.failed += outcome.failed;
     sum.stops += outcome.stops;
     sum.takeovers += outcome.takeovers;
+    sum.both_stopped += outcome.both_stopped;
+    sum.outages += outcome.outages;
+    sum.in_doubt += outcome.in_doubt;
+    sum.reads += outcome.reads;
   }
   // The following checks make sure that enough happened. If little happened, the test would prove little.
   EXPECT_GT(sum.faults, static_cast<int64_t>(20 * kSeeds));
@@ -47,7 +51,11 @@ TEST(Simulation, EverySeedKeepsThePromises) {
   EXPECT_GT(sum.excluded, static_cast<int64_t>(kSeeds / 10));
   EXPECT_GT(sum.stops, static_cast<int64_t>(2 * kSeeds));
   EXPECT_GT(sum.takeovers, static_cast<int64_t>(kSeeds));
-  EXPECT_LT(sum.takeovers, sum.stops);  // some went on in time
+  EXPECT_LT(sum.takeovers, sum.stops + sum.outages);  // some went on in time
+  EXPECT_GT(sum.both_stopped, static_cast<int64_t>(kSeeds / 4));
+  EXPECT_GT(sum.outages, static_cast<int64_t>(kSeeds));
+  EXPECT_GT(sum.in_doubt, static_cast<int64_t>(kSeeds / 4));
+  EXPECT_GT(sum.reads, static_cast<int64_t>(10 * kSeeds));
   EXPECT_GT(sum.succeeded, static_cast<int64_t>(2 * kSeeds));
   EXPECT_GT(sum.succeeded, 4 * sum.failed);
 }
@@ -106,7 +114,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Seeded{"NoFence", Mistake::kNone, WorldMistake::kNoFence},
                     Seeded{"NoLease", Mistake::kNone, WorldMistake::kNoLease},
                     Seeded{"AcknowledgeWithoutEpoch", Mistake::kNone, WorldMistake::kAcknowledgeWithoutEpoch},
-                    Seeded{"TwoLeaders", Mistake::kNone, WorldMistake::kTwoLeaders}),
+                    Seeded{"TwoLeaders", Mistake::kNone, WorldMistake::kTwoLeaders},
+                    Seeded{"StaleRead", Mistake::kNone, WorldMistake::kStaleRead},
+                    Seeded{"BelieveWritten", Mistake::kNone, WorldMistake::kBelieveWritten},
+                    Seeded{"WriteTwice", Mistake::kNone, WorldMistake::kWriteTwice}),
     [](const testing::TestParamInfo<Seeded>& info) { return std::string(info.param.name); });
 
 }  // namespace

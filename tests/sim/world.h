@@ -162,15 +162,32 @@ class World {
   void Tick();
   void CheckStore(const std::vector<Effect>& effects);
 
-  // servers.cc: a second server, which leads while this one is stopped
+  // servers.cc: other servers, which lead while this one is stopped
   void StopLeader();
   // `unfinished`: what the leader had decided when it was stopped; `committed`: its durable effects are in the store.
   void Sleep(std::vector<Effect> unfinished, bool committed);
-  void WakeUp();
-  void BreakAllStreams();
+  // Another server leads as soon as the store is there, if the leader of this epoch does not go on before.
+  void TakeOver(int64_t epoch);
+  // The server that led as this epoch goes on, if it is stopped.
+  void WakeUp(int64_t epoch);
+  void BreakAllStreams(bool server_notices = false);
   bool GiveToSleeper(const JobSubmitted& submitted, size_t client);
   // The leader is stopped, and no other server leads yet: what arrives waits for it.
-  bool Sleeps() const { return controller_ == nullptr && sleeper_.has_value() && sleeper_->epoch == epoch_; }
+  bool Sleeps() const { return controller_ == nullptr && !sleepers_.empty() && sleepers_.back().epoch == epoch_; }
+  // Somebody asks the server that leads, or one that is stopped, about a job.
+  void Read();
+  // Compares the answer that `server` gives about the job with the store as it was when the question was asked.
+  void CheckAnswer(const Controller& server, const JobId& job, int64_t events_then);
+
+  // outages.cc: a store that is away for a while
+  void StoreFails();
+  void StoreReturns();
+  // What the event loop does with effects while the store is away: keeps them, and what depends on them.
+  void Keep(std::vector<Effect> effects);
+  // Nothing of what is kept was written: submissions are lost, everything else stays kept.
+  void LoseSubmissions();
+  // The process that led has ended.
+  void ForgetKept();
 
   // A stream between the server and a node's daemon. server.cc has its functions too.
   struct Stream {
@@ -257,10 +274,23 @@ class World {
     bool committed = true;
     std::vector<EventBody> backlog;      // what arrived since then
     std::map<int64_t, size_t> requests;  // as requests_
+    // The jobs about which it was asked since then, with the numbers of their events in the store at that time.
+    std::vector<std::pair<JobId, int64_t>> questions;
   };
-  std::optional<Sleeper> sleeper_;
-  std::optional<Random> stops_;  // nullopt: there is one server, which is never stopped
+  std::vector<Sleeper> sleepers_;          // in the order of their epochs
+  std::unique_ptr<Controller> forgetful_;  // of the mistake kStaleRead: a server that stands by, with all it knew as leader
+  std::optional<Random> stops_;            // nullopt: there is one server, which is never stopped
   bool stop_in_commit_ = false;
+  std::optional<Random> outages_;  // nullopt: the store is always there
+  std::optional<Random> reads_;
+  bool store_away_ = false;
+  Nanos away_since_;
+  bool paused_ = false;  // the leader cannot renew its lease, so it does not lead
+  // What the event loop of the leader keeps while the store is away.
+  std::vector<std::vector<Effect>> pending_;  // to be written, in the order of the events that caused them
+  std::vector<Effect> doubtful_;              // was perhaps written
+  bool doubt_written_ = false;                // whether it was; the leader does not know it
+  std::vector<Effect> held_;                  // depend on those above
   struct Stored {
     JobRecord record;
     std::shared_ptr<const Plan> plan;
