@@ -402,6 +402,8 @@ void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   audit->add_option("--limit", audit_options.limit, "At most so many")->check(CLI::Range(1, 1000))->capture_default_str();
   audit->add_flag("--refused", audit_options.refused, "Only calls that were refused");
   audit->callback([&] { code = Audit(global, audit_options); });
+  auto* servers = admin->add_subcommand("servers", "The server that leads, and those that stand by");
+  servers->callback([&] { code = ListServers(global); });
 }
 
 // Says what is wrong with a value for lynx-agent's --devices; "" if the value is right.

@@ -129,6 +129,8 @@ Server::Server(ServerOptions options, const ListenAddress& address, const Clock&
       sharing_(std::make_shared<std::atomic<bool>>(false)) {
   if (alone_) leadership_->LeadForEver();
   identity_ = NewIdentity(listen_.port == 0 ? "" : AdvertisedAt(options_, listen_, listen_.port));
+  identity_.encryption = EnumName(options_.core.controller.encryption);
+  started_ = clock_.Wall();
   metrics_page_ = std::make_shared<ServerPage>(leadership_);
   static const RealClock real_clock;  // static, because the pages outlive the server
   health_ = std::make_shared<ServerHealth>(real_clock);
@@ -219,10 +221,11 @@ absl::Status Server::StartCore(std::unique_ptr<Store> store) {
                    .queue = [core = core_.get()] { return core->loop().QueueLength(); }});
   jobs_ = std::make_unique<JobsService>(*core_, book_);
   cluster_ = std::make_unique<ClusterService>(*core_, *guard_);
-  admin_ = std::make_unique<AdminService>(
-      *core_, book_, AdminOptions{.tls = tls_.get(), .node_certificate_life = options_.certificate_life, .reached_at = [this] {
-                                    return ReachedAt();
-                                  }});
+  admin_ = std::make_unique<AdminService>(*core_, book_,
+                                          AdminOptions{.tls = tls_.get(),
+                                                       .node_certificate_life = options_.certificate_life,
+                                                       .reached_at = [this] { return ReachedAt(); },
+                                                       .servers = [this] { return Servers(); }});
   services_ = {.guard = guard_.get(), .jobs = jobs_.get(), .cluster = cluster_.get(), .admin = admin_.get()};
   metrics_page_->Add(core_->metrics().page());
   known_metrics_ = &core_->metrics();
@@ -240,6 +243,23 @@ std::string Server::ReachedAt() const {
     if (!known.leads) absl::StrAppend(&all, ",", known.server.address);
   }
   return all;
+}
+
+std::vector<KnownServer> Server::Servers() const {
+  const ServerLease* const lease = core_->store().lease();
+  KnownServer own{.server = identity_, .leads = true, .since = started_};
+  if (lease == nullptr) return {own};
+  own.epoch = lease->epoch();
+  std::vector<KnownServer> servers = lease->servers();
+  for (KnownServer& known : servers) {
+    known.leads = known.server.id == identity_.id;
+    if (!known.leads) continue;
+    known.epoch = own.epoch;
+    own.epoch = 0;
+  }
+  // It has just begun to lead, and has not entered itself yet.
+  if (own.epoch != 0) servers.insert(servers.begin(), own);
+  return servers;
 }
 
 absl::Status Server::ServeMetricsPage() {

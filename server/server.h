@@ -131,10 +131,15 @@ class Server {
   absl::Status ServeMetricsPage();
   absl::Status ServeLivePage();
   std::string ReachedAt() const;
+  // See AdminOptions::servers.
+  std::vector<KnownServer> Servers() const;
 
   // In server_leading.cc: with several servers.
   SharedPlaces Places(const std::string& store) const;
-  // Waits until another server has written what all share, or takes the lease and returns the store.
+  // FailedPrecondition: the server that leads has another --encrypt-ranks than this one.
+  absl::Status CheckPolicy(const LeaseWatch::View& view) const;
+  // Waits until another server has written what all share, or takes the lease and returns the store. FailedPrecondition: this
+  // server cannot be one of them.
   absl::StatusOr<std::unique_ptr<Store>> AwaitShared();
   // Takes from the store what all servers share, and writes what it lacks.
   absl::Status Share(Store& store);
@@ -159,6 +164,7 @@ class Server {
   int port_ = 0;
   const std::shared_ptr<Leadership> leadership_;
   ServerIdentity identity_;
+  Nanos started_;  // Unix time
   std::shared_ptr<ServerPage> metrics_page_;
   std::shared_ptr<ServerHealth> health_;
   Gate gate_;

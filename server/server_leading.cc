@@ -33,6 +33,15 @@ SharedPlaces Server::Places(const std::string& store) const {
           .store = store};
 }
 
+absl::Status Server::CheckPolicy(const LeaseWatch::View& view) const {
+  if (view.encryption.empty() || view.encryption == identity_.encryption) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--encrypt-ranks is ", identity_.encryption, " here, and ", view.encryption, " on the server",
+      view.leader.empty() ? "" : absl::StrCat(" at ", view.leader), " that leads on ", StoreName(options_),
+      ": start this one with --encrypt-ranks ", view.encryption,
+      "; to change it for the cluster, stop all its servers, and then start them with the same new value (ranks train on)"));
+}
+
 absl::StatusOr<std::unique_ptr<Store>> Server::AwaitShared() {
   watch_ = std::make_unique<LeaseWatch>(options_.store, identity_, options_.lease);
   const SharedPlaces places = Places(StoreName(options_));
@@ -40,6 +49,7 @@ absl::StatusOr<std::unique_ptr<Store>> Server::AwaitShared() {
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const SharedValues stored, watch_->LoadShared());
     LYNX_ASSIGN_OR_RETURN(const LeaseWatch::View view, watch_->Look());
+    LYNX_RETURN_IF_ERROR(CheckPolicy(view));
     if (IsComplete(stored, places)) {
       LYNX_RETURN_IF_ERROR(TakeShared(stored, places));
       gate_.SetLeader(view.leader);
@@ -131,6 +141,7 @@ std::optional<milliseconds> Server::StandBy() {
   if (view->epoch != last_epoch_) spdlog::info("{}", gate_.Text());
   last_epoch_ = view->epoch;
   if (view->free) return TakeOver();
+  if (const absl::Status same = CheckPolicy(*view); !same.ok()) return End(ServerEnd::kStore, same);
   if (looks_++ % kLooksPerShared == 0) {
     const absl::Status followed = FollowShared();
     if (followed.code() == absl::StatusCode::kFailedPrecondition) return End(ServerEnd::kStore, followed);

@@ -15,7 +15,7 @@ std::string RenewAuthority(Client& client, const std::string& context_file, Nano
   if (!context.ok() || context->authority.empty()) return "";
   const absl::StatusOr<CertificateFacts> facts = ReadCertificate(context->authority);
   if (!facts.ok() || RotationTime(*facts) > now) return "";
-  const absl::StatusOr<v1::WhoAmIResponse> me = client.Admin(&v1::Admin::Stub::WhoAmI, v1::WhoAmIRequest());
+  const absl::StatusOr<v1::WhoAmIResponse> me = client.ReadAdmin(&v1::Admin::Stub::WhoAmI, v1::WhoAmIRequest());
   if (!me.ok()) return "";
   const std::optional<std::string> successor = SuccessorOf(context->authority, me->authority());
   if (!successor.has_value()) return "";

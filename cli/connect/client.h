@@ -60,12 +60,13 @@ class Client {
   template <class Request, class Response>
   absl::StatusOr<Response> Admin(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                  const Request& request) {
-    return Call<Request, Response>(
-        Repeat::kIfUnread,
-        [&](Link& link, grpc::ClientContext* context, const Request& sent, Response* got) {
-          return ((*link.admin).*method)(context, sent, got);
-        },
-        request);
+    return CallAdmin(Repeat::kIfUnread, method, request);
+  }
+  // Calls one that changes nothing, so that it may be made again when it was lost on its way.
+  template <class Request, class Response>
+  absl::StatusOr<Response> ReadAdmin(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                     const Request& request) {
+    return CallAdmin(Repeat::kAlways, method, request);
   }
   const ServerAddress& server() const { return server_; }
   // The address of the server that answered last; before the first answer, the one that is called next.
@@ -135,6 +136,17 @@ class Client {
         Run(repeat, [&](Link& link, grpc::ClientContext* context) { return method(link, context, request, &response); });
     if (!status.ok()) return status;
     return response;
+  }
+  template <class Request, class Response>
+  absl::StatusOr<Response> CallAdmin(Repeat repeat,
+                                     grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                     const Request& request) {
+    return Call<Request, Response>(
+        repeat,
+        [&](Link& link, grpc::ClientContext* context, const Request& sent, Response* got) {
+          return ((*link.admin).*method)(context, sent, got);
+        },
+        request);
   }
 
   ServerAddress server_;

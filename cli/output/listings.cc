@@ -96,6 +96,30 @@ std::vector<std::string> NodeRow(const v1::Node& node, const CellText& cells) {
       absl::StrJoin(node.jobs(), ",")};
 }
 
+std::string RoleOf(v1::ServerRole role) {
+  switch (role) {
+    case v1::SERVER_ROLE_LEADS: return "leads";
+    case v1::SERVER_ROLE_STANDS_BY: return "stands by";
+    case v1::SERVER_ROLE_SILENT: return "silent";
+    default: return "unknown";
+  }
+}
+
+// Servers whose policy is not that of the leader, one per line.
+std::string ServerNotes(const std::vector<v1::ListedServer>& servers) {
+  const auto leader =
+      std::find_if(servers.begin(), servers.end(), [](const auto& server) { return server.role() == v1::SERVER_ROLE_LEADS; });
+  if (leader == servers.end()) return "";
+  std::string notes;
+  for (const v1::ListedServer& server : servers) {
+    if (server.encrypt_ranks() == leader->encrypt_ranks()) continue;
+    absl::StrAppend(&notes, VisibleLine(server.address()), ": --encrypt-ranks is ", VisibleLine(server.encrypt_ranks()),
+                    " there, and ", VisibleLine(leader->encrypt_ranks()),
+                    " on the server that leads: it does not stand by until it is started with the same\n");
+  }
+  return notes;
+}
+
 }  // namespace
 
 std::string NodeState(const v1::Node& node) {
@@ -201,6 +225,30 @@ Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells) {
   for (const v1::Node& node : nodes) {
     listing.names.push_back(node.name());
     listing.rows.push_back(NodeRow(node, cells));
+  }
+  return listing;
+}
+
+Listing ServerListing(const std::vector<v1::ListedServer>& servers, const CellText& cells) {
+  Listing listing{.columns = {{"SERVER", "server"},
+                              {"ROLE", "role"},
+                              {"EPOCH", "epoch"},
+                              {"VERSION", "version"},
+                              {"ENCRYPT-RANKS", "encrypt_ranks"},
+                              {"HOST", "host", ColumnIn::kWideTable},
+                              {"PROCESS", "process", ColumnIn::kWideTable},
+                              {"SINCE", "since", ColumnIn::kWideTable},
+                              {"SEEN", "seen"}},
+                  .nothing = "no servers",
+                  .notes = ServerNotes(servers)};
+  for (const v1::ListedServer& server : servers) {
+    listing.names.push_back(server.address());
+    listing.rows.push_back(
+        {OrNone(server.address(), cells), RoleOf(server.role()),
+         server.epoch() == 0 ? cells.None() : absl::StrCat(server.epoch()), server.version(),
+         OrNone(server.encrypt_ranks(), cells), OrNone(server.host(), cells), absl::StrCat(server.process()),
+         cells.Age(server.since_unix_ns()),
+         server.role() == v1::SERVER_ROLE_LEADS && !cells.whole() ? "now" : cells.Age(server.seen_unix_ns())});
   }
   return listing;
 }

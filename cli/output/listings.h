@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/output/output.h"
+#include "lynx/v1/admin.pb.h"
 #include "lynx/v1/cluster.pb.h"
 #include "lynx/v1/jobs.pb.h"
 
@@ -15,6 +16,8 @@ Listing JobListing(const std::vector<v1::Job>& jobs, const CellText& cells);
 Listing HistoryListing(const std::vector<v1::Job>& jobs, const CellText& cells);
 Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells);
 Listing QueueListing(const std::vector<v1::Queue>& queues, const CellText& cells);
+// Its notes name the servers whose --encrypt-ranks is not that of the server that leads.
+Listing ServerListing(const std::vector<v1::ListedServer>& servers, const CellText& cells);
 Listing EventListing(const std::vector<v1::JobEvent>& events, const CellText& cells);
 
 // The state of the node in short: "ready", "no worker", "away", "ready,draining".

@@ -239,6 +239,7 @@ int RevokeUser(const GlobalOptions& global, const std::string& name);
 int AddToken(const GlobalOptions& global, const UserOptions& options);
 int RevokeToken(const GlobalOptions& global, const std::string& id);
 int Audit(const GlobalOptions& global, const AuditOptions& options);
+int ListServers(const GlobalOptions& global);
 // Checks whether this machine can run Lynx, and says what to mend. The exit code is that of the worst finding.
 int Doctor(const GlobalOptions& global, const DoctorOptions& options);
 // Verbs about contexts, which are names for several clusters; see cli/connect/contexts.h. A new context is for the server that

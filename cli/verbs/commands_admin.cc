@@ -10,6 +10,7 @@
 #include "cli/connect/client.h"
 #include "cli/local/find_server.h"
 #include "cli/output/exit_code.h"
+#include "cli/output/listings.h"
 #include "cli/spec/scalar_text.h"
 #include "cli/verbs/commands.h"
 #include "common/status.h"
@@ -72,7 +73,7 @@ int TellToken(const GlobalOptions& global, const Client& client, const UserOptio
 }  // namespace
 
 int WhoAmI(const GlobalOptions& global) {
-  const auto response = Connect(global).Admin(&v1::Admin::Stub::WhoAmI, v1::WhoAmIRequest());
+  const auto response = Connect(global).ReadAdmin(&v1::Admin::Stub::WhoAmI, v1::WhoAmIRequest());
   return Print(global, response, response.ok() ? absl::StrCat(response->name(), ": ", RoleText(response->role()), "\n") : "");
 }
 
@@ -124,7 +125,7 @@ int AddUser(const GlobalOptions& global, const UserOptions& options) {
 }
 
 int ListUsers(const GlobalOptions& global) {
-  const auto response = Connect(global).Admin(&v1::Admin::Stub::ListUsers, v1::ListUsersRequest());
+  const auto response = Connect(global).ReadAdmin(&v1::Admin::Stub::ListUsers, v1::ListUsersRequest());
   if (!response.ok()) return Fail(response.status());
   Listing listing{.columns = {{"USER", "user"}, {"ROLE", "role"}, {"SINCE", "since"}, {"TOKENS", "tokens"}}};
   for (const v1::User& user : response->users()) {
@@ -170,7 +171,7 @@ int Audit(const GlobalOptions& global, const AuditOptions& options) {
   v1::ListAuditRequest request;
   request.set_limit(options.limit);
   request.set_refused_only(options.refused);
-  const auto response = Connect(global).Admin(&v1::Admin::Stub::ListAudit, request);
+  const auto response = Connect(global).ReadAdmin(&v1::Admin::Stub::ListAudit, request);
   if (!response.ok()) return Fail(response.status());
   Listing listing{.columns = {{"TIME", "time"},
                               {"WHO", "who"},
@@ -184,6 +185,12 @@ int Audit(const GlobalOptions& global, const AuditOptions& options) {
                             record.what(), record.target().empty() ? "-" : record.target(), record.outcome(), record.detail()});
   }
   return Show(global.output, *response, listing);
+}
+
+int ListServers(const GlobalOptions& global) {
+  const auto response = Connect(global).ReadAdmin(&v1::Admin::Stub::ListServers, v1::ListServersRequest());
+  if (!response.ok()) return Fail(response.status());
+  return Show(global.output, *response, ServerListing({response->servers().begin(), response->servers().end()}, Cells(global)));
 }
 
 }  // namespace lynx::cli

@@ -77,7 +77,7 @@ absl::StatusOr<v1::JobState> ParseState(const std::string& name, const std::vect
 // everybody's.
 absl::StatusOr<std::string> OwnJobsOnly(Client& client) {
   if (client.server().token.empty()) return "";  // the server has no users
-  LYNX_ASSIGN_OR_RETURN(const v1::WhoAmIResponse me, client.Admin(&v1::Admin::Stub::WhoAmI, v1::WhoAmIRequest()));
+  LYNX_ASSIGN_OR_RETURN(const v1::WhoAmIResponse me, client.ReadAdmin(&v1::Admin::Stub::WhoAmI, v1::WhoAmIRequest()));
   return me.role() == v1::ROLE_SUBMITTER ? me.name() : "";
 }
 

@@ -35,6 +35,7 @@ const std::vector<MethodRule>& MethodRules() {
       {"Admin.AddToken", Need::kAdmin, Cost::kChange},
       {"Admin.RevokeToken", Need::kAdmin, Cost::kChange},
       {"Admin.ListAudit", Need::kAdmin, Cost::kRead},
+      {"Admin.ListServers", Need::kAdmin, Cost::kRead},
   };
   return *rules;
 }

@@ -29,6 +29,8 @@ constexpr size_t kMaxJoinGrants = 10'000;
 constexpr size_t kMaxCertificatesOfNode = 4;
 constexpr int32_t kDefaultAudit = 100;
 constexpr int32_t kMaxAudit = 1000;
+// A server that stands by shows itself twice a second, and waits up to 2 s for each answer of the database.
+constexpr Nanos kSilent{10 * kNanosPerSecond};
 
 absl::Status CheckLife(const std::string& field, int64_t life, int64_t longest) {
   return life == 0 ? absl::OkStatus() : CheckRange(field, life, kNanosPerSecond, longest);
@@ -57,6 +59,22 @@ v1::AuditRecord Encode(const AuditRecord& record) {
   message.set_target(record.target);
   message.set_outcome(record.outcome);
   message.set_detail(record.detail);
+  return message;
+}
+
+v1::ListedServer Encode(const KnownServer& known, Nanos now) {
+  v1::ListedServer message;
+  message.set_address(known.server.address);
+  message.set_role(known.leads                ? v1::SERVER_ROLE_LEADS
+                   : known.seen_ago > kSilent ? v1::SERVER_ROLE_SILENT
+                                              : v1::SERVER_ROLE_STANDS_BY);
+  message.set_epoch(known.epoch);
+  message.set_version(known.server.version);
+  message.set_since_unix_ns(known.since.value);
+  message.set_seen_unix_ns((now - known.seen_ago).value);
+  message.set_encrypt_ranks(known.server.encryption);
+  message.set_host(known.server.host);
+  message.set_process(known.server.process);
   return message;
 }
 
@@ -303,6 +321,13 @@ void AdminService::ListAudit(const Call& call, const v1::ListAuditRequest* reque
     for (const AuditRecord& record : records) *response->add_records() = Encode(record);
     return absl::OkStatus();
   });
+}
+
+void AdminService::ListServers(const Call& call, const v1::ListServersRequest*, v1::ListServersResponse* response) {
+  const Nanos now = core_.clock().Wall();
+  for (const KnownServer& known : options_.servers()) *response->add_servers() = Encode(known, now);
+  UnaryAnswer* answer = call.answer;
+  answer->Finish(grpc::Status::OK);
 }
 
 }  // namespace lynx::server

@@ -13,6 +13,7 @@
 #include "server/access/server_tls.h"
 #include "server/loop/core.h"
 #include "server/values/access.h"
+#include "server/values/server_identity.h"
 
 namespace lynx::server {
 
@@ -22,6 +23,8 @@ struct AdminOptions {
   // Returns HOST:PORT by which other machines reach the server, or several with commas: this server's first, then those that
   // may lead after it. Empty: they cannot reach it, or its address is unknown. Thread-safe.
   std::function<std::string()> reached_at;
+  // The servers of this store, this one among them. Thread-safe.
+  std::function<std::vector<KnownServer>()> servers;
 };
 
 // A new token of a user: the part that the store keeps, and the secret, which is shown to a person only once.
@@ -48,6 +51,7 @@ class AdminService {
   void AddToken(const Call& call, const v1::AddTokenRequest* request, v1::AddTokenResponse* response);
   void RevokeToken(const Call& call, const v1::RevokeTokenRequest* request, v1::RevokeTokenResponse* response);
   void ListAudit(const Call& call, const v1::ListAuditRequest* request, v1::ListAuditResponse* response);
+  void ListServers(const Call& call, const v1::ListServersRequest* request, v1::ListServersResponse* response);
 
  private:
   // Checks a requested change and returns what it consists of. Runs on the owner thread. If it returns an error, the error is

@@ -188,6 +188,7 @@ class GuardedAdmin : public GuardedService {
     Unary("Admin.AddToken", &AdminService::AddToken);
     Unary("Admin.RevokeToken", &AdminService::RevokeToken);
     Unary("Admin.ListAudit", &AdminService::ListAudit);
+    Unary("Admin.ListServers", &AdminService::ListServers);
   }
 };
 

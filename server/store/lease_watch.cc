@@ -29,7 +29,11 @@ absl::StatusOr<LeaseWatch::View> LeaseWatch::Look() {
   if (row->left > times_.life) LYNX_RETURN_IF_ERROR(CapLease(*connection_, times_));
   LYNX_RETURN_IF_ERROR(EnterServer(*connection_, own_));
   const bool is_free = row->left <= std::chrono::milliseconds(0);
-  return View{.free = is_free, .left = row->left, .epoch = row->epoch, .leader = is_free ? "" : row->holder.address};
+  return View{.free = is_free,
+              .left = row->left,
+              .epoch = row->epoch,
+              .leader = is_free ? "" : row->holder.address,
+              .encryption = is_free ? "" : row->holder.encryption};
 }
 
 absl::StatusOr<std::map<std::string, std::string>> LeaseWatch::LoadShared() {

@@ -24,7 +24,8 @@ class LeaseWatch {
     bool free = false;
     std::chrono::milliseconds left{0};  // until it is free, unless it is renewed
     int64_t epoch = 0;
-    std::string leader;  // HOST:PORT of the server that has the lease; empty: nobody has it, or it takes no calls
+    std::string leader;      // HOST:PORT of the server that has the lease; empty: nobody has it, or it takes no calls
+    std::string encryption;  // its --encrypt-ranks; empty: nobody has the lease, or it is not known
   };
 
   LeaseWatch(std::string url, ServerIdentity own, const LeaseTimes& times)

@@ -27,7 +27,7 @@ constexpr char kConnectSeconds[] = "2";
 constexpr char kLeaseSession[] = "lynx-server lease";
 
 // Columns of both tables that name a server.
-constexpr char kIdentityColumns[] = "id, address, host, process, version";
+constexpr char kIdentityColumns[] = "id, address, host, process, version, encryption";
 constexpr char kNow[] = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint";
 
 Parameter Integer(int64_t value) { return {.kind = ColumnKind::kInteger, .integer = value}; }
@@ -38,7 +38,8 @@ ServerIdentity IdentityIn(const PostgresResult& rows, int row) {
           .address = rows.Text(row, 1),
           .host = rows.Text(row, 2),
           .process = rows.Int(row, 3),
-          .version = rows.Text(row, 4)};
+          .version = rows.Text(row, 4),
+          .encryption = rows.Text(row, 5)};
 }
 
 }  // namespace
@@ -57,11 +58,11 @@ const std::string& LeaseTables() {
   // Times are in nanoseconds since the Unix epoch, by the database's clock.
   static const auto* const tables = new std::string(
       "CREATE TABLE IF NOT EXISTS lynx_lease(one BIGINT PRIMARY KEY CHECK(one = 1), id TEXT NOT NULL, address TEXT NOT NULL, "
-      "host TEXT NOT NULL, process BIGINT NOT NULL, version TEXT NOT NULL, epoch BIGINT NOT NULL, since_ns BIGINT NOT NULL, "
-      "renewals BIGINT NOT NULL, ends_ns BIGINT NOT NULL);"
-      "INSERT INTO lynx_lease VALUES(1, '', '', '', 0, '', 0, 0, 0, 0) ON CONFLICT DO NOTHING;"
+      "host TEXT NOT NULL, process BIGINT NOT NULL, version TEXT NOT NULL, encryption TEXT NOT NULL, epoch BIGINT NOT NULL, "
+      "since_ns BIGINT NOT NULL, renewals BIGINT NOT NULL, ends_ns BIGINT NOT NULL);"
+      "INSERT INTO lynx_lease VALUES(1, '', '', '', 0, '', '', 0, 0, 0, 0) ON CONFLICT DO NOTHING;"
       "CREATE TABLE IF NOT EXISTS lynx_servers(address TEXT PRIMARY KEY, id TEXT NOT NULL, host TEXT NOT NULL, process BIGINT "
-      "NOT NULL, version TEXT NOT NULL, since_ns BIGINT NOT NULL, seen_ns BIGINT NOT NULL)");
+      "NOT NULL, version TEXT NOT NULL, encryption TEXT NOT NULL, since_ns BIGINT NOT NULL, seen_ns BIGINT NOT NULL)");
   return *tables;
 }
 
@@ -75,22 +76,22 @@ absl::StatusOr<std::optional<LeaseRow>> ReadLease(PostgresConnection& connection
                                   "lynx_lease")));
   if (rows.rows() != 1) return absl::DataLossError("the table lynx_lease has not one row");
   return LeaseRow{.holder = IdentityIn(rows, 0),
-                  .epoch = rows.Int(0, 5),
-                  .since = Nanos(rows.Int(0, 6)),
-                  .renewals = rows.Int(0, 7),
-                  .left = milliseconds(rows.Int(0, 8)),
-                  .older_server = rows.Int(0, 9) != 0};
+                  .epoch = rows.Int(0, 6),
+                  .since = Nanos(rows.Int(0, 7)),
+                  .renewals = rows.Int(0, 8),
+                  .left = milliseconds(rows.Int(0, 9)),
+                  .older_server = rows.Int(0, 10) != 0};
 }
 
 absl::StatusOr<int64_t> TakeLease(PostgresConnection& connection, const ServerIdentity& holder, const LeaseTimes& times) {
   // If two servers do this at once, the second one waits for the first one's commit, and then finds that it is not free.
   LYNX_ASSIGN_OR_RETURN(
       const PostgresResult rows,
-      connection.Run(absl::StrCat("UPDATE lynx_lease SET id=?, address=?, host=?, process=?, version=?, "
+      connection.Run(absl::StrCat("UPDATE lynx_lease SET id=?, address=?, host=?, process=?, version=?, encryption=?, "
                                   "epoch=greatest(epoch, (SELECT max(s.epoch) FROM lynx_store s)) + 1, since_ns=",
                                   kNow, ", renewals=0, ends_ns=", kNow, " + ? WHERE ends_ns <= ", kNow, " RETURNING epoch"),
                      {OfText(holder.id), OfText(holder.address), OfText(holder.host), Integer(holder.process),
-                      OfText(holder.version), Integer(times.life.count() * 1'000'000)}));
+                      OfText(holder.version), OfText(holder.encryption), Integer(times.life.count() * 1'000'000)}));
   return rows.rows() == 0 ? 0 : rows.Int(0, 0);
 }
 
@@ -104,12 +105,14 @@ absl::Status CapLease(PostgresConnection& connection, const LeaseTimes& times) {
 absl::Status EnterServer(PostgresConnection& connection, const ServerIdentity& server) {
   if (server.address.empty()) return absl::OkStatus();
   return connection
-      .Run(absl::StrCat("INSERT INTO lynx_servers(", kIdentityColumns, ", since_ns, seen_ns) VALUES(?, ?, ?, ?, ?, ", kNow,
+      .Run(absl::StrCat("INSERT INTO lynx_servers(", kIdentityColumns, ", since_ns, seen_ns) VALUES(?, ?, ?, ?, ?, ?, ", kNow,
                         ", ", kNow,
                         ") ON CONFLICT(address) DO UPDATE SET since_ns=CASE WHEN lynx_servers.id=EXCLUDED.id THEN "
                         "lynx_servers.since_ns ELSE EXCLUDED.since_ns END, id=EXCLUDED.id, host=EXCLUDED.host, "
-                        "process=EXCLUDED.process, version=EXCLUDED.version, seen_ns=EXCLUDED.seen_ns"),
-           {OfText(server.id), OfText(server.address), OfText(server.host), Integer(server.process), OfText(server.version)},
+                        "process=EXCLUDED.process, version=EXCLUDED.version, encryption=EXCLUDED.encryption, "
+                        "seen_ns=EXCLUDED.seen_ns"),
+           {OfText(server.id), OfText(server.address), OfText(server.host), Integer(server.process), OfText(server.version),
+            OfText(server.encryption)},
            StatementUse::kKept)
       .status();
 }
@@ -124,9 +127,9 @@ absl::StatusOr<std::vector<KnownServer>> ReadServers(PostgresConnection& connect
   std::vector<KnownServer> servers;
   for (int row = 0; row < rows.rows(); ++row) {
     servers.push_back({.server = IdentityIn(rows, row),
-                       .leads = rows.Int(row, 7) != 0,
-                       .since = Nanos(rows.Int(row, 5)),
-                       .seen_ago = Nanos(rows.Int(row, 6))});
+                       .leads = rows.Int(row, 8) != 0,
+                       .since = Nanos(rows.Int(row, 6)),
+                       .seen_ago = Nanos(rows.Int(row, 7))});
   }
   return servers;
 }
@@ -169,7 +172,9 @@ void ServerLease::SetAddress(const std::string& address) {
 
 std::vector<KnownServer> ServerLease::servers() const {
   const std::lock_guard lock(mutex_);
-  return servers_;
+  std::vector<KnownServer> servers = servers_;
+  for (KnownServer& server : servers) server.seen_ago = server.seen_ago + (BootTime() - servers_at_);
+  return servers;
 }
 
 absl::Status ServerLease::Connect() {
@@ -211,16 +216,21 @@ void ServerLease::RenewForever() {
       return;
     }
     std::vector<KnownServer> servers;
+    Nanos read_at;
     if (renewed.ok()) {
       lock.lock();
       const ServerIdentity holder = holder_;
       lock.unlock();
       if (EnterServer(*connection_, holder).ok()) {
+        read_at = BootTime();
         if (absl::StatusOr<std::vector<KnownServer>> read = ReadServers(*connection_); read.ok()) servers = *std::move(read);
       }
     }
     lock.lock();
-    if (!servers.empty()) servers_ = std::move(servers);
+    if (!servers.empty()) {
+      servers_ = std::move(servers);
+      servers_at_ = read_at;
+    }
     if (renewed.ok()) {
       // From one renewal to the next, however long their answers take.
       const milliseconds taken((BootTime() - begin).value / 1'000'000);

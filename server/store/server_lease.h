@@ -27,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "server/store/postgres_connection.h"
 #include "server/values/leadership.h"
+#include "server/values/server_identity.h"
 
 namespace lynx::server {
 
@@ -37,15 +38,7 @@ struct LeaseTimes {
   std::chrono::milliseconds look{500};     // between looks of a server that stands by
 };
 
-// A server, as the lease and the list of servers name it.
-struct ServerIdentity {
-  std::string id;       // of this run of the process; random
-  std::string address;  // HOST:PORT by which clients reach it; empty: it takes no calls, such as one that moves the store
-  std::string host;     // the machine's name
-  int64_t process = 0;
-  std::string version;
-};
-// A new identity of this process.
+// A new identity of this process, whose policy of encryption is not said yet.
 ServerIdentity NewIdentity(const std::string& address);
 
 // The row of the lease.
@@ -59,13 +52,6 @@ struct LeaseRow {
   bool older_server = false;
 };
 
-struct KnownServer {
-  ServerIdentity server;
-  bool leads = false;
-  Nanos since;     // when it entered itself; Unix time
-  Nanos seen_ago;  // since it last entered itself
-};
-
 // SQL that makes the tables of the lease and of the servers, if they are not there.
 const std::string& LeaseTables();
 // nullopt: the database has no such table yet.
@@ -76,7 +62,7 @@ absl::StatusOr<int64_t> TakeLease(PostgresConnection& connection, const ServerId
 absl::Status CapLease(PostgresConnection& connection, const LeaseTimes& times);
 // Enters the server in the list. A server whose address is empty is not entered.
 absl::Status EnterServer(PostgresConnection& connection, const ServerIdentity& server);
-// The servers that entered themselves within the last hour, in the order of their addresses.
+// The servers that entered themselves within the last hour, in the order of their addresses. Their epochs are not said.
 absl::StatusOr<std::vector<KnownServer>> ReadServers(PostgresConnection& connection);
 
 // The lease while this process has it. Thread-safe.
@@ -97,7 +83,7 @@ class ServerLease {
   bool lost() const { return lost_; }
   // What others are told from the next renewal on.
   void SetAddress(const std::string& address);
-  // As they were at the newest renewal.
+  // As they were at the newest renewal; the times since then are counted.
   std::vector<KnownServer> servers() const;
 
  private:
@@ -117,6 +103,7 @@ class ServerLease {
   std::condition_variable wake_;
   ServerIdentity holder_;             // guarded by mutex_
   std::vector<KnownServer> servers_;  // guarded by mutex_
+  Nanos servers_at_;                  // guarded by mutex_; the BootTime at which they were read
   bool stop_ = false;                 // guarded by mutex_
   std::thread thread_;
 };

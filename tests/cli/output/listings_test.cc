@@ -265,5 +265,47 @@ TEST(Formats, AVerbSaysWhatItPrints) {
   EXPECT_TRUE(CheckOutput(OutputFormat::kYaml, {OutputFormat::kTable, OutputFormat::kYaml}).ok());
 }
 
+v1::ListedServer ServerOf(const std::string& address, v1::ServerRole role, const std::string& encryption) {
+  v1::ListedServer server;
+  server.set_address(address);
+  server.set_role(role);
+  if (role == v1::SERVER_ROLE_LEADS) server.set_epoch(7);
+  server.set_version("1.2.3");
+  server.set_since_unix_ns(1'000'000'000);
+  server.set_seen_unix_ns(role == v1::SERVER_ROLE_SILENT ? 61'000'000'000 : 120'000'000'000);
+  server.set_encrypt_ranks(encryption);
+  server.set_host("head");
+  server.set_process(42);
+  return server;
+}
+
+TEST(ServerListing, SaysWhoLeadsAndWhoStandsBy) {
+  const std::vector<v1::ListedServer> servers = {ServerOf("a:7470", v1::SERVER_ROLE_LEADS, "off"),
+                                                 ServerOf("b:7470", v1::SERVER_ROLE_STANDS_BY, "off")};
+  EXPECT_EQ(Text(ServerListing(servers, CellText(OutputFormat::kTable, kNow))),
+            "SERVER  ROLE       EPOCH  VERSION  ENCRYPT-RANKS  SEEN\n"
+            "a:7470  leads      7      1.2.3    off            now\n"
+            "b:7470  stands by  -      1.2.3    off            1s\n");
+  EXPECT_EQ(Text(ServerListing(servers, CellText(OutputFormat::kWide, kNow)), OutputFormat::kWide),
+            "SERVER  ROLE       EPOCH  VERSION  ENCRYPT-RANKS  HOST  PROCESS  SINCE  SEEN\n"
+            "a:7470  leads      7      1.2.3    off            head  42       2m     now\n"
+            "b:7470  stands by  -      1.2.3    off            head  42       2m     1s\n");
+  EXPECT_EQ(Text(ServerListing(servers, CellText(OutputFormat::kCsv, kNow)), OutputFormat::kCsv),
+            "server,role,epoch,version,encrypt_ranks,host,process,since,seen\n"
+            "a:7470,leads,7,1.2.3,off,head,42,1970-01-01T00:00:01Z,1970-01-01T00:02:00Z\n"
+            "b:7470,stands by,,1.2.3,off,head,42,1970-01-01T00:00:01Z,1970-01-01T00:02:00Z\n");
+  EXPECT_EQ(Text(ServerListing(servers, CellText(OutputFormat::kName, kNow)), OutputFormat::kName), "a:7470\nb:7470\n");
+}
+
+TEST(ServerListing, NamesServersWithAnotherPolicy) {
+  const Listing listing =
+      ServerListing({ServerOf("a:7470", v1::SERVER_ROLE_SILENT, "on"), ServerOf("b:7470", v1::SERVER_ROLE_LEADS, "off")},
+                    CellText(OutputFormat::kTable, kNow));
+  EXPECT_THAT(Text(listing), HasSubstr("a:7470  silent"));
+  EXPECT_EQ(listing.notes,
+            "a:7470: --encrypt-ranks is on there, and off on the server that leads: it does not stand by until it is started "
+            "with the same\n");
+}
+
 }  // namespace
 }  // namespace lynx::cli

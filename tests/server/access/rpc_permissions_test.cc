@@ -28,7 +28,7 @@ const std::map<std::string, std::string>& Least() {
       {"Admin.RevokeJoinTokens", "admin"},  {"Admin.Join", "join token"},    {"Admin.RotateCertificate", "node"},
       {"Admin.RevokeNode", "admin"},        {"Admin.AddUser", "admin"},      {"Admin.ListUsers", "admin"},
       {"Admin.RevokeUser", "admin"},        {"Admin.AddToken", "admin"},     {"Admin.RevokeToken", "admin"},
-      {"Admin.ListAudit", "admin"},
+      {"Admin.ListAudit", "admin"},         {"Admin.ListServers", "admin"},
   };
   return *least;
 }

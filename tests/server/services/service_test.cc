@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "common/version.h"
+#include "lynx/v1/admin.grpc.pb.h"
 #include "tests/server/services/service_fixture.h"
 
 namespace lynx::server {
@@ -25,6 +26,23 @@ TEST_F(ServiceTest, SubmitIsIdempotentByKey) {
   const grpc::Status exists = Submit(MakeSpec("other"), "key", &other);
   EXPECT_EQ(exists.error_code(), grpc::ALREADY_EXISTS);
   EXPECT_THAT(exists.error_message(), HasSubstr(first.job().id()));
+}
+
+TEST_F(ServiceTest, AServerThatIsAloneListsItself) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::ListServersResponse response;
+  const grpc::Status status = v1::Admin::NewStub(channel_)->ListServers(&context, {}, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.servers_size(), 1);
+  const v1::ListedServer& server = response.servers(0);
+  EXPECT_EQ(server.address(), server_->address());
+  EXPECT_EQ(server.role(), v1::SERVER_ROLE_LEADS);
+  EXPECT_EQ(server.epoch(), 0) << "there is no lease";
+  EXPECT_EQ(server.version(), kVersion);
+  EXPECT_EQ(server.encrypt_ranks(), "off");
+  EXPECT_GT(server.since_unix_ns(), 0);
+  EXPECT_GE(server.seen_unix_ns(), server.since_unix_ns());
 }
 
 TEST_F(ServiceTest, BadRequestsNameTheField) {

@@ -2,6 +2,7 @@
 // pauses or loses the lease.
 #include <grpcpp/grpcpp.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -19,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/standby.h"
+#include "common/version.h"
 #include "lynx/v1/admin.grpc.pb.h"
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "lynx/v1/jobs.grpc.pb.h"
@@ -124,6 +126,13 @@ class SeveralServersTest : public ::testing::Test {
     }
     return answer;
   }
+  v1::ListServersResponse Listed(const Server& server) {
+    grpc::ClientContext context;
+    v1::ListServersResponse response;
+    const grpc::Status status = v1::Admin::NewStub(ChannelTo(server))->ListServers(&context, {}, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
   std::string Page(const Server& server, const std::string& path) {
     const std::string& address = server.metrics_address();
     return HttpGet(std::stoi(address.substr(address.rfind(':') + 1)), path);
@@ -218,6 +227,74 @@ TEST_F(SeveralServersTest, AnotherLeadsOnTheSamePortWhenTheLeaderEnds) {
   Await([&] { return Submit(other, "k").trailing[kLeaderKey] == leader.address(); });
   EXPECT_FALSE(other.leads());
   EXPECT_EQ(cluster_->Query(url_, "SELECT count(*) FROM jobs"), 1);
+}
+
+TEST_F(SeveralServersTest, TheLeaderListsAllServers) {
+  const Server& leader = Start("a");
+  EXPECT_EQ(Listed(leader).servers(0).address(), leader.address()) << "at once, before it has entered itself";
+  Start("b");
+  v1::ListServersResponse listed;
+  Await([&] { return (listed = Listed(*servers_["a"])).servers_size() == 2; });
+  for (const v1::ListedServer& server : listed.servers()) {
+    const bool leads = server.address() == leader.address();
+    EXPECT_EQ(server.address(), servers_[leads ? "a" : "b"]->address());
+    EXPECT_EQ(server.role(), leads ? v1::SERVER_ROLE_LEADS : v1::SERVER_ROLE_STANDS_BY);
+    EXPECT_EQ(server.epoch(), leads ? 1 : 0);
+    EXPECT_EQ(server.version(), kVersion);
+    EXPECT_EQ(server.encrypt_ranks(), "off");
+    EXPECT_EQ(server.process(), getpid());
+    EXPECT_GE(server.seen_unix_ns(), server.since_unix_ns() - 60'000'000'000);
+  }
+  servers_.erase("a");
+  Await([&] { return servers_["b"]->leads() && Submit(*servers_["b"], "k").status.ok(); });
+  listed = Listed(*servers_["b"]);
+  for (const v1::ListedServer& server : listed.servers()) {
+    if (server.address() != servers_["b"]->address()) continue;
+    EXPECT_EQ(server.role(), v1::SERVER_ROLE_LEADS);
+    EXPECT_EQ(server.epoch(), 2);
+  }
+}
+
+TEST_F(SeveralServersTest, AServerThatHasGoneIsSilent) {
+  const Server& leader = Start("a");
+  Start("b");
+  const std::string gone = servers_["b"]->address();
+  servers_.erase("b");
+  cluster_->Execute(url_, absl::StrCat("UPDATE lynx_servers SET seen_ns=seen_ns-11000000000 WHERE address='", gone, "'"));
+  const auto role = [&](const std::string& address) {
+    const v1::ListServersResponse listed = Listed(leader);
+    for (const v1::ListedServer& server : listed.servers()) {
+      if (server.address() == address) return server.role();
+    }
+    return v1::SERVER_ROLE_UNSPECIFIED;
+  };
+  Await([&] { return role(gone) == v1::SERVER_ROLE_SILENT; });
+  EXPECT_EQ(role(leader.address()), v1::SERVER_ROLE_LEADS);
+}
+
+// A server that would change what the cluster promises when it takes over does not stand by.
+TEST_F(SeveralServersTest, AServerWithAnotherPolicyIsRefused) {
+  const Server& leader = Start("a");
+  ServerOptions options = OptionsOf("b", kShort);
+  options.core.controller.encryption = RankEncryption::kOn;
+  const absl::Status refused = Server::Start(options, clock_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(absl::StrCat("--encrypt-ranks is on here, and off on the server at ",
+                                                                     leader.address(), " that leads")));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("start this one with --encrypt-ranks off"));
+  EXPECT_TRUE(leader.leads());
+  servers_.erase("a");
+  EXPECT_TRUE(Server::Start(options, clock_).ok()) << "nobody leads, so the policy of the cluster is this one's";
+}
+
+TEST_F(SeveralServersTest, AServerThatStandsByEndsWhenALeaderHasAnotherPolicy) {
+  Start("a");
+  Start("b");
+  cluster_->Execute(url_, "UPDATE lynx_lease SET encryption='except-nccl'");
+  Await([&] { return EndOf("b").has_value(); });
+  EXPECT_EQ(EndOf("b")->first, ServerEnd::kStore);
+  EXPECT_THAT(std::string(EndOf("b")->second.message()),
+              HasSubstr("--encrypt-ranks is off here, and except-nccl on the server"));
 }
 
 // The leader renews its lease never, as if all its threads slept. When they go on, it is not the leader any more.
