@@ -65,6 +65,10 @@ bool ServerAddresses::HasAll(const ServerAddresses& others) const {
   return std::all_of(others.all_.begin(), others.all_.end(), [&](const std::string& one) { return Has(one); });
 }
 
+void ServerAddresses::BeginWith(const std::string& address) {
+  if (const std::optional<size_t> known = IndexOf(address); known.has_value()) present_ = *known;
+}
+
 void ServerAddresses::Answered() { std::fill(tried_.begin(), tried_.end(), false); }
 
 ServerAddresses::Next ServerAddresses::Failed(const std::string& leader) {

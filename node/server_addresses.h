@@ -39,6 +39,9 @@ class ServerAddresses {
   // True if another server has named the present address as the leader.
   bool named() const { return named_; }
 
+  // Makes `address` the present one before the first call, if it is among these: it led when somebody last called it.
+  void BeginWith(const std::string& address);
+
   // The present address has answered as the leader. So the next failure begins a new round.
   void Answered();
 

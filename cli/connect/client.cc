@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "cli/connect/leader_memory.h"
 #include "common/clock.h"
 #include "common/status.h"
 #include "google/rpc/retry.pb.h"
@@ -116,6 +117,16 @@ std::optional<Nanos> RetryDelay(const grpc::Status& status) {
 Client::Client(ServerAddress server, Nanos timeout)
     : server_(std::move(server)), timeout_(timeout), servers_(ServerAddresses::Parse(server_.address)) {
   if (server_.status.ok() && !servers_.ok()) server_.status = Annotate(servers_.status(), server_.source);
+  if (!servers_.ok() || !servers_->several()) return;
+  remembered_ = RememberedLeader(server_.leaders_file, servers_->text());
+  servers_->BeginWith(remembered_);
+}
+
+void Client::Answered() {
+  servers_->Answered();
+  if (!servers_->several() || present() == remembered_) return;
+  remembered_ = present();
+  RememberLeader(server_.leaders_file, servers_->text(), remembered_);
 }
 
 Client::Link& Client::LinkTo(const std::string& address) {
@@ -225,7 +236,7 @@ absl::Status Client::Run(Repeat repeat, const std::function<grpc::Status(Link&, 
       Prepare(context);
       const grpc::Status status = call(present_link(), &context);
       if (status.ok()) {
-        servers_->Answered();
+        Answered();
         return absl::OkStatus();
       }
       const std::optional<Nanos> later = RetryDelay(status);
@@ -445,7 +456,7 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
       watched = response.job().id();
       lost_at.reset();
       failures_.clear();
-      servers_->Answered();
+      Answered();
       stopped = !each(response);
       return !stopped;
     };

@@ -30,6 +30,7 @@ struct ServerAddress {
   std::string authority;          // PEM; "" = plain text
   std::string token;              // "" = no token; it is only ever sent over TLS
   std::string context_file = {};  // the context file that `authority` is from; "" = it is from elsewhere
+  std::string leaders_file = {};  // where the leader of several servers is remembered (leader_memory.h); "" = nowhere
   absl::Status status;            // why no server was found; every call then fails with it
 };
 
@@ -125,6 +126,8 @@ class Client {
   // The error of a call for which no address did.
   absl::Status NoneLeads();
   void Prepare(grpc::ClientContext& context) const;
+  // The present address has answered as the leader.
+  void Answered();
   // Makes one call with a deadline, at the server that leads. If the server says that it will accept the call later, or no
   // server leads, repeats the call until the deadline.
   absl::Status Run(Repeat repeat, const std::function<grpc::Status(Link&, grpc::ClientContext*)>& call);
@@ -152,6 +155,7 @@ class Client {
   ServerAddress server_;
   Nanos timeout_;
   absl::StatusOr<ServerAddresses> servers_;
+  std::string remembered_;                       // the leader that leaders_file names
   std::map<std::string, Link> links_;            // by address
   std::map<std::string, std::string> failures_;  // why each address did not do, in the present call
 };

@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "cli/connect/leader_memory.h"
 #include "cli/connect/server_place.h"
 #include "cli/connect/submission.h"
 #include "cli/connect/unary_call.h"
@@ -115,10 +116,14 @@ QuickSubmitted SubmitQuickly(const QuickSubmit& options) {
   *request.mutable_spec() = ToProto(*spec);
   request.set_idempotency_key(options.idempotency_key.empty() ? FreshKey() : options.idempotency_key);
   const auto begin = std::chrono::steady_clock::now();
+  const std::string leaders_file = servers->several() ? LeadersFile() : "";
+  const std::string remembered = RememberedLeader(leaders_file, servers->text());
+  servers->BeginWith(remembered);
   const std::optional<std::string> answer =
       CallLeader(*servers, request.SerializeAsString(), NanosFromSeconds(options.timeout_seconds));
   v1::SubmitJobResponse response;
   if (answer.has_value() && response.ParseFromString(*answer)) {
+    if (servers->present() != remembered) RememberLeader(leaders_file, servers->text(), servers->present());
     return {.text = SubmittedText(response.job().id(), response.existed()), .arguments = {}};
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;

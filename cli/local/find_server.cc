@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "cli/connect/contexts.h"
+#include "cli/connect/leader_memory.h"
 #include "cli/connect/server_place.h"
 #include "cli/local/local_cluster.h"
 #include "common/status.h"
@@ -104,6 +105,7 @@ ServerAddress FindServer(const ConnectionFlags& flags) {
              .token = found.token,
              .context_file = found.context_file};
   found.status = status;
+  found.leaders_file = LeadersFile();
   const absl::Status address = ServerAddresses::Parse(found.address).status();
   if (found.status.ok() && !address.ok()) found.status = Annotate(address, found.source);
   return found;

@@ -138,6 +138,21 @@ TEST(ServerAddressesTest, StandbysThatNameEachOtherEndTheRound) {
   EXPECT_TRUE(two.named()) << "it is named after it has failed, so the next round begins with it";
 }
 
+TEST(ServerAddressesTest, BeginsWithOneOfThem) {
+  ServerAddresses servers = ServerAddresses::Parse("a:1,b:2,c:3").value();
+  servers.BeginWith("b:2");
+  EXPECT_EQ(servers.present(), "b:2");
+  EXPECT_FALSE(servers.named()) << "nobody named it now";
+  servers.BeginWith("d:4");
+  servers.BeginWith("");
+  EXPECT_EQ(servers.present(), "b:2");
+  EXPECT_EQ(servers.Failed(), ServerAddresses::Next::kAtOnce);
+  EXPECT_EQ(servers.present(), "c:3");
+  EXPECT_EQ(servers.Failed(), ServerAddresses::Next::kAtOnce);
+  EXPECT_EQ(servers.present(), "a:1") << "all are tried";
+  EXPECT_EQ(servers.Failed(), ServerAddresses::Next::kAfterWait);
+}
+
 TEST(ServerAddressesTest, AnAnswerBeginsANewRound) {
   ServerAddresses two = Parsed("a:1,b:1");
   EXPECT_EQ(two.Failed(), Next::kAtOnce);

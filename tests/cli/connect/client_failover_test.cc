@@ -4,10 +4,12 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -120,6 +122,35 @@ TEST(ClientFailoverTest, FollowsTheLeaderThatAStandbyNames) {
   EXPECT_EQ(first.refused(), 1) << "the second call goes to the leader at once";
   EXPECT_EQ(second.refused(), 0);
   EXPECT_EQ(leads.calls, 2);
+}
+
+// Two commands, one after the other.
+TEST(ClientFailoverTest, TheNextCommandBeginsWithTheLeader) {
+  std::string folder = ::testing::TempDir() + "lynx_leaders_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  FakeServer leads, other;
+  FakeStandby standby(leads.address());
+  const auto command = [&](const std::string& file) {
+    return Client({.address = standby.address() + "," + leads.address() + "," + other.address(),
+                   .source = "the test",
+                   .leaders_file = file},
+                  kSecond * 60);
+  };
+  const std::string file = folder + "/leaders";
+  EXPECT_TRUE(command(file).Queues().ok());
+  EXPECT_EQ(standby.refused(), 1);
+  EXPECT_EQ(command(file).present(), leads.address());
+  EXPECT_TRUE(command(file).Queues().ok());
+  EXPECT_EQ(standby.refused(), 1) << "it is not asked again";
+  // The leader of before stands by now, and another one leads.
+  leads.standby_calls = 1'000;
+  leads.leader = other.address();
+  EXPECT_TRUE(command(file).Queues().ok());
+  EXPECT_EQ(command(file).present(), other.address());
+  EXPECT_EQ(other.calls, 1);
+  EXPECT_EQ(standby.refused(), 1);
+  EXPECT_EQ(command("").present(), standby.address()) << "without a file nothing is remembered";
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ClientFailoverTest, PassesAddressesThatDoNotAnswer) {
