@@ -4,7 +4,8 @@
     bench/failover.py [--failovers 200] [--rate 100] [--servers 3] [--nodes 2] [--kinds kill,stop] [--between 2] [--threads 8]
 
 Each failover: the server that leads is killed (SIGKILL) or stopped (SIGSTOP), in turn; when another one has led for --between seconds, the
-lost one is started again or goes on. Meanwhile threads submit held jobs with `lynxctl submit`, together --rate a second, each with a key of
+lost one is started again or goes on. With the kind promote it is PostgreSQL that fails: the primary is killed, all its processes at once,
+and its synchronous standby is promoted at once; then a new standby takes the place of the lost primary. Meanwhile threads submit held jobs with `lynxctl submit`, together --rate a second, each with a key of
 its own; what is not acknowledged is repeated under the same key. At the end the keys that were acknowledged are compared with the database.
 
 Printed are, as medians and worst: the time from the loss to the acknowledgement of the first submission that was begun after it, and the
@@ -73,16 +74,28 @@ def spread(values):
     return f"median {statistics.median(values):.2f} s, worst {max(values):.2f} s ({len(values)})"
 
 
-def fail_over(servers, load, kind, between):
+def fail_over(servers, database, load, kind, between):
     """One failover. Returns the seconds to the first submission and to all nodes."""
     old = servers.leader()
     moment = time.monotonic()
-    old.kill() if kind == "kill" else old.stop()
+    if kind == "promote":
+        moment = database.lose_primary()
+    elif kind == "kill":
+        old.kill()
+    else:
+        old.stop()
     submitted = servers.until(lambda: load.first_after(moment), f"a submission after {kind}", pause=0.02)
     servers.await_attached()
     attached = time.monotonic() - moment
     time.sleep(between)
-    servers.mend(old)
+    if kind == "promote":
+        database.add_standby()
+        # A server that did not find the new primary in time has ended.
+        for server in servers.all:
+            if not server.runs():
+                servers.mend(server)
+    else:
+        servers.mend(old)
     return submitted, attached
 
 
@@ -92,21 +105,22 @@ def main():
     parser.add_argument("--rate", type=float, default=100, help="submissions a second")
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--nodes", type=int, default=2)
-    parser.add_argument("--kinds", default="kill,stop", help="kill, stop, or both, which take turns")
+    parser.add_argument("--kinds", default="kill,stop", help="kill, stop and promote, those that are given in turn")
     parser.add_argument("--between", type=float, default=2, help="seconds from the end of one failover to the next")
     parser.add_argument("--threads", type=int, default=8)
     options = parser.parse_args()
     kinds = options.kinds.split(",")
-    if set(kinds) - {"kill", "stop"} or options.rate <= 0 or min(options.failovers, options.nodes, options.threads) < 1 or options.servers < 2:
-        parser.error("--kinds takes kill and stop, --servers at least 2, and the other numbers are positive")
+    if set(kinds) - {"kill", "stop", "promote"} or options.rate <= 0 or min(options.failovers, options.nodes, options.threads) < 1 or options.servers < 2:
+        parser.error("--kinds takes kill, stop and promote, --servers at least 2, and the other numbers are positive")
     if postgres.binaries() is None:
         print(postgres.MISSING)
         return NOT_HERE
     folder = pathlib.Path(tempfile.mkdtemp(prefix="lynx-failover-"))
-    database = postgres.Postgres()
+    database = postgres.PrimaryAndStandby() if "promote" in kinds else postgres.Postgres()
     servers = None
     try:
-        database.make_database()
+        if "promote" not in kinds:
+            database.make_database()
         servers = Servers(folder, database, servers=options.servers, nodes=options.nodes)
         servers.start()
         servers.await_servers()
@@ -123,7 +137,7 @@ def main():
         times = {kind: [] for kind in kinds}
         for i in range(options.failovers):
             kind = kinds[i % len(kinds)]
-            times[kind].append(fail_over(servers, load, kind, options.between))
+            times[kind].append(fail_over(servers, database, load, kind, options.between))
             print(f"failover {i + 1} ({kind}): submission {times[kind][-1][0]:.2f} s, nodes {times[kind][-1][1]:.2f} s", flush=True)
         load.stop()
         took = time.monotonic() - begin

@@ -22,7 +22,11 @@ FORMS = {
         Tiny({"--failovers 200 --rate 100": "--failovers 2 --rate 4 --between 0.5 --threads 2"},
              [(r"^failover \d \((kill|stop)\): submission [\d.]+ s, nodes [\d.]+ s$", 2),
               (r"^(kill|stop): to the next submission median [\d.]+ s, worst [\d.]+ s \(1\); to all nodes median [\d.]+ s, worst [\d.]+ s \(1\)$", 2),
-              r"^2 failovers in \d+ s; [1-9]\d* submissions acknowledged \([\d.]+ a second\), \d+ calls repeated; lost 0, double 0$"])],
+              r"^2 failovers in \d+ s; [1-9]\d* submissions acknowledged \([\d.]+ a second\), \d+ calls repeated; lost 0, double 0$"]),
+        Tiny({"--failovers 20 --rate 50": "--failovers 1 --rate 4 --between 0.5 --threads 2 --servers 2"},
+             [r"^failover 1 \(promote\): submission [\d.]+ s, nodes [\d.]+ s$",
+              r"^promote: to the next submission median [\d.]+ s, worst [\d.]+ s \(1\); to all nodes median [\d.]+ s, worst [\d.]+ s \(1\)$",
+              r"^1 failovers in \d+ s; [1-9]\d* submissions acknowledged \([\d.]+ a second\), \d+ calls repeated; lost 0, double 0$"])],
 }
 
 

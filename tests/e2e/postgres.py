@@ -6,9 +6,12 @@ import os
 import pathlib
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 
+from cluster import is_alive
 
 MISSING = "PostgreSQL is not installed (postgresql-15): scripts/install.sh --tests installs it"
 
@@ -29,8 +32,10 @@ def _other_user():
 
 
 class Postgres:
-    def __init__(self):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-pg-"))
+    """`copy_of`: another one of which this is a standby; see PrimaryAndStandby. `directory`: where an earlier one was, whose files go."""
+
+    def __init__(self, copy_of=None, directory=None):
+        self.directory = directory or pathlib.Path(tempfile.mkdtemp(prefix="lynx-pg-"))
         self.directory.chmod(0o755)
         self.user = {}
         if os.geteuid() == 0:
@@ -38,10 +43,15 @@ class Postgres:
             os.chown(self.directory, other.pw_uid, other.pw_gid)
             self.user = dict(user=other.pw_uid, group=other.pw_gid, extra_groups=[])
         self.data = self.directory / "data"
-        self._run("initdb", "-D", self.data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+        shutil.rmtree(self.data, ignore_errors=True)
+        if copy_of is None:
+            self._run("initdb", "-D", self.data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+        else:
+            self._run("pg_basebackup", "-D", self.data, "-h", copy_of.directory, "-U", "postgres", "--write-recovery-conf",
+                      "--checkpoint=fast", "--no-sync")
         with open(self.data / "postgresql.conf", "a") as file:
             file.write(f"listen_addresses = ''\nunix_socket_directories = '{self.directory}'\n")
-            file.write("fsync = off\nshared_buffers = 16MB\n")
+            file.write(f"fsync = off\nshared_buffers = 16MB\ncluster_name = '{self.directory.name}'\n")
         self.control("start")
 
     def make_database(self):
@@ -77,3 +87,71 @@ class Postgres:
             self.control("stop", "-m", "immediate")
         finally:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def kill(self):
+        """Kills all of its processes at once, as if its machine died."""
+        main = int((self.data / "postmaster.pid").read_text().split()[0])
+        children = pathlib.Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        for pid in [main, *map(int, children)]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        end = time.monotonic() + 60
+        while any(is_alive(pid) for pid in [main, *map(int, children)]):
+            if time.monotonic() > end:
+                raise AssertionError(f"PostgreSQL in {self.directory} does not end")
+            time.sleep(0.01)
+
+
+class PrimaryAndStandby:
+    """A PostgreSQL with the database lynx, and a synchronous standby, which has every commit before it is acknowledged."""
+
+    def __init__(self):
+        self.lost = None  # the directory of the primary that was killed
+        self.primary = Postgres()
+        self.standby = None
+        try:
+            self.primary.make_database()
+            self.add_standby()
+        except BaseException:
+            self.clean_up()
+            raise
+
+    def add_standby(self):
+        """Makes a standby, where the lost primary was if there is one. Returns when commits wait for it."""
+        self.standby = Postgres(copy_of=self.primary, directory=self.lost)
+        self.lost = None
+        self._set(self.primary, self.standby.directory.name)
+        end = time.monotonic() + 60
+        while self.primary.run("psql", "-XAtqc", "SELECT count(*) FROM pg_stat_replication WHERE sync_state='sync'", "postgres").stdout.strip() != "1":
+            if time.monotonic() > end:
+                raise AssertionError("the standby does not follow the primary")
+            time.sleep(0.05)
+
+    def _set(self, server, standby):
+        for statement in (f"ALTER SYSTEM SET synchronous_standby_names = '\"{standby}\"'", "SELECT pg_reload_conf()"):
+            server.run("psql", "-Xqc", statement, "postgres")
+
+    def url(self):
+        """Names both; a client finds the one that can be written."""
+        return f"postgresql://lynx@/lynx?host={self.primary.directory},{self.standby.directory}&target_session_attrs=read-write"
+
+    def lose_primary(self):
+        """Kills the primary, and promotes the standby, which then has none of its own. Returns the time of the loss (monotonic)."""
+        self.primary.kill()
+        moment = time.monotonic()
+        self.lost = self.primary.directory
+        self.primary, self.standby = self.standby, None
+        self.primary.control("promote")
+        return moment
+
+    def sql(self, statement):
+        return self.primary.sql(statement)
+
+    def clean_up(self):
+        for server in (self.standby, self.primary):
+            if server is not None:
+                server.clean_up()
+        if self.lost is not None:
+            shutil.rmtree(self.lost, ignore_errors=True)

@@ -26,17 +26,18 @@ def free_ports(count):
 
 
 class Server:
-    def __init__(self, folder, name, store, port, page):
+    def __init__(self, folder, name, store, port, page, programs):
+        self.programs = programs  # the folder from which it starts
         self.name, self.address, self.page = name, f"127.0.0.1:{port}", f"127.0.0.1:{page}"
         self.data, self.log_file = folder / name, folder / f"{name}.log"
-        self.command = [str(BIN / "lynx-server"), "--listen", self.address, "--data-dir", str(self.data), "--store", store,
-                        "--metrics-address", self.page, "--page-address", ""]
+        self.flags = ["--listen", self.address, "--data-dir", str(self.data), "--store", store, "--metrics-address", self.page,
+                      "--page-address", ""]
         self.process = None
         self.stopped = False
 
     def start(self):
         with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen([str(self.programs / "lynx-server"), *self.flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         self.stopped = False
 
     def runs(self):
@@ -77,31 +78,37 @@ class Server:
 
 
 class Servers:
-    """Servers and nodes. `postgres`: a Postgres with the database lynx."""
+    """Servers and nodes. `postgres`: a Postgres or a PrimaryAndStandby, with the database lynx."""
 
-    def __init__(self, folder, postgres, servers=3, nodes=2, devices=2):
+    def __init__(self, folder, postgres, servers=3, nodes=2, devices=2, programs=BIN):
         self.folder = pathlib.Path(folder)
         ports = free_ports(2 * servers)
-        self.all = [Server(self.folder, f"server{i}", postgres.url(), ports[2 * i], ports[2 * i + 1]) for i in range(servers)]
+        self.all = [Server(self.folder, f"server{i}", postgres.url(), ports[2 * i], ports[2 * i + 1], programs) for i in range(servers)]
         self.addresses = ",".join(server.address for server in self.all)
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("LYNX_")}
         self.env.update(LYNX_SERVER=self.addresses, LYNX_HOME=str(self.folder / "home"), XDG_CONFIG_HOME=str(self.folder / "config"), NO_COLOR="1")
         self.nodes, self.devices = [f"n{i}" for i in range(nodes)], devices
-        self.daemons = []
+        self.programs = programs
+        self.daemons = {}  # by name, such as "n0.agent"
 
     def start(self):
         for server in self.all:
             server.start()
         for node in self.nodes:
-            common = ["--node", node, "--server", self.addresses, "--address", "127.0.0.1"]
-            self._daemon(f"{node}.agent", "lynx-agent", *common, "--data-dir", self.folder / f"{node}.agent", "--devices", f"cpu:{self.devices}", "--memory", "1GiB")
-            self._daemon(f"{node}.worker", "lynx-worker", *common, "--data-dir", self.folder / f"{node}.worker", "--copies-dir",
-                         self.folder / f"{node}.copies")
+            for kind in ("agent", "worker"):
+                self.start_daemon(node, kind, self.programs)
 
-    def _daemon(self, name, program, *flags):
+    def start_daemon(self, node, kind, programs):
+        """Starts the agent or the worker daemon of a node; ends the one that there is, as an upgrade does."""
+        name = f"{node}.{kind}"
+        if name in self.daemons:
+            self.daemons[name].terminate()
+            self.daemons[name].wait(timeout=PATIENCE)
+        flags = ["--node", node, "--server", self.addresses, "--address", "127.0.0.1", "--data-dir", self.folder / name]
+        flags += ["--devices", f"cpu:{self.devices}", "--memory", "1GiB"] if kind == "agent" else ["--copies-dir", self.folder / f"{node}.copies"]
         with open(self.folder / f"{name}.log", "ab") as log:
-            self.daemons.append(subprocess.Popen([str(BIN / program), *map(str, flags)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                                 start_new_session=True))
+            self.daemons[name] = subprocess.Popen([str(programs / f"lynx-{kind}"), *map(str, flags)], stdin=subprocess.DEVNULL, stdout=log,
+                                                  stderr=log, start_new_session=True)
 
     def ctl(self, *arguments, timeout=60):
         return run(*arguments, timeout=timeout, env=self.env)
@@ -134,11 +141,10 @@ class Servers:
         self.until(lambda: (server.get("/readyz") or (0,))[0] == 503 and (server.get("/healthz") or (0,))[0] == 200, f"{server.name} stands by")
 
     def await_servers(self):
-        """Waits until each server leads or stands by. Starts one again that has ended, as a service manager does: of servers that make the
-        tables of an empty database at the same time, one may end with an error."""
+        """Waits until each server leads or stands by."""
         def is_there(server):
             if not server.runs():
-                server.start()
+                raise AssertionError(f"{server.name} has ended\n{server.log()}")
             return (server.get("/healthz") or (0,))[0] == 200
         for server in self.all:
             self.until(lambda: is_there(server), f"{server.name}, which leads or stands by", pause=0.2)
@@ -163,7 +169,7 @@ class Servers:
             if server.runs():
                 server.go_on()
                 server.kill()
-        for daemon in self.daemons:
+        for daemon in self.daemons.values():
             daemon.kill()
             daemon.wait()
         ranks = []
@@ -172,13 +178,14 @@ class Servers:
                 ranks.append(int(entry.name))
         kill([pid for pid in ranks if is_alive(pid)])
 
-    def rank_of(self, pid):
-        """True if the process is a rank of these nodes."""
+    def rank_of(self, pid, folder=""):
+        """True if the process is a rank of these nodes, or one with which an agent measures. `folder`: a part of what it was told."""
         try:
             words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             return False
-        return words[0].endswith("lynx-rank") and any(str(self.folder) in word for word in words)
+        return words[0].endswith("lynx-rank") and any(str(self.folder) in word and folder in word for word in words)
 
     def rank_pids(self):
-        return sorted(int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit() and self.rank_of(int(entry.name)))
+        """The processes of jobs' ranks."""
+        return sorted(int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit() and self.rank_of(int(entry.name), ".worker/"))

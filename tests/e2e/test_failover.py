@@ -1,4 +1,5 @@
-"""Three servers on one PostgreSQL: the one that leads is killed, then the next one is stopped, while a job trains and people submit."""
+"""Several servers on one PostgreSQL: the one that leads is killed, then the next one is stopped, while a job trains and people submit. And
+PostgreSQL itself is killed, and its standby promoted."""
 
 import json
 import pathlib
@@ -46,19 +47,47 @@ class Submitter(threading.Thread):
         return next((done - moment for begun, done in list(self.times) if begun >= moment), None)
 
 
-@unittest.skipIf(postgres.binaries() is None, postgres.MISSING)
-class FailoverTest(unittest.TestCase):
-    def setUp(self):
+class ServersTest(unittest.TestCase):
+    """Servers on the PostgreSQL that `start` is given, with a job that trains and people who submit."""
+
+    def start(self, database, count, programs=BIN):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-failover-"))
         self.addCleanup(shutil.rmtree, self.folder, True)
-        self.postgres = postgres.Postgres()
+        self.postgres = database
         self.addCleanup(self.postgres.clean_up)
-        self.postgres.make_database()
-        self.servers = Servers(self.folder, self.postgres)
+        self.servers = Servers(self.folder, self.postgres, servers=count, programs=programs)
         self.addCleanup(self.servers.end)
         self.servers.start()
         self.servers.await_servers()
         self.servers.await_attached()
+
+    def begin(self):
+        """Starts a job that trains for long, and people who submit. Returns the job and its ranks."""
+        made = self.servers.ctl("submit", "-f", self.job_file("trains"), "-o", "json")
+        self.assertEqual(made.code, 0, made)
+        job = json.loads(made.out)["id"]
+        self.await_steps(job, 5)
+        ranks = self.servers.rank_pids()
+        self.assertEqual(len(ranks), 4)
+        self.submitter = Submitter(self.servers, self.job_file("waits"))
+        self.submitter.start()
+        self.addCleanup(self.submitter.stop)
+        self.servers.until(lambda: len(self.submitter.times) >= 5, "submissions")
+        return job, ranks
+
+    def assert_nothing_lost(self, job, ranks):
+        """Stops the people, and compares what was acknowledged with the database."""
+        done = self.steps(job)
+        self.await_steps(job, done + 20)
+        self.submitter.stop()
+        stored = dict(line.split("|") for line in self.postgres.sql("SELECT idempotency_key, id FROM jobs WHERE idempotency_key LIKE 'key-%'").splitlines())
+        acknowledged = self.submitter.acknowledged
+        self.assertEqual(stored | acknowledged, stored, f"lost; refused meanwhile: {self.submitter.refusals}")
+        self.assertLessEqual(len(stored), len(acknowledged) + 1, "only the last may be unanswered")
+        self.assertEqual(int(self.postgres.sql("SELECT count(*) FROM jobs")), len(stored) + 1, "no key is there twice")
+        page = self.page(job)
+        self.assertEqual(int(page.get("restarts", 0)), 0)
+        self.assertEqual(self.servers.rank_pids(), ranks)
 
     def job_file(self, name, **changes):
         corpus = self.folder / "corpus.txt"
@@ -93,17 +122,16 @@ class FailoverTest(unittest.TestCase):
               f"after {attached:.2f} s", flush=True)
         return new
 
+
+@unittest.skipIf(postgres.binaries() is None, postgres.MISSING)
+class FailoverTest(ServersTest):
+    def setUp(self):
+        database = postgres.Postgres()
+        database.make_database()
+        self.start(database, 3)
+
     def test_submissions_and_training_outlive_the_leader(self):
-        made = self.servers.ctl("submit", "-f", self.job_file("trains"), "-o", "json")
-        self.assertEqual(made.code, 0, made)
-        job = json.loads(made.out)["id"]
-        self.await_steps(job, 5)
-        ranks = self.servers.rank_pids()
-        self.assertEqual(len(ranks), 4)
-        self.submitter = Submitter(self.servers, self.job_file("waits"))
-        self.submitter.start()
-        self.addCleanup(self.submitter.stop)
-        self.servers.until(lambda: len(self.submitter.times) >= 5, "submissions")
+        job, ranks = self.begin()
         with open(self.folder / "watch.log", "w") as log:
             watch = subprocess.Popen([str(BIN / "lynxctl"), "watch", job], env=self.servers.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.addCleanup(watch.kill)
@@ -120,17 +148,7 @@ class FailoverTest(unittest.TestCase):
         self.servers.mend(second)
         self.assertTrue(third.leads(), "the old leader has not led again")
 
-        done = self.steps(job)
-        self.await_steps(job, done + 20)
-        self.submitter.stop()
-        stored = dict(line.split("|") for line in self.postgres.sql("SELECT idempotency_key, id FROM jobs WHERE idempotency_key LIKE 'key-%'").splitlines())
-        acknowledged = self.submitter.acknowledged
-        self.assertEqual(stored | acknowledged, stored, f"lost; refused meanwhile: {self.submitter.refusals}")
-        self.assertLessEqual(len(stored), len(acknowledged) + 1, "only the last may be unanswered")
-        self.assertEqual(int(self.postgres.sql("SELECT count(*) FROM jobs")), len(stored) + 1, "no key is there twice")
-        page = self.page(job)
-        self.assertEqual(int(page.get("restarts", 0)), 0)
-        self.assertEqual(self.servers.rank_pids(), ranks)
+        self.assert_nothing_lost(job, ranks)
         self.assertEqual(self.servers.ctl("cancel", job).code, 0)
         self.assertEqual(watch.wait(timeout=120), 1, "the watch went on at each new leader, and the job was cancelled")
         self.assertIn("CANCELLED", (self.folder / "watch.log").read_text())
@@ -147,8 +165,62 @@ class FailoverTest(unittest.TestCase):
         self.assertRegex(said, rf"(?m)^ok +server +{leader.address} leads")
         for other in others:
             self.assertRegex(said, rf"(?m)^ok +server +{other.address} stands by for {leader.address}")
+        self.servers.until(lambda: len(self.servers.json("admin", "servers")["servers"]) == 3, "all servers in the list")
+        listed = {server["address"]: server for server in self.servers.json("admin", "servers")["servers"]}
+        self.assertEqual({address: server["role"] for address, server in listed.items()},
+                         {leader.address: "SERVER_ROLE_LEADS"} | {other.address: "SERVER_ROLE_STANDS_BY" for other in others})
+        self.assertRegex(self.servers.ctl("admin", "servers").out, rf"(?m)^{leader.address} +leads +{listed[leader.address]['epoch']} ")
+        self.assertEqual(self.servers.ctl("admin", "servers", "-o", "name").out.split(), sorted(listed))
+        self.assertIn(f'address: "{leader.address}"', self.servers.ctl("admin", "servers", "-o", "yaml").out)
+        self.assertEqual(len(self.servers.ctl("admin", "servers", "-o", "csv").out.splitlines()), 4)
         others[0].kill()
         self.assertRegex(self.servers.ctl("doctor").out, rf"(?m)^warning +server +{others[0].address} does not answer")
+
+    def test_commands_remember_who_leads(self):
+        leader = self.servers.leader()
+        others = [server for server in self.servers.all if server is not leader]
+        addresses = ",".join(server.address for server in [*others, leader])
+        leaders = self.folder / "config" / "lynx" / "leaders"
+        for remembered in (leader.address, others[1].address, "head9:7470", "no answer there"):
+            with self.subTest(remembered):
+                leaders.parent.mkdir(parents=True, exist_ok=True)
+                leaders.write_text(f"{addresses} {remembered}\n")
+                self.assertEqual(self.servers.ctl("--server", addresses, "list").code, 0)
+                self.assertEqual(leaders.read_text().splitlines()[0], f"{addresses} {leader.address}")
+                leaders.write_text(f"{addresses} {remembered}\n")
+                self.assertEqual(self.servers.ctl("--server", addresses, "submit", "-f", self.job_file("waits"), "--set", "scheduling.hold=true").code, 0)
+                self.assertEqual(leaders.read_text().splitlines()[0], f"{addresses} {leader.address}", "so does the short way to submit")
+
+    def test_a_server_with_another_policy_does_not_stand_by(self):
+        leader = self.servers.leader()
+        other = next(server for server in self.servers.all if server is not leader)
+        other.kill()
+        other.flags += ["--encrypt-ranks", "on"]
+        other.start()
+        self.assertEqual(other.process.wait(timeout=120), 1)
+        self.assertIn(f"--encrypt-ranks is on here, and off on the server at {leader.address} that leads", other.log())
+        told = f"{other.address}: --encrypt-ranks is on there, and off on the server that leads"
+        self.servers.until(lambda: told in self.servers.ctl("admin", "servers").out, told)
+
+
+@unittest.skipIf(postgres.binaries() is None, postgres.MISSING)
+class PromotionTest(ServersTest):
+    def test_submissions_and_training_outlive_the_primary(self):
+        self.start(postgres.PrimaryAndStandby(), 2)
+        job, ranks = self.begin()
+        moment = self.postgres.lose_primary()
+        promoted = time.monotonic() - moment
+        submitted = self.servers.until(lambda: self.submitter.first_after(moment), "a submission on the new primary")
+        self.servers.await_attached()
+        attached = time.monotonic() - moment
+        # The servers that found no primary in time have ended; the ones that a service manager would start stand by.
+        for server in self.servers.all:
+            if not server.runs():
+                self.servers.mend(server)
+        self.await_steps(job, self.steps(job) + 20)
+        self.assert_nothing_lost(job, ranks)
+        print(f"standby promoted after {promoted:.2f} s: submission {submitted:.2f} s, nodes {attached:.2f} s")
+        self.assertEqual(self.servers.ctl("cancel", job).code, 0)
 
 
 if __name__ == "__main__":
