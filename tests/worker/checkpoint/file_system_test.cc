@@ -1,13 +1,35 @@
 #include "worker/checkpoint/file_system.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <functional>
+#include <vector>
 
 #include "tests/worker/checkpoint/faulty_file_system.h"
 #include "tests/worker/test_folder.h"
 #include "worker/contract/rank_progress.h"
+
+namespace {
+
+// What the kernel was asked to write to the disk.
+struct AskedRange {
+  int64_t begin = 0, bytes = 0;
+  unsigned flags = 0;
+  bool operator==(const AskedRange&) const = default;
+};
+std::vector<AskedRange>* asked_ranges = nullptr;  // null: nobody wants to know
+
+}  // namespace
+
+// Takes the place of the C library's function in this program.
+extern "C" int sync_file_range(int fd, off64_t begin, off64_t bytes, unsigned flags) {
+  if (asked_ranges != nullptr) asked_ranges->push_back({begin, bytes, flags});
+  return static_cast<int>(::syscall(SYS_sync_file_range, fd, begin, bytes, flags));
+}
 
 namespace lynx::worker {
 namespace {
@@ -75,6 +97,25 @@ TEST(FileSystem, EachPartOfAFileIsProgress) {
   EXPECT_GE(made_by([&] { return read->Read(content); }), 2);
   EXPECT_GE(made_by([&] { return files.RemoveTree(folder.Path("file")); }), 1);
   EXPECT_EQ(OwnProgress().quiet(), Nanos(0));
+}
+
+// Otherwise all of a large file waits for Sync, while peers see no progress.
+TEST(FileSystem, TheDiskIsAskedToWriteWhileAFileGrows) {
+  constexpr int64_t kPart = 64 << 20;
+  const TestFolder folder;
+  std::vector<AskedRange> asked;
+  asked_ranges = &asked;
+  const auto file = PosixFileSystem().CreateFile(folder.Path("file")).value();
+  const std::string half(kPart / 2, 'x');
+  EXPECT_EQ(file->Append(half), absl::OkStatus());
+  EXPECT_THAT(asked, testing::IsEmpty()) << "little waits for Sync";
+  for (int n = 0; n < 3; ++n) EXPECT_EQ(file->Append(half), absl::OkStatus());
+  asked_ranges = nullptr;
+  constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  EXPECT_THAT(asked, ElementsAre(AskedRange{0, kPart, SYNC_FILE_RANGE_WRITE}, AskedRange{0, kPart, kWait},
+                                 AskedRange{kPart, kPart, SYNC_FILE_RANGE_WRITE}))
+      << "each part is waited for when the next one is there";
+  EXPECT_EQ(file->Sync(), absl::OkStatus());
 }
 
 TEST(FileSystem, QuietWorkSaysHowLongItMayTake) {

@@ -19,6 +19,7 @@
 #include "worker/checkpoint/checkpoint_index.h"
 #include "worker/checkpoint/shard.h"
 #include "worker/collectives/peer_proof.h"
+#include "worker/contract/rank_progress.h"
 #include "worker/copies/copy_client.h"
 #include "worker/copies/copy_files.h"
 #include "worker/copies/copy_server.h"
@@ -140,6 +141,20 @@ TEST_F(CopyTransferTest, WhoDoesNotKnowTheSecretIsTurnedAway) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("does not know the secret of this generation"));
   EXPECT_THAT(there_.List().copies, IsEmpty());
+}
+
+// The peers of a rank would take it for one that works, although it only hears strangers.
+TEST_F(CopyTransferTest, TheBytesOfStrangersAreNoProgressOfTheRank) {
+  const CopyRecord record = WriteHere(3, file_, "content");
+  CopyEnds stranger = ends_;
+  stranger.secret = NewConnectionSecret();
+  const int64_t before = OwnProgress().made();
+  CopyClient refused(address(), stranger, 0);
+  EXPECT_FALSE(Send(refused, record).ok());
+  EXPECT_EQ(OwnProgress().made(), before) << "both ends have sent and received bytes, in this process";
+  CopyClient admitted(address(), ends_, 0);
+  EXPECT_TRUE(Send(admitted, record).ok());
+  EXPECT_GT(OwnProgress().made(), before);
 }
 
 TEST_F(CopyTransferTest, WhoWantsAnotherRankOrGenerationIsTurnedAway) {
