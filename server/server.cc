@@ -133,7 +133,7 @@ Server::Server(ServerOptions options, const ListenAddress& address, const Clock&
   started_ = clock_.Wall();
   metrics_page_ = std::make_shared<ServerPage>(leadership_);
   static const RealClock real_clock;  // static, because the pages outlive the server
-  health_ = std::make_shared<ServerHealth>(real_clock);
+  health_ = std::make_shared<ServerHealth>(real_clock, options_.max_silence);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, const Clock& clock) {

@@ -26,7 +26,9 @@
 #include "server/access/server_tls.h"
 #include "server/access/shared_keys.h"
 #include "server/loop/core.h"
+#include "server/metrics/health.h"
 #include "server/metrics/server_page.h"
+#include "server/metrics/trouble_log.h"
 #include "server/services/guarded_services.h"
 #include "server/services/live_page.h"
 #include "server/store/lease_watch.h"
@@ -62,6 +64,8 @@ struct ServerOptions {
   LeaseTimes lease;  // of a store that several servers may name
   // How long a server that stands by waits at its start for what the first leader writes.
   std::chrono::milliseconds shared_wait{30'000};
+  // How long the event loop of a leader may make no turn before the server ends, so that another one can lead.
+  Nanos max_silence = ServerHealth::kMaxSilence;
   // How long a leader that cannot renew its lease keeps what it knows, in case that no other server takes the lease. Less than
   // ControllerOptions::node_timeout, because it has ended the nodes' streams.
   std::chrono::milliseconds max_pause{30'000};
@@ -151,6 +155,8 @@ class Server {
   std::optional<std::chrono::milliseconds> Lead();
   absl::Status BeginLeading(std::unique_ptr<Store> store);
   absl::Status FollowShared();
+  // Shows on the pages that this server stands by, and what is wrong; "": nothing is. Logs what is wrong.
+  void ShowStandby(const std::string& trouble);
   void ShareCertificate();
   void SetServing(bool serving);
   std::nullopt_t End(ServerEnd why, const absl::Status& status);
@@ -189,9 +195,10 @@ class Server {
   // Only watcher_, the thread that watches the lease, uses the members from here to looks_; Start does before that thread
   // begins.
   std::unique_ptr<LeaseWatch> watch_;
-  std::string last_trouble_;  // that was logged
-  int64_t last_epoch_ = -1;   // that was logged
-  bool serving_ = false;      // whether others were told that this server leads
+  std::string trouble_;  // why this server can stand by but not take over at present; "": it can
+  TroubleLog trouble_log_;
+  int64_t last_epoch_ = -1;  // that was logged
+  bool serving_ = false;     // whether others were told that this server leads
   std::optional<std::chrono::steady_clock::time_point> paused_;
   std::string shared_chain_;                    // the authority's certificates that the store has
   std::shared_ptr<std::atomic<bool>> sharing_;  // true while the owner thread writes them

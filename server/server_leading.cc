@@ -47,21 +47,29 @@ absl::StatusOr<std::unique_ptr<Store>> Server::AwaitShared() {
   const SharedPlaces places = Places(StoreName(options_));
   const auto end = steady_clock::now() + options_.shared_wait;
   while (true) {
-    LYNX_ASSIGN_OR_RETURN(const SharedValues stored, watch_->LoadShared());
-    LYNX_ASSIGN_OR_RETURN(const LeaseWatch::View view, watch_->Look());
-    LYNX_RETURN_IF_ERROR(CheckPolicy(view));
-    if (IsComplete(stored, places)) {
-      LYNX_RETURN_IF_ERROR(TakeShared(stored, places));
-      gate_.SetLeader(view.leader);
-      return nullptr;
+    absl::StatusOr<SharedValues> stored = watch_->LoadShared();
+    const absl::StatusOr<LeaseWatch::View> view = stored.ok() ? watch_->Look() : stored.status();
+    if (view.ok()) {
+      LYNX_RETURN_IF_ERROR(CheckPolicy(*view));
+      if (IsComplete(*stored, places)) {
+        LYNX_RETURN_IF_ERROR(TakeShared(*stored, places));
+        gate_.SetLeader(view->leader);
+        return nullptr;
+      }
+      if (view->free) {
+        absl::StatusOr<std::unique_ptr<Store>> store = OpenItsStore();
+        if (store.ok() || !IsHeldByAnother(store.status())) return store;
+      }
     }
-    if (view.free) {
-      absl::StatusOr<std::unique_ptr<Store>> store = OpenItsStore();
-      if (store.ok() || !IsHeldByAnother(store.status())) return store;
+    if (steady_clock::now() > end && !view.ok()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          places.store, " is led by another lynx-server, and this one cannot stand by, because it cannot read there: ",
+          std::string(view.status().message()),
+          "; check --store, that PostgreSQL runs there, and that its user may read and write all tables"));
     }
     if (steady_clock::now() > end) {
       return absl::FailedPreconditionError(
-          absl::StrCat(places.store, " is in use by another lynx-server", view.leader.empty() ? "" : " at ", view.leader,
+          absl::StrCat(places.store, " is in use by another lynx-server", view->leader.empty() ? "" : " at ", view->leader,
                        ", which has not written there the keys that this one needs to stand by: it may be of an older "
                        "version, or without TLS; stop that one, or give this one another --store"));
     }
@@ -127,16 +135,22 @@ void Server::WatchForever() {
   }
 }
 
+void Server::ShowStandby(const std::string& trouble) {
+  const std::string text = gate_.Text();
+  health_->SetStandby(trouble.empty() ? text : absl::StrCat(text, "; it ", trouble));
+  const Nanos now(std::chrono::nanoseconds(steady_clock::now().time_since_epoch()).count());
+  if (const std::optional<std::string> line = trouble_log_.Next(trouble, now); line.has_value()) {
+    spdlog::warn("stands by, and {}", *line);
+  }
+}
+
 std::optional<milliseconds> Server::StandBy() {
   const absl::StatusOr<LeaseWatch::View> view = watch_->Look();
-  const std::string trouble = view.ok() ? "" : std::string(view.status().message());
-  if (trouble != last_trouble_ && !trouble.empty()) {
-    spdlog::warn("stands by, and cannot see who leads: {}: {}", StoreName(options_), trouble);
-  }
-  last_trouble_ = trouble;
   gate_.SetLeader(view.ok() ? view->leader : "");
-  health_->SetStandby(gate_.Text());
-  if (!view.ok()) return options_.lease.look;
+  if (!view.ok()) {
+    ShowStandby(absl::StrCat("cannot see who leads on ", StoreName(options_), ": ", std::string(view.status().message())));
+    return options_.lease.look;
+  }
   metrics_page_->SetEpoch(view->epoch);
   if (view->epoch != last_epoch_) spdlog::info("{}", gate_.Text());
   last_epoch_ = view->epoch;
@@ -145,7 +159,11 @@ std::optional<milliseconds> Server::StandBy() {
   if (looks_++ % kLooksPerShared == 0) {
     const absl::Status followed = FollowShared();
     if (followed.code() == absl::StatusCode::kFailedPrecondition) return End(ServerEnd::kStore, followed);
+    trouble_ = followed.ok() ? ""
+                             : absl::StrCat("cannot take from ", StoreName(options_),
+                                            " what all servers share: ", std::string(followed.message()));
   }
+  ShowStandby(trouble_);
   return std::clamp(view->left + kBehindEnd, kBehindEnd, options_.lease.look);
 }
 
@@ -160,7 +178,9 @@ std::optional<milliseconds> Server::TakeOver() {
   if (!store.ok()) {
     if (IsHeldByAnother(store.status())) return options_.lease.look;  // another server was faster
     if (store.status().code() == absl::StatusCode::kDataLoss) return End(ServerEnd::kStore, store.status());
-    spdlog::error("cannot take over: {}", std::string(store.status().message()));
+    trouble_ = absl::StrCat("cannot take over: ", std::string(store.status().message()));
+    ShowStandby(trouble_);
+    looks_ = 0;  // whether the trouble is over is found out as soon as another server leads
     return kAfterFailure;
   }
   const int64_t epoch = (*store)->lease()->epoch();

@@ -13,7 +13,11 @@ namespace lynx::server {
 
 class ServerHealth {
  public:
-  explicit ServerHealth(const Clock& clock) : clock_(clock), ticked_(clock.Monotonic().value) {}
+  static constexpr Nanos kMaxSilence{120'000'000'000};
+
+  // `max_silence`: how long the event loop may complete no turn. A slow disk delays a turn by less than kMaxSilence.
+  explicit ServerHealth(const Clock& clock, Nanos max_silence = kMaxSilence)
+      : clock_(clock), max_silence_(max_silence), ticked_(clock.Monotonic().value) {}
 
   // Call it when the event loop has completed a turn.
   void Ticked() { ticked_ = clock_.Monotonic().value; }
@@ -26,12 +30,12 @@ class ServerHealth {
     standby_ = why;
   }
 
-  // Returns what is wrong; empty: nothing is wrong. The loop counts as stuck if it has completed no turn for kMaxSilence. A
-  // slow disk delays a turn by less than that.
+  // Returns what is wrong; empty: nothing is wrong. The loop counts as stuck if it has completed no turn for longer than
+  // `max_silence`.
   std::string Alive() const {
     if (!Role().empty()) return "";
     const Nanos silence = clock_.Monotonic() - Nanos(ticked_.load());
-    return silence > kMaxSilence ? "the event loop has not turned for " + FormatDuration(silence) : "";
+    return silence > max_silence_ ? "the event loop has not turned for " + FormatDuration(silence) : "";
   }
   std::string Ready() const {
     if (const std::string role = Role(); !role.empty()) return role;
@@ -43,10 +47,9 @@ class ServerHealth {
     return standby_;
   }
 
-  static constexpr Nanos kMaxSilence{120'000'000'000};
-
  private:
   const Clock& clock_;
+  const Nanos max_silence_;
   std::atomic<int64_t> ticked_;  // monotonic time
   std::atomic<bool> listening_{false};
   mutable std::mutex mutex_;

@@ -247,13 +247,27 @@ absl::StatusOr<int64_t> PostgresEngine::Schema() {
   return row.Int(0, 0);
 }
 
-absl::Status PostgresEngine::Claim() {
-  LYNX_RETURN_IF_ERROR(
-      connection_->Execute(absl::StrCat("BEGIN;", kOwnTable, ";", kOwnRow, ";", LeaseTables(), ";", kSharedTable, ";COMMIT")));
+// The lease of an empty database is taken in the transaction that makes its table. Otherwise a server that begins at the same
+// time could find the lease free, take it, and end the session of this one.
+absl::Status PostgresEngine::MakeTables() {
+  std::unique_ptr<PostgresConnection> connection;  // of the lease
   if (lease_ == nullptr) {
-    LYNX_ASSIGN_OR_RETURN(const bool taken, TryLease());
-    if (!taken) return InUse();
+    LYNX_ASSIGN_OR_RETURN(connection, ServerLease::ConnectFor(url_));
   }
+  const Nanos before = BootTime();
+  LYNX_RETURN_IF_ERROR(
+      connection_->Execute(absl::StrCat("BEGIN;", kOwnTable, ";", kOwnRow, ";", LeaseTables(), ";", kSharedTable)));
+  if (lease_ != nullptr) return connection_->Execute("COMMIT");
+  LYNX_ASSIGN_OR_RETURN(const int64_t epoch, TakeLease(*connection_, claim_.identity, claim_.times));
+  LYNX_RETURN_IF_ERROR(connection_->Execute("COMMIT"));
+  if (epoch == 0) return InUse();
+  lease_ = std::make_unique<ServerLease>(url_, std::move(connection), claim_.identity, claim_.times, epoch, before,
+                                         claim_.leadership);
+  return absl::OkStatus();
+}
+
+absl::Status PostgresEngine::Claim() {
+  LYNX_RETURN_IF_ERROR(MakeTables());
   static const RealClock clock;
   LYNX_ASSIGN_OR_RETURN(
       const PostgresResult row,

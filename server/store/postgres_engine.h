@@ -80,6 +80,8 @@ class PostgresEngine : public Engine {
   absl::Status AwaitLease();
   // Tries to take the lease. False: another server has it.
   absl::StatusOr<bool> TryLease();
+  // Makes the engine's own tables if they are not there, and takes the lease if this process does not have it yet.
+  absl::Status MakeTables();
   // Tries to take the lock. False: another session has it. May be called again by the session that has it.
   absl::StatusOr<bool> TryLock();
   // Takes the lock. Waits for that long until the session that has it has ended.

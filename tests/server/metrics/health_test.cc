@@ -12,6 +12,7 @@
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
 #include "prometheus/registry.h"
+#include "server/metrics/trouble_log.h"
 #include "tests/node/http_get.h"
 
 namespace lynx::server {
@@ -99,6 +100,27 @@ TEST(MetricsEndpointTest, ANodesDaemonIsReadyWhileAServerIsAttached) {
   EXPECT_THAT(HttpGet(port, "/healthz"), StartsWith("HTTP/1.1 200 "));
   attached.Set(1);
   EXPECT_THAT(HttpGet(port, "/readyz"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST(TroubleLogTest, EachTroubleIsLoggedAndNoneTooOften) {
+  constexpr Nanos kSecond{1'000'000'000};
+  TroubleLog log;
+  Nanos now = kSecond * 1000;
+  EXPECT_EQ(log.Next("", now), std::nullopt);
+  EXPECT_EQ(log.Next("a", now), "a");
+  EXPECT_EQ(log.Next("a", now + kSecond * 2), std::nullopt) << "it is the same";
+  EXPECT_EQ(log.Next("a", now + TroubleLog::kAgain), "a") << "and it is still there";
+  now += TroubleLog::kAgain;
+  EXPECT_EQ(log.Next("b", now + TroubleLog::kApart), "b") << "another one";
+  now += TroubleLog::kApart;
+  EXPECT_EQ(log.Next("", now + kSecond * 5), std::nullopt);
+  EXPECT_EQ(log.Next("b", now + kSecond * 6), "b") << "it was over, and is there again";
+  now += kSecond * 6;
+  EXPECT_EQ(log.Next("c", now + Nanos(1)), std::nullopt) << "at once after the line before";
+  EXPECT_EQ(log.Next("d", now + Nanos(2)), std::nullopt);
+  EXPECT_EQ(log.Next("e", now + Nanos(3)), std::nullopt);
+  EXPECT_EQ(log.Next("e", now + TroubleLog::kApart), "e (and 2 other troubles since the line before)");
+  EXPECT_EQ(log.Next("e", now + TroubleLog::kApart * 3), std::nullopt);
 }
 
 }  // namespace

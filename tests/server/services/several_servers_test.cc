@@ -390,6 +390,93 @@ TEST_F(SeveralServersTest, ASecondServerOnTheDataDirectoryOfTheLeaderIsRefused) 
   EXPECT_EQ(cluster_->Query(url_, "SELECT epoch FROM lynx_lease"), 1) << "the lease was not touched";
 }
 
+// A transaction of somebody else has the row of the store, so the leader's event loop waits for it and turns no more. Its lease
+// is renewed meanwhile, so nobody else could lead.
+TEST_F(SeveralServersTest, ALeaderWhoseLoopIsStuckGivesItsLeaseUp) {
+  ServerOptions options = OptionsOf("a", kShort);
+  options.max_silence = Nanos(2'000'000'000);
+  servers_["a"] = Server::Start(options, clock_).value();
+  const Server& stuck = *servers_["a"];
+  const Server& standby = Start("b");
+  ASSERT_TRUE(Submit(stuck, "before").status.ok());
+  std::unique_ptr<PostgresConnection> other = cluster_->Connect(url_);
+  ASSERT_TRUE(other->Execute("BEGIN; UPDATE lynx_store SET epoch=epoch").ok());
+  std::thread caller([&] { Submit(stuck, "stuck"); });
+  Await([&] { return EndOf("a").has_value(); });
+  EXPECT_EQ(EndOf("a")->first, ServerEnd::kLeaseLost);
+  EXPECT_THAT(std::string(EndOf("a")->second.message()), HasSubstr("the event loop has not turned for"));
+  EXPECT_THAT(std::string(EndOf("a")->second.message()), HasSubstr("so that another one can lead"));
+  other.reset();
+  servers_.erase("a");
+  caller.join();
+  Await([&] { return standby.leads() && Submit(standby, "before").submitted.existed(); });
+}
+
+// Each begins on a database without tables, and must lead or stand by.
+TEST_F(SeveralServersTest, ServersThatBeginTogetherOnAnEmptyDatabaseAllRun) {
+  for (int round = 0; round < 5; ++round) {
+    url_ = cluster_->NewDatabase();
+    std::vector<std::string> names;
+    for (int n = 0; n < 4; ++n) names.push_back(absl::StrCat("r", round, "s", n));
+    std::vector<absl::StatusOr<std::unique_ptr<Server>>> begun(names.size());
+    std::vector<std::thread> starts;
+    for (size_t n = 0; n < names.size(); ++n) {
+      starts.emplace_back([&, n] { begun[n] = Server::Start(OptionsOf(names[n], kShort), clock_); });
+    }
+    for (std::thread& start : starts) start.join();
+    int leaders = 0;
+    for (size_t n = 0; n < names.size(); ++n) {
+      EXPECT_TRUE(begun[n].ok()) << begun[n].status();
+      EXPECT_FALSE(EndOf(names[n]).has_value()) << EndOf(names[n])->second;
+      leaders += begun[n].ok() && (*begun[n])->leads() ? 1 : 0;
+    }
+    EXPECT_EQ(leaders, 1);
+  }
+}
+
+// The store's user may not read a table, as after a restore by another user.
+TEST_F(SeveralServersTest, AServerThatCannotReadWhatIsSharedSaysWhatToDo) {
+  const Server& leader = Start("a");
+  cluster_->Execute(url_, "ALTER TABLE lynx_shared RENAME COLUMN value TO other");
+  ServerOptions options = OptionsOf("b", kShort);
+  options.shared_wait = milliseconds(50);
+  const absl::Status refused = Server::Start(options, clock_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("is led by another lynx-server, and this one cannot stand by"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("\"value\" does not exist"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("; check --store, that PostgreSQL runs there"));
+  EXPECT_TRUE(leader.leads());
+}
+
+TEST_F(SeveralServersTest, WhatKeepsAStandbyFromFollowingIsOnItsPage) {
+  Start("a");
+  const Server& standby = Start("b");
+  Await([&] { return Page(standby, "/healthz").find("leads\n") != std::string::npos; });
+  cluster_->Execute(url_, "ALTER TABLE lynx_shared RENAME COLUMN value TO other");
+  Await([&] { return Page(standby, "/healthz").find("leads; it cannot take from the database") != std::string::npos; });
+  EXPECT_THAT(Page(standby, "/readyz"), HasSubstr("what all servers share: "));
+  EXPECT_THAT(Page(standby, "/healthz"), HasSubstr("200")) << "a new start would not mend it";
+  cluster_->Execute(url_, "ALTER TABLE lynx_shared RENAME COLUMN other TO value");
+  Await([&] { return Page(standby, "/healthz").find("leads\n") != std::string::npos; });
+  cluster_->Execute(url_, "ALTER TABLE lynx_servers RENAME TO away");
+  Await([&] { return Page(standby, "/healthz").find("it cannot see who leads on the database") != std::string::npos; });
+}
+
+// During an upgrade: a server of a newer version has led, and has changed the schema.
+TEST_F(SeveralServersTest, AServerThatDoesNotKnowTheSchemaDoesNotLeadAndSaysWhy) {
+  Start("a");
+  const Server& standby = Start("b");
+  const int64_t schema = cluster_->Query(url_, "SELECT schema_version FROM lynx_store");
+  cluster_->Execute(url_, "UPDATE lynx_store SET schema_version=1000");
+  servers_.erase("a");
+  Await([&] { return Page(standby, "/readyz").find("it cannot take over: ") != std::string::npos; });
+  EXPECT_FALSE(standby.leads());
+  EXPECT_FALSE(EndOf("b").has_value());
+  EXPECT_LE(cluster_->Query(url_, "SELECT ends_ns FROM lynx_lease"), 0) << "a newer server may lead at once";
+  cluster_->Execute(url_, absl::StrCat("UPDATE lynx_store SET schema_version=", schema));
+  Await([&] { return standby.leads() && Submit(standby, "k").status.ok(); });
+}
+
 TEST(AdvertisedAddress, IsTheFlagOrTheFirstNameOrWhereTheServerListens) {
   ServerOptions options;
   const ListenAddress here{.host = "10.0.0.1", .port = 7470}, six{.host = "fd00::1", .port = 7470, .ipv6 = true};

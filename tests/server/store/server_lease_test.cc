@@ -179,6 +179,32 @@ TEST_F(ServerLeaseTest, TwoServersThatTakeItAtOnceDoNotBothHaveIt) {
   }
 }
 
+// A user with room for one session: the store's. If the lease was taken before its own connection is made, nobody could lead
+// for as long as it lasts.
+TEST_F(ServerLeaseTest, ItIsNotTakenWithoutAConnectionThatRenewsIt) {
+  const std::string database = cluster_->NewDatabase("OWNER guarded");
+  const size_t at = database.find("lynx@");
+  const std::string guarded =
+      absl::StrCat(database.substr(0, at), "guarded:", PostgresCluster::kPassword, database.substr(at + 4));
+  const auto open = [&] {
+    return OpenStore(guarded, "", {.identity = NewIdentity("a:7470"), .leadership = nullptr, .times = kLong, .wait = false})
+        .status();
+  };
+  cluster_->Execute(database, "ALTER ROLE guarded CONNECTION LIMIT 1");
+  const absl::Status first = open();
+  EXPECT_THAT(std::string(first.message()), HasSubstr("too many connections"));
+  EXPECT_EQ(cluster_->Query(database, "SELECT count(*) FROM pg_tables WHERE tablename='lynx_lease'"), 0);
+  cluster_->Execute(database, "ALTER ROLE guarded CONNECTION LIMIT -1");
+  EXPECT_TRUE(open().ok());
+  while (cluster_->Query(database, "SELECT count(*) FROM pg_stat_activity WHERE usename='guarded'") > 0) continue;
+  cluster_->Execute(database, "ALTER ROLE guarded CONNECTION LIMIT 1");
+  EXPECT_FALSE(open().ok());
+  EXPECT_EQ(cluster_->Query(database, "SELECT epoch FROM lynx_lease"), 1) << "it was not taken a second time";
+  EXPECT_EQ(cluster_->Query(database, "SELECT ends_ns FROM lynx_lease"), 0) << "it is free";
+  cluster_->Execute(database, "ALTER ROLE guarded CONNECTION LIMIT -1");
+  EXPECT_TRUE(open().ok());
+}
+
 // The clock of the database was an hour ahead when the lease was renewed, and the holder has died.
 TEST_F(ServerLeaseTest, AClockThatWasPutBackKeepsNobodyOut) {
   Opened first = Open("a:7470", kStopped);
