@@ -1,19 +1,20 @@
 # Writes the files of a page as a C++ source. The build runs it: cmake -DSOURCE=folder -DOUTPUT=page_text.cc -P
 # EmbedPage.cmake
-file(READ ${SOURCE}/page.html template)
-file(READ ${SOURCE}/page.css style)
-set(script "")
-foreach(name data timeline interaction memory main)
-  file(READ ${SOURCE}/${name}.js text)
-  string(APPEND script "${text}\n")
-endforeach()
-set(delimiter "lynx_page")
 set(code "// Made from planner/report/page/ by cmake/EmbedPage.cmake.\n#include \"planner/report/page_text.h\"\n\nnamespace lynx {\n\n")
-foreach(part template style script)
-  string(SUBSTRING ${part} 0 1 head)
-  string(TOUPPER ${head} head)
-  string(SUBSTRING ${part} 1 -1 tail)
-  string(APPEND code "std::string_view Page${head}${tail}() {\n  return R\"${delimiter}(${${part}})${delimiter}\";\n}\n\n")
+# A function, and the files whose texts it returns, one after another.
+foreach(entry PageStyle:page.css SharedScript:shared.js PlanView:view.html
+              PlanViewScript:data.js,timeline.js,interaction.js,memory.js,view.js ChartScript:chart.js
+              PageTemplate:page.html PageScript:main.js)
+  string(REPLACE ":" ";" entry ${entry})
+  list(GET entry 0 function)
+  list(GET entry 1 files)
+  string(REPLACE "," ";" files ${files})
+  set(text "")
+  foreach(file ${files})
+    file(READ ${SOURCE}/${file} part)
+    string(APPEND text "${part}")
+  endforeach()
+  string(APPEND code "std::string_view ${function}() {\n  return R\"lynx_page(${text})lynx_page\";\n}\n\n")
 endforeach()
 string(APPEND code "}  // namespace lynx\n")
 file(WRITE ${OUTPUT} "${code}")

@@ -81,25 +81,22 @@ class Page {
     return absl::OkStatus();
   }
 
-  std::string Html() const {
-    return absl::StrReplaceAll(std::string(PageTemplate()),
-                               {{"{{name}}", HtmlEscaped(request_.spec.name)},
-                                {"{{subtitle}}", HtmlEscaped(Subtitle())},
-                                {"{{chips}}", Chips()},
-                                {"{{figures}}", Figures()},
-                                {"{{legend}}", TimelineLegend()},
-                                {"{{timeline_note}}", TimelineNote()},
-                                {"{{strands}}", StrandsNote()},
-                                {"{{breakdown}}", BreakdownSection()},
-                                {"{{memory_aside}}", HtmlEscaped(MemoryAside())},
-                                {"{{memory}}", MemorySection()},
-                                {"{{plan_table}}", absl::StrReplaceAll(HtmlOf(StageTable(plan_)), {{" us<", " µs<"}})},
-                                {"{{policy_table}}", HtmlOf(PolicyTable(plan_))},
-                                {"{{profile_note}}", HtmlEscaped(ProfileNote())},
-                                {"{{footer}}", Footer()},
-                                {"{{style}}", std::string(PageStyle())},
-                                {"{{script}}", std::string(PageScript())},
-                                {"{{data}}", PageData(step_, stages_, detail_, limits_)}});
+  PlanParts Parts() const {
+    return {.parts = {{"title", HtmlEscaped(request_.spec.name)},
+                      {"subtitle", HtmlEscaped(Subtitle())},
+                      {"chips", Chips()},
+                      {"figures", Figures()},
+                      {"legend", TimelineLegend()},
+                      {"timeline_note", TimelineNote()},
+                      {"breakdown", BreakdownSection()},
+                      {"memory_aside", HtmlEscaped(MemoryAside())},
+                      {"memory", MemorySection()},
+                      {"plan_table", absl::StrReplaceAll(HtmlOf(StageTable(plan_)), {{" us<", " µs<"}})},
+                      {"policy_table", HtmlOf(PolicyTable(plan_))},
+                      {"strands", StrandsNote()},
+                      {"profile_note", HtmlEscaped(ProfileNote())},
+                      {"footer", Footer()}},
+            .data = PageData(step_, stages_, detail_, limits_)};
   }
 
  private:
@@ -340,10 +337,26 @@ class Page {
 
 }  // namespace
 
-absl::StatusOr<std::string> HtmlPage(const PredictedStep& step, const PageLimits& limits) {
+absl::StatusOr<PlanParts> PlanPageParts(const PredictedStep& step, const PageLimits& limits) {
   Page page(step, limits);
   LYNX_RETURN_IF_ERROR(page.Gather());
-  return page.Html();
+  return page.Parts();
+}
+
+absl::StatusOr<std::string> HtmlPage(const PredictedStep& step, const PageLimits& limits) {
+  LYNX_ASSIGN_OR_RETURN(const PlanParts plan, PlanPageParts(step, limits));
+  std::string script(SharedScript());
+  script.append(PlanViewScript()).append(PageScript());
+  std::vector<std::pair<std::string, std::string>> texts = {{"{{name}}", HtmlEscaped(step.request->spec.name)},
+                                                            {"{{style}}", std::string(PageStyle())},
+                                                            {"{{script}}", script},
+                                                            {"{{data}}", plan.data}};
+  for (const PagePart& part : plan.parts) {
+    const std::string place = absl::StrCat("data-part=\"", part.id, "\">");
+    texts.emplace_back(place, place + part.html);
+  }
+  const std::string page = absl::StrReplaceAll(std::string(PageTemplate()), {{"{{view}}", std::string(PlanView())}});
+  return absl::StrReplaceAll(page, texts);
 }
 
 }  // namespace lynx

@@ -1,12 +1,13 @@
 // HtmlPage writes a plan as one self-contained page: main figures, the timeline of the predicted step, the use of time and
 // memory, the plan and its policies. The page uses no network and no external script. If scripts are off, the figures and
-// tables are still shown. The page's own text, style and scripts are the files in planner/report/page/, which are compiled in.
-// Pure; thread-safe.
+// tables are still shown. The page's own text, style and scripts are the files in planner/report/page/, which are compiled in
+// (page_text.h). Pages that show several plans take the same parts. Pure; thread-safe.
 #ifndef LYNX_PLANNER_REPORT_HTML_PAGE_H_
 #define LYNX_PLANNER_REPORT_HTML_PAGE_H_
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "planner/report/timeline.h"
@@ -21,7 +22,20 @@ struct PageLimits {
   size_t memory_points = 24'000;
 };
 
-// Returns FailedPrecondition in the same cases as MemoryOf. The same step always gives the same bytes.
+// A part of a page: HTML, with all texts escaped, for the element whose data-part is `id`.
+struct PagePart {
+  std::string id, html;
+};
+
+// A plan as parts of a page. Their ids, in this order: title, subtitle, chips, figures, legend, timeline_note, breakdown,
+// memory_aside, memory, plan_table, policy_table, strands, profile_note, footer. timeline_note and strands may be empty.
+struct PlanParts {
+  std::vector<PagePart> parts;
+  std::string data;  // what the page's script draws: JSON of PageData (page_data.h)
+};
+
+// Both return FailedPrecondition in the same cases as MemoryOf. The same step always gives the same bytes.
+absl::StatusOr<PlanParts> PlanPageParts(const PredictedStep& step, const PageLimits& limits = {});
 absl::StatusOr<std::string> HtmlPage(const PredictedStep& step, const PageLimits& limits = {});
 
 }  // namespace lynx

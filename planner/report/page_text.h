@@ -6,9 +6,23 @@
 
 namespace lynx {
 
-std::string_view PageTemplate();  // page.html, with {{name}} where text is inserted
+// ---- For every page ----
 std::string_view PageStyle();     // page.css
-std::string_view PageScript();    // data.js timeline.js interaction.js memory.js main.js, one after another
+std::string_view SharedScript();  // shared.js: what all other scripts use
+
+// ---- The view of a plan, of which a page may have several ----
+// view.html: the sections of the view. Each element with data-part is the place of a part of PlanPageParts. A page whose script
+// makes views has this text in a <template id="plan-view">.
+std::string_view PlanView();
+// data.js timeline.js interaction.js memory.js view.js, one after another: mountPlan. Needs SharedScript.
+std::string_view PlanViewScript();
+
+// chart.js: drawFrontier, a chart of step times over memory. Needs SharedScript.
+std::string_view ChartScript();
+
+// ---- The page of one plan ----
+std::string_view PageTemplate();  // page.html, with {{name}} where text is inserted
+std::string_view PageScript();    // main.js. Needs the two scripts above.
 
 }  // namespace lynx
 

@@ -1,11 +1,5 @@
-// The page's data: spans of all stages as typed arrays, and how quantities are written.
-const root = document.documentElement;
-const $ = (id) => document.getElementById(id);
-const data = JSON.parse($("data").textContent);
-const KINDS = data.kinds.map(([id, name]) => ({ id, name }));
-const MEMORY = data.memoryKinds.map(([id, name]) => ({ id, name }));
-const still = matchMedia("(prefers-reduced-motion: reduce)");
-
+"use strict";
+// A plan's data as what is drawn needs it: spans of all stages as typed arrays, and how times of the step are written.
 // One lane: spans in order of begin, without overlap. `kind`, `text` and `microbatch` run in parallel.
 function makeLanes(stage) {
   const flat = stage.spans, counts = stage.lanes.map(() => 0), width = 6;
@@ -42,11 +36,11 @@ function makeShares(text) {
 // For views in which actions are too narrow: runs of the compute lane that belong to one pass of one microbatch, with the
 // time of each kind in them. Recomputation and waits for collectives count to the run they stand in; a wait for a stage,
 // the optimizer and what belongs to no microbatch are runs of their own.
-function makePasses(lane) {
+function makePasses(plan, lane) {
   const passes = [];
   let open = null;
   for (let i = 0; i < lane.size; ++i) {
-    const id = KINDS[lane.kind[i]].id, long = lane.end[i] - lane.begin[i];
+    const id = plan.kinds[lane.kind[i]].id, long = lane.end[i] - lane.begin[i];
     const main = id === "forward" || id === "backward" || id === "weight";
     const alone = id === "stall" || id === "optimizer" || (id === "wait" && lane.microbatch[i] < 0);
     if (alone && !long) continue;
@@ -54,13 +48,14 @@ function makePasses(lane) {
     const other = open && (lane.begin[i] > open.end || alone || open.alone ||
       (main && open.family !== null && (open.family !== family || open.microbatch !== lane.microbatch[i])));
     if (!open || other) {
-      open = { begin: lane.begin[i], end: lane.end[i], count: 0, family: null, microbatch: -1, first: i, alone, time: new Float64Array(KINDS.length) };
+      open = { begin: lane.begin[i], end: lane.end[i], count: 0, family: null, microbatch: -1, first: i, alone,
+        time: new Float64Array(plan.kinds.length) };
       passes.push(open);
     }
     if (open.family === null && (main || alone)) {
       open.family = family;
       open.microbatch = lane.microbatch[i];
-      open.label = actionText(lane, i).replace(/^\d+/, "").split(":")[0];
+      open.label = plan.actionText(lane, i).replace(/^\d+/, "").split(":")[0];
     }
     open.end = Math.max(open.end, lane.end[i]);
     open.count += long > 0;
@@ -69,20 +64,39 @@ function makePasses(lane) {
   return passes;
 }
 
-// Times come as differences.
-function makeMemory(memory) {
-  let t = 0;
-  return Object.assign({}, memory, { times: memory.times.map((by) => (t += by)) });
-}
 
-const stages = data.stages.map((s) =>
-  Object.assign({}, s, { lanes: makeLanes(s), shares: makeShares(s.shares), memory: makeMemory(s.memory) }));
-for (const stage of stages) {
-  stage.passes = makePasses(stage.lanes[0]);
-  for (const lane of stage.lanes) lane.stage = stage;
+class PlanModel {
+  // `data`: the JSON of PageData (planner/report/page_data.h), parsed. It is not changed.
+  constructor(data) {
+    const named = ([id, name]) => ({ id, name });
+    this.kinds = data.kinds.map(named);
+    this.memoryKinds = data.memoryKinds.map(named);
+    for (const name of ["tick", "step", "fullest", "strands", "strandsAreMicrobatches", "texts"]) this[name] = data[name];
+    this.gap = data.detail.length > 1 ? { begin: data.detail[0][1], end: data.detail[1][0] } : null;
+    this.stages = data.stages.map((s) => {
+      let t = 0;  // times come as differences
+      const memory = { ...s.memory, times: s.memory.times.map((by) => (t += by)) };
+      const stage = { ...s, lanes: makeLanes(s), shares: makeShares(s.shares), memory };
+      for (const lane of stage.lanes) lane.stage = stage;
+      stage.passes = makePasses(this, stage.lanes[0]);
+      return stage;
+    });
+  }
+
+  actionText(lane, i) { return this.texts[lane.text[i]][0].replace("#", lane.microbatch[i]); }
+  actionMeaning(lane, i) { return this.texts[lane.text[i]][1].replace("#", lane.microbatch[i]); }
+  duration(ticks) { return duration(ticks * this.tick); }
+
+  // Moments in one unit for the whole axis, with as many decimals as `step` needs.
+  moment(ticks, step) {
+    const whole = this.step * this.tick;
+    const [unit, size] = whole >= 2e9 ? ["s", 1e9] : whole >= 2e6 ? ["ms", 1e6] : ["µs", 1e3];
+    const decimals = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step * this.tick / size) - 1e-9)));
+    return (ticks * this.tick / size).toFixed(decimals) + " " + unit;
+  }
+
+  ticks(view, room) { return ticksBetween(view.begin, view.end, Math.max(2, room / 110), { least: 1 / this.tick }); }
 }
-data.stages = null;
-const gap = data.detail.length > 1 ? { begin: data.detail[0][1], end: data.detail[1][0] } : null;
 
 // Index of the first span of a lane that ends after `t`.
 function firstAfter(lane, t) {
@@ -92,87 +106,4 @@ function firstAfter(lane, t) {
     if (lane.end[middle] > t) high = middle; else low = middle + 1;
   }
   return low;
-}
-
-function actionText(lane, i) { return data.texts[lane.text[i]][0].replace("#", lane.microbatch[i]); }
-function actionMeaning(lane, i) { return data.texts[lane.text[i]][1].replace("#", lane.microbatch[i]); }
-
-function duration(ticks) {
-  const ns = ticks * data.tick;
-  const units = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]];
-  let [unit, size] = units[0];
-  for (const [u, s] of units) if (ns >= s) { unit = u; size = s; }
-  const value = ns / size;
-  return (unit === "ns" ? Math.round(value) : value.toFixed(value < 10 ? 2 : value < 100 ? 1 : value < 1000 ? 1 : 0)) + " " + unit;
-}
-
-// Moments in one unit for the whole axis, with as many decimals as `step` needs.
-function moment(ticks, step) {
-  const whole = data.step * data.tick;
-  const [unit, size] = whole >= 2e9 ? ["s", 1e9] : whole >= 2e6 ? ["ms", 1e6] : ["µs", 1e3];
-  const decimals = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step * data.tick / size) - 1e-9)));
-  return (ticks * data.tick / size).toFixed(decimals) + " " + unit;
-}
-
-function bytes(value) {
-  const sign = value < 0 ? "−" : "";
-  value = Math.abs(value);
-  for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
-    if (value >= size) return sign + (value / size).toFixed(1) + " " + unit;
-  }
-  return sign + value + " B";
-}
-
-function escaped(text) {
-  return String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
-}
-
-// Colours of the current theme, as the browser resolves them; patterns for waiting are made with them.
-const theme = { colors: {} };
-function color(name) {
-  if (!theme.colors[name]) {
-    theme.probe = theme.probe || document.body.appendChild(document.createElement("i"));
-    theme.probe.style.color = "var(--" + name + ")";
-    theme.colors[name] = getComputedStyle(theme.probe).color;
-  }
-  return theme.colors[name];
-}
-
-// Black or white, whichever is read better on the colour.
-function inkOn(rgb) {
-  const [r, g, b] = rgb.match(/[\d.]+/g).map((v) => (v / 255) ** 2.2);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.19 ? "#0a0f16" : "#ffffff";
-}
-
-function hatch(context, name) {
-  const key = "hatch-" + name;
-  if (!theme.colors[key]) {
-    const tile = document.createElement("canvas"), size = 12;
-    tile.width = tile.height = size;
-    const t = tile.getContext("2d");
-    t.strokeStyle = color(name);
-    t.lineWidth = 2.2;
-    t.lineCap = "square";
-    for (const x of [-size, -size / 2, 0, size / 2, size]) {
-      t.beginPath(); t.moveTo(x, size); t.lineTo(x + size, 0); t.stroke();
-    }
-    theme.colors[key] = context.createPattern(tile, "repeat");
-  }
-  return theme.colors[key];
-}
-
-// Sizes a canvas for sharp lines; returns its context in CSS pixels.
-function prepared(canvas, width, height) {
-  const scale = Math.min(window.devicePixelRatio || 1, 3);
-  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
-    canvas.style.height = height + "px";
-  }
-  const context = canvas.getContext("2d");
-  context.setTransform(scale, 0, 0, scale, 0, 0);
-  context.clearRect(0, 0, width, height);
-  context.font = "11px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
-  context.textBaseline = "middle";
-  return context;
 }

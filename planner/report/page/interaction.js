@@ -1,211 +1,237 @@
 // Pointer, wheel and keyboard on the timeline, and what they tell.
-function spanAt(x, y) {
-  if (!layout || x < layout.gutter) return null;
-  const stage = layout.rows.findIndex((row) => y >= row.top && y < row.bottom);
-  if (stage < 0) return null;
-  const row = layout.rows[stage], t = toTime(x), slack = (view.end - view.begin) / layout.plot * 2;
-  for (let lane = 0; lane < row.lanes.length; ++lane) {
-    const place = row.lanes[lane], top = lane ? place.y - 1 : row.top;
-    if (y < top || y >= place.y + place.height + 1) continue;
-    const spans = stages[stage].lanes[lane];
-    const pass = lane === 0 && passAt(stages[stage], t);
-    if (pass) return { stage, lane, pass, index: pass.first };
-    let i = firstAfter(spans, t - slack);
-    if (i < spans.size && spans.end[i] < t && i + 1 < spans.size && spans.begin[i + 1] <= t) ++i;
-    if (i < spans.size && spans.begin[i] <= t + slack) return { stage, lane, index: i };
-    if (lane === 0 && gap && t > gap.begin && t < gap.end) return { stage, lane, share: t };
+const NOTHING_CHOSEN = "Hover over the timeline, or focus it and use the arrow keys.";
+
+class InteractiveTimeline extends Timeline {
+  // `choose` is called with the number of the stage on which somebody clicked.
+  constructor(parts, follow, choose) {
+    super(parts, follow);
+    Object.assign(this, { choose, pointers: new Map(), moved: 0 });
   }
-  return null;
-}
 
-// The pass at `t`, where it is drawn as one block.
-function passAt(stage, t) {
-  const pass = stage.passes.find((p) => p.begin <= t && t < p.end);
-  return pass && asBlock(pass) ? pass : null;
-}
-
-function describe(at) {
-  const stage = stages[at.stage];
-  if (at.pass) {
-    const pass = at.pass, whole = pass.end - pass.begin, parts = [];
-    pass.time.forEach((time, kind) => { if (time) parts.push(`${KINDS[kind].name} ${duration(time)} (${Math.round(time / whole * 100)}%)`); });
-    return { code: stage.name + ", " + pass.label, kind: null, words: parts.join(", "), where: "",
-      when: `${pass.count} actions · ${duration(whole)} · ${moment(pass.begin, data.step / 1e5)} to ${moment(pass.end, data.step / 1e5)}` };
+  show(plan) {
+    super.show(plan);
+    this.showTip(null);
+    this.inspect(null);
   }
-  if (at.share !== undefined) {
-    const column = Math.min(stage.shares.length - 1, Math.floor((at.share - gap.begin) / (gap.end - gap.begin) * stage.shares.length));
-    const parts = stage.shares[column].map(([kind, share]) => `${(share * 100).toFixed(share < 0.1 ? 1 : 0)}% ${KINDS[kind].name}`);
-    return { code: stage.name, kind: null, words: parts.join(", ") || "idle", when: "shares of an interval of " + duration((gap.end - gap.begin) / stage.shares.length) };
+
+  spanAt(x, y) {
+    if (!this.layout || x < this.layout.gutter) return null;
+    const stage = this.layout.rows.findIndex((row) => y >= row.top && y < row.bottom);
+    if (stage < 0) return null;
+    const { gap } = this.plan, row = this.layout.rows[stage], t = this.toTime(x);
+    const slack = (this.view.end - this.view.begin) / this.layout.plot * 2;
+    for (let lane = 0; lane < row.lanes.length; ++lane) {
+      const place = row.lanes[lane], top = lane ? place.y - 1 : row.top;
+      if (y < top || y >= place.y + place.height + 1) continue;
+      const spans = this.plan.stages[stage].lanes[lane];
+      const pass = lane === 0 && this.passAt(this.plan.stages[stage], t);
+      if (pass) return { stage, lane, pass, index: pass.first };
+      let i = firstAfter(spans, t - slack);
+      if (i < spans.size && spans.end[i] < t && i + 1 < spans.size && spans.begin[i + 1] <= t) ++i;
+      if (i < spans.size && spans.begin[i] <= t + slack) return { stage, lane, index: i };
+      if (lane === 0 && gap && t > gap.begin && t < gap.end) return { stage, lane, share: t };
+    }
+    return null;
   }
-  const lane = stage.lanes[at.lane], i = at.index, long = lane.end[i] - lane.begin[i];
-  const fine = Math.max(1, data.step / 1e6);
-  return {
-    code: actionText(lane, i), kind: KINDS[lane.kind[i]], words: actionMeaning(lane, i),
-    when: (long > 0 ? duration(long) : "no time") + " · " + moment(lane.begin[i], fine) + " to " + moment(lane.end[i], fine),
-    where: stage.name + ", " + lane.name,
-  };
-}
 
-function showTip(at, x, y) {
-  if (!at) { tip.hidden = true; return; }
-  const d = describe(at);
-  tip.innerHTML = `<code>${escaped(d.code)}</code>` +
-    `<div>${d.kind ? `<i class="swatch k-${d.kind.id}"></i>${escaped(d.kind.name)}` : ""}</div>` +
-    `<div>${escaped(d.words)}</div><div class="when">${escaped(d.when)}</div>`;
-  tip.hidden = false;
-  const box = tip.getBoundingClientRect();
-  tip.style.left = Math.max(6, Math.min(x + 14, innerWidth - box.width - 8)) + "px";
-  tip.style.top = (y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18) + "px";
-}
-
-function inspect(at) {
-  if (!at) { $("inspector").textContent = "Hover over the timeline, or focus it and use the arrow keys."; return; }
-  const d = describe(at);
-  $("inspector").innerHTML = `<code>${escaped(d.code)}</code> ${escaped(d.kind ? d.kind.name + ": " : "")}${escaped(d.words)} · ${escaped(d.when)}${d.where ? " · " + escaped(d.where) : ""}`;
-}
-
-function select(stage, lane, index) {
-  Object.assign(selection, { stage, lane, index });
-  const spans = stages[stage].lanes[lane], begin = spans.begin[index], end = spans.end[index];
-  if (end < view.begin || begin > view.end) {
-    const half = (view.end - view.begin) / 2, middle = (begin + end) / 2;
-    setView(middle - half, middle + half);
+  // The pass at `t`, where it is drawn as one block.
+  passAt(stage, t) {
+    const pass = stage.passes.find((p) => p.begin <= t && t < p.end);
+    return pass && this.asBlock(pass) ? pass : null;
   }
-  inspect(selection);
-  redraw();
-}
 
-function selectNear(stage, lane, t) {
-  const spans = stages[stage].lanes[lane];
-  if (!spans.size) return;
-  select(stage, lane, Math.min(firstAfter(spans, t), spans.size - 1));
-}
-
-// To the next lane above or below, over the borders of stages.
-function moveLane(by) {
-  let { stage, lane } = selection;
-  const spans = stages[stage].lanes[lane], t = (spans.begin[selection.index] + spans.end[selection.index]) / 2;
-  do {
-    lane += by;
-    if (lane < 0) { if (--stage < 0) return; lane = stages[stage].lanes.length - 1; }
-    if (lane >= stages[stage].lanes.length) { if (++stage >= stages.length) return; lane = 0; }
-  } while (!stages[stage].lanes[lane].size);
-  selectNear(stage, lane, t);
-}
-
-function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const length = view.end - view.begin;
-  const chosen = selection.stage >= 0;
-  const spans = chosen ? stages[selection.stage].lanes[selection.lane] : null;
-  const middle = chosen ? (spans.begin[selection.index] + spans.end[selection.index]) / 2 : (view.begin + view.end) / 2;
-  const pan = (share) => setView(view.begin + length * share, view.end + length * share);
-  const actions = {
-    "+": () => zoomAt(middle, 0.7), "=": () => zoomAt(middle, 0.7), "-": () => zoomAt(middle, 1 / 0.7),
-    w: () => zoomAt(middle, 0.7), s: () => zoomAt(middle, 1 / 0.7), a: () => pan(-0.2), d: () => pan(0.2),
-    "0": () => glideTo(0, data.step),
-    Home: () => setView(0, length), End: () => setView(data.step - length, data.step),
-    ArrowLeft: () => chosen ? selection.index > 0 && select(selection.stage, selection.lane, selection.index - 1) : selectNear(0, 0, view.begin),
-    ArrowRight: () => chosen ? selection.index + 1 < spans.size && select(selection.stage, selection.lane, selection.index + 1) : selectNear(0, 0, view.begin),
-    ArrowUp: () => chosen ? moveLane(-1) : selectNear(0, 0, view.begin),
-    ArrowDown: () => chosen ? moveLane(1) : selectNear(0, 0, view.begin),
-    Enter: () => chosen && zoomTo(spans.begin[selection.index], spans.end[selection.index]),
-    Escape: () => { selection.stage = -1; inspect(null); redraw(); },
-  };
-  const action = actions[event.key] || actions[event.key.toLowerCase()];
-  if (!action) return;
-  event.preventDefault();
-  action();
-}
-
-function zoomTo(begin, end) {
-  const length = Math.max(end - begin, data.step / 1e5);
-  glideTo(begin - length * 2, begin + length * 3);
-}
-
-// One pointer pans, two zoom.
-const pointers = new Map();
-let moved = 0;
-function onPointerDown(event) {
-  if (event.button) return;
-  pointers.set(event.pointerId, event.offsetX);
-  moved = 0;
-  if (event.pointerType === "mouse") lanesCanvas.setPointerCapture(event.pointerId);
-}
-function onPointerMove(event) {
-  if (!pointers.has(event.pointerId)) {
-    if (event.pointerType === "touch") return;
-    hovered = spanAt(event.offsetX, event.offsetY);
-    if (hovered && hovered.share !== undefined) { showTip(hovered, event.clientX, event.clientY); hovered = null; redraw(); return; }
-    showTip(hovered, event.clientX, event.clientY);
-    redraw();
-    return;
+  describe(at) {
+    const { plan } = this, { gap, kinds } = plan, stage = plan.stages[at.stage];
+    if (at.pass) {
+      const pass = at.pass, whole = pass.end - pass.begin, parts = [], fine = plan.step / 1e5;
+      pass.time.forEach((time, kind) => {
+        if (time) parts.push(`${kinds[kind].name} ${plan.duration(time)} (${Math.round(time / whole * 100)}%)`);
+      });
+      const when = `${plan.moment(pass.begin, fine)} to ${plan.moment(pass.end, fine)}`;
+      return { code: stage.name + ", " + pass.label, kind: null, words: parts.join(", "), where: "",
+        when: [plural(pass.count, "action"), plan.duration(whole), when].join(" · ") };
+    }
+    if (at.share !== undefined) {
+      const { length } = stage.shares, column = Math.floor((at.share - gap.begin) / (gap.end - gap.begin) * length);
+      const parts = stage.shares[Math.min(length - 1, column)].map(
+        ([kind, share]) => `${(share * 100).toFixed(share < 0.1 ? 1 : 0)}% ${kinds[kind].name}`);
+      const when = "shares of an interval of " + plan.duration((gap.end - gap.begin) / length);
+      return { code: stage.name, kind: null, words: parts.join(", ") || "idle", where: "", when };
+    }
+    const lane = stage.lanes[at.lane], i = at.index, long = lane.end[i] - lane.begin[i], fine = Math.max(1, plan.step / 1e6);
+    const when = `${plan.moment(lane.begin[i], fine)} to ${plan.moment(lane.end[i], fine)}`;
+    return {
+      code: plan.actionText(lane, i), kind: kinds[lane.kind[i]], words: plan.actionMeaning(lane, i),
+      when: (long > 0 ? plan.duration(long) : "no time") + " · " + when, where: stage.name + ", " + lane.name,
+    };
   }
-  const before = pointers.get(event.pointerId), by = event.offsetX - before;
-  if (pointers.size === 1) {
-    moved += Math.abs(by);
-    if (moved < 4) return;
-    lanesCanvas.classList.add("dragging");
-    showTip(null);
-    const t = by / layout.plot * (view.end - view.begin);
-    setView(view.begin - t, view.end - t);
-  } else {
-    const other = [...pointers].find(([id]) => id !== event.pointerId)[1];
-    const was = Math.abs(before - other), is = Math.abs(event.offsetX - other);
-    if (was > 8 && is > 8) zoomAt(toTime((event.offsetX + other) / 2), was / is);
+
+  showTip(at, x, y) {
+    const d = at && this.describe(at);
+    const kind = d?.kind ? [swatch(d.kind.id), d.kind.name] : [];
+    showTipAt(this.parts.tip, d && [make("code", {}, d.code), make("div", {}, ...kind), make("div", {}, d.words),
+      make("div", { class: "when" }, d.when)], x, y);
   }
-  pointers.set(event.pointerId, event.offsetX);
-}
-function onPointerUp(event) {
-  if (pointers.has(event.pointerId) && moved < 4 && pointers.size === 1) {
-    const at = spanAt(event.offsetX, event.offsetY);
-    if (at && at.share === undefined) {
-      select(at.stage, at.lane, at.index);
-      chooseStage(at.stage);
-      if (event.pointerType === "touch") showTip(at, event.clientX, event.clientY);
+
+  inspect(at) {
+    const d = at && this.describe(at);
+    const told = d && ` ${d.kind ? d.kind.name + ": " : ""}${d.words} · ${d.when}${d.where ? " · " + d.where : ""}`;
+    this.parts.inspector.replaceChildren(...(d ? [make("code", {}, d.code), told] : [NOTHING_CHOSEN]));
+  }
+
+  select(stage, lane, index) {
+    Object.assign(this.selection, { stage, lane, index });
+    const spans = this.plan.stages[stage].lanes[lane], begin = spans.begin[index], end = spans.end[index];
+    if (end < this.view.begin || begin > this.view.end) {
+      const half = (this.view.end - this.view.begin) / 2, middle = (begin + end) / 2;
+      this.setView(middle - half, middle + half);
+    }
+    this.inspect(this.selection);
+    this.redraw();
+  }
+
+  selectNear(stage, lane, t) {
+    const spans = this.plan.stages[stage].lanes[lane];
+    if (!spans.size) return;
+    this.select(stage, lane, Math.min(firstAfter(spans, t), spans.size - 1));
+  }
+
+  // To the next lane above or below, over the borders of stages.
+  moveLane(by) {
+    let { stage, lane } = this.selection;
+    const { plan: { stages }, selection: { index } } = this, spans = stages[stage].lanes[lane];
+    const t = (spans.begin[index] + spans.end[index]) / 2;
+    do {
+      lane += by;
+      if (lane < 0) { if (--stage < 0) return; lane = stages[stage].lanes.length - 1; }
+      if (lane >= stages[stage].lanes.length) { if (++stage >= stages.length) return; lane = 0; }
+    } while (!stages[stage].lanes[lane].size);
+    this.selectNear(stage, lane, t);
+  }
+
+  onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const { view, plan, selection: { stage, lane, index } } = this, length = view.end - view.begin, chosen = stage >= 0;
+    const spans = chosen ? plan.stages[stage].lanes[lane] : null;
+    const middle = chosen ? (spans.begin[index] + spans.end[index]) / 2 : (view.begin + view.end) / 2;
+    const pan = (share) => this.setView(view.begin + length * share, view.end + length * share);
+    const first = () => this.selectNear(0, 0, view.begin);
+    const along = (by) => {
+      if (!chosen) first(); else if (index + by >= 0 && index + by < spans.size) this.select(stage, lane, index + by);
+    };
+    const across = (by) => chosen ? this.moveLane(by) : first();
+    const nearer = () => this.zoomAt(middle, 0.7), further = () => this.zoomAt(middle, 1 / 0.7);
+    const actions = {
+      "+": nearer, "=": nearer, w: nearer, "-": further, s: further, a: () => pan(-0.2), d: () => pan(0.2),
+      "0": () => this.glideTo(0, plan.step), Home: () => this.setView(0, length),
+      End: () => this.setView(plan.step - length, plan.step),
+      ArrowLeft: () => along(-1), ArrowRight: () => along(1), ArrowUp: () => across(-1), ArrowDown: () => across(1),
+      Enter: () => chosen && this.zoomTo(spans.begin[index], spans.end[index]),
+      Escape: () => { this.selection.stage = -1; this.inspect(null); this.redraw(); },
+    };
+    const action = actions[event.key] || actions[event.key.toLowerCase()];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  }
+
+  zoomTo(begin, end) {
+    const length = Math.max(end - begin, this.plan.step / 1e5);
+    this.glideTo(begin - length * 2, begin + length * 3);
+  }
+
+  // One pointer pans, two zoom.
+  onPointerDown(event) {
+    if (event.button) return;
+    this.pointers.set(event.pointerId, event.offsetX);
+    this.moved = 0;
+    if (event.pointerType === "mouse") this.parts.lanes.setPointerCapture(event.pointerId);
+  }
+  onPointerMove(event) {
+    if (!this.pointers.has(event.pointerId)) {
+      if (event.pointerType === "touch") return;
+      this.hovered = this.spanAt(event.offsetX, event.offsetY);
+      this.showTip(this.hovered, event.clientX, event.clientY);
+      if (this.hovered && this.hovered.share !== undefined) this.hovered = null;
+      this.redraw();
+      return;
+    }
+    const before = this.pointers.get(event.pointerId), by = event.offsetX - before;
+    if (this.pointers.size === 1) {
+      this.moved += Math.abs(by);
+      if (this.moved < 4) return;
+      this.parts.lanes.classList.add("dragging");
+      this.showTip(null);
+      const t = by / this.layout.plot * (this.view.end - this.view.begin);
+      this.setView(this.view.begin - t, this.view.end - t);
     } else {
-      showTip(null);
+      const other = [...pointers].find(([id]) => id !== event.pointerId)[1];
+      const was = Math.abs(before - other), is = Math.abs(event.offsetX - other);
+      if (was > 8 && is > 8) this.zoomAt(this.toTime((event.offsetX + other) / 2), was / is);
+    }
+    this.pointers.set(event.pointerId, event.offsetX);
+  }
+  onPointerUp(event) {
+    if (this.pointers.has(event.pointerId) && this.moved < 4 && this.pointers.size === 1) {
+      const at = this.spanAt(event.offsetX, event.offsetY);
+      if (at && at.share === undefined) {
+        this.select(at.stage, at.lane, at.index);
+        this.choose(at.stage);
+        if (event.pointerType === "touch") this.showTip(at, event.clientX, event.clientY);
+      } else {
+        this.showTip(null);
+      }
+    }
+    this.pointers.delete(event.pointerId);
+    this.parts.lanes.classList.remove("dragging");
+  }
+
+  onWheel(event) {
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      const by = Math.max(-60, Math.min(60, event.deltaY)) * 0.006;
+      this.zoomAt(this.toTime(Math.max(this.layout.gutter, event.offsetX)), Math.exp(by));
+    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      event.preventDefault();
+      const by = (event.deltaX || event.deltaY) / this.layout.plot * (this.view.end - this.view.begin);
+      this.setView(this.view.begin + by, this.view.end + by);
     }
   }
-  pointers.delete(event.pointerId);
-  lanesCanvas.classList.remove("dragging");
-}
 
-function onWheel(event) {
-  if (event.ctrlKey || event.metaKey) {
-    event.preventDefault();
-    zoomAt(toTime(Math.max(layout.gutter, event.offsetX)), Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.006));
-  } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-    event.preventDefault();
-    const by = (event.deltaX || event.deltaY) / layout.plot * (view.end - view.begin);
-    setView(view.begin + by, view.end + by);
+  overviewTo(event) {
+    const t = (event.offsetX - this.layout.gutter) / this.layout.plot * this.plan.step;
+    const half = (this.view.end - this.view.begin) / 2;
+    this.setView(t - half, t + half);
   }
-}
 
-function overviewTo(event) {
-  const t = (event.offsetX - layout.gutter) / layout.plot * data.step, half = (view.end - view.begin) / 2;
-  setView(t - half, t + half);
-}
-
-function startTimeline() {
-  for (const id of ["timeline", "tools", "inspector", "keys", "zoom-note"]) $(id).hidden = false;
-  lanesCanvas.addEventListener("keydown", onKey);
-  lanesCanvas.addEventListener("pointerdown", onPointerDown);
-  lanesCanvas.addEventListener("pointermove", onPointerMove);
-  lanesCanvas.addEventListener("pointerup", onPointerUp);
-  lanesCanvas.addEventListener("pointercancel", (event) => { pointers.delete(event.pointerId); });
-  lanesCanvas.addEventListener("pointerleave", () => { hovered = null; showTip(null); redraw(); });
-  lanesCanvas.addEventListener("blur", () => showTip(null));
-  lanesCanvas.addEventListener("wheel", onWheel, { passive: false });
-  lanesCanvas.addEventListener("dblclick", (event) => zoomAt(toTime(event.offsetX), 0.25));
-  overviewCanvas.addEventListener("pointerdown", (event) => { overviewCanvas.setPointerCapture(event.pointerId); overviewTo(event); });
-  overviewCanvas.addEventListener("pointermove", (event) => { if (event.buttons) overviewTo(event); });
-  const middle = () => (view.begin + view.end) / 2;
-  const views = {
-    fit: () => glideTo(0, data.step), steady: () => glideTo(...steadyRange()),
-    in: () => zoomAt(middle(), 0.6), out: () => zoomAt(middle(), 1 / 0.6),
-  };
-  for (const button of document.querySelectorAll("[data-view]")) button.addEventListener("click", views[button.dataset.view]);
-  addEventListener("resize", redraw);
-  addEventListener("scroll", redraw, { passive: true });
+  // Listens until `signal` is aborted.
+  listen(signal) {
+    const { lanes, overview, timeline } = this.parts, listen = { signal };
+    lanes.addEventListener("keydown", (event) => this.onKey(event), listen);
+    lanes.addEventListener("pointerdown", (event) => this.onPointerDown(event), listen);
+    lanes.addEventListener("pointermove", (event) => this.onPointerMove(event), listen);
+    lanes.addEventListener("pointerup", (event) => this.onPointerUp(event), listen);
+    lanes.addEventListener("pointercancel", (event) => { this.pointers.delete(event.pointerId); }, listen);
+    lanes.addEventListener("pointerleave", () => { this.hovered = null; this.showTip(null); this.redraw(); }, listen);
+    lanes.addEventListener("blur", () => this.showTip(null), listen);
+    lanes.addEventListener("wheel", (event) => this.onWheel(event), { signal, passive: false });
+    lanes.addEventListener("dblclick", (event) => this.zoomAt(this.toTime(event.offsetX), 0.25), listen);
+    overview.addEventListener("pointerdown", (event) => {
+      overview.setPointerCapture(event.pointerId);
+      this.overviewTo(event);
+    }, listen);
+    overview.addEventListener("pointermove", (event) => { if (event.buttons) this.overviewTo(event); }, listen);
+    const middle = () => (this.view.begin + this.view.end) / 2;
+    const views = {
+      fit: () => this.glideTo(0, this.plan.step), steady: () => this.glideTo(...this.steadyRange()),
+      in: () => this.zoomAt(middle(), 0.6), out: () => this.zoomAt(middle(), 1 / 0.6),
+    };
+    for (const button of this.parts.tools.querySelectorAll("[data-view]")) {
+      button.addEventListener("click", () => views[button.dataset.view](), listen);
+    }
+    addEventListener("scroll", () => this.redraw(), { signal, passive: true });
+    const resized = new ResizeObserver(() => this.redraw());
+    resized.observe(timeline);
+    signal.addEventListener("abort", () => resized.disconnect());
+  }
 }

@@ -1,39 +1,7 @@
 // One stage's memory: at its peak as a waterfall against the limit, and its activations over time.
-let chosen = 0, cursor = null;
-const timeCanvas = $("memory-time");
+const MEMORY_HEIGHT = 240, MEMORY_LEFT = 62;
 
-function drawWaterfall() {
-  const stage = stages[chosen], steps = [];
-  let at = 0;
-  MEMORY.forEach((kind, i) => {
-    if (stage.peak[i] === 0) return;
-    steps.push({ id: kind.id, name: kind.name, from: at, size: stage.peak[i] });
-    at += stage.peak[i];
-  });
-  const total = at, limit = stage.limit, whole = Math.max(total, limit) || 1;
-  const percent = (v) => (v / whole * 100).toFixed(3) + "%";
-  const row = (s, amount, className) =>
-    `<span>${escaped(s.name)}</span><span class="track"><i class="${className}" style="left:${percent(s.from)};width:${percent(s.size)}"></i>` +
-    (limit ? `<u style="left:${percent(limit)}"></u>` : "") + `</span><span class="amount">${amount}</span>`;
-  let html = steps.map((s) => row(s, bytes(s.size), "k-" + s.id)).join("");
-  html += `<span class="sum">together</span><span></span><span class="amount sum">${bytes(total)}</span>`;
-  if (limit) {
-    html += limit >= total
-      ? row({ name: "free", from: total, size: limit - total }, bytes(limit - total), "k-free")
-      : row({ name: "over the limit", from: limit, size: total - limit }, bytes(total - limit), "k-over");
-    html += `<span class="sum">limit</span><span></span><span class="amount sum">${bytes(limit)}</span>`;
-  }
-  $("waterfall").innerHTML = `<div class="fall">${html}</div>`;
-  $("waterfall-caption").textContent = `${stage.name} at its peak, by kind` + (limit ? ", against the limit" : "");
-}
-
-// A round size of at least `rough` bytes.
-function byteStep(rough) {
-  const unit = 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(1, rough)) / 10));
-  return unit * ([1, 2, 5, 10, 20, 50, 100, 200, 500].find((k) => k * unit >= rough) || 1024);
-}
-
-// Points of a stage from the last one before `begin` on.
+// Points of a stage from the last one before `t` on.
 function pointBefore(times, t) {
   let low = 0, high = times.length;
   while (low < high) {
@@ -43,98 +11,143 @@ function pointBefore(times, t) {
   return Math.max(0, low - 1);
 }
 
-function drawMemory() {
-  const stage = stages[chosen], width = timeCanvas.clientWidth, height = 240;
-  if (!width) return;
-  const context = prepared(timeCanvas, width, height);
-  const left = 62, right = 10, top = 10, bottom = 22, plot = width - left - right, depth = height - top - bottom;
-  const { times, values, unit } = stage.memory, kinds = stage.memory.kinds;
-  let most = stage.arenaLimit || stage.arena;
-  most = Math.max(most, stage.arena) * 1.04 || 1;
-  const x = (t) => left + (t - view.begin) / (view.end - view.begin) * plot;
-  const y = (v) => top + depth - v / most * depth;
-  context.fillStyle = color("ink3");
-  context.textAlign = "right";
-  const each = byteStep(most / 4);
-  for (let v = 0; v <= most; v += each) {
-    context.fillStyle = color("faint");
-    context.fillRect(left, Math.round(y(v)), plot, 1);
-    context.fillStyle = color("ink3");
-    context.fillText(bytes(v).replace(".0 ", " "), left - 8, y(v));
+class MemoryOfStage {
+  // `parts`: the elements of the plan's view by id. The course over time follows the timeline.
+  constructor(parts, timeline) { Object.assign(this, { parts, timeline, plan: null, stage: null, cursor: null }); }
+
+  // Shows another plan: the stage that somebody chose, if it has one of this number; otherwise its fullest stage.
+  show(plan) {
+    const list = this.parts["stage-select"], kept = this.byHand && Number(list.value) < plan.stages.length;
+    const stage = kept ? Number(list.value) : plan.fullest;
+    this.plan = plan;
+    this.cursor = null;
+    list.replaceChildren(...plan.stages.map((stage, i) => new Option(i + " · " + stage.layers, i)));
+    this.choose(stage);
   }
-  context.save();
-  context.beginPath();
-  context.rect(left, 0, plot, height);
-  context.clip();
-  const first = pointBefore(times, view.begin);
-  let last = first;
-  while (last + 1 < times.length && times[last + 1] < view.end) ++last;
-  const base = new Float64Array(last - first + 1);
-  kinds.forEach((kind, k) => {
-    context.fillStyle = color(MEMORY[kind].id);
-    context.beginPath();
-    const edge = (i) => (i + 1 <= last ? x(times[i + 1]) : x(Math.min(view.end, data.step)));
-    for (let i = first; i <= last; ++i) {
-      const low = base[i - first], high = low + values[i * kinds.length + k] * unit;
-      const x0 = x(times[i]), x1 = edge(i);
-      context.rect(x0, y(high), Math.max(0.6, x1 - x0 + 0.2), y(low) - y(high));
-      base[i - first] = high;
+
+  choose(index) {
+    this.parts["stage-select"].value = String(index);
+    this.stage = this.plan.stages[index];
+    this.drawWaterfall();
+    this.draw();
+  }
+  chooseByHand(index) {
+    this.byHand = true;
+    this.choose(index);
+  }
+
+  listen(signal) {
+    const list = this.parts["stage-select"], canvas = this.parts["memory-time"];
+    list.addEventListener("change", () => this.chooseByHand(Number(list.value)), { signal });
+    const point = (x) => { this.cursor = x; this.draw(); };
+    canvas.addEventListener("pointermove", (event) => point(event.offsetX < MEMORY_LEFT ? null : event.offsetX), { signal });
+    canvas.addEventListener("pointerleave", () => point(null), { signal });
+  }
+
+  drawWaterfall() {
+    const { stage, plan } = this, { limit } = stage, rows = [];
+    const total = stage.peak.reduce((sum, size) => sum + size, 0), whole = Math.max(total, limit) || 1;
+    const share = (v) => (v / whole * 100).toFixed(3) + "%";
+    const row = (name, from, size, kind) => {
+      const bar = make("i", { class: "k-" + kind }), mark = limit ? make("u") : null;
+      Object.assign(bar.style, { left: share(from), width: share(size) });
+      if (mark) mark.style.left = share(limit);
+      rows.push(make("span", {}, name), make("span", { class: "track" }, bar, mark), amount("", size));
+    };
+    const amount = (more, size) => make("span", { class: "amount" + more }, bytes(size));
+    const sum = (name, size) => rows.push(make("span", { class: "sum" }, name), make("span"), amount(" sum", size));
+    let at = 0;
+    plan.memoryKinds.forEach((kind, i) => {
+      if (stage.peak[i] > 0) row(kind.name, at, stage.peak[i], kind.id);
+      at += stage.peak[i];
+    });
+    sum("together", total);
+    if (limit) {
+      if (limit >= total) row("free", total, limit - total, "free"); else row("over the limit", limit, total - limit, "over");
+      sum("limit", limit);
     }
-    context.fill();
-  });
-  if (cursor !== null) {
-    context.fillStyle = color("ink2");
-    context.fillRect(Math.round(cursor), top, 1, depth);
+    this.parts.waterfall.replaceChildren(make("div", { class: "fall" }, ...rows));
+    setText(this.parts["waterfall-caption"], `${stage.name} at its peak, by kind` + (limit ? ", against the limit" : ""));
   }
-  context.restore();
-  if (stage.arenaLimit) {
-    context.fillStyle = color("ink");
-    for (let at = left; at < left + plot; at += 7) context.fillRect(at, Math.round(y(stage.arenaLimit)), 4, 1.5);
+
+  draw() {
+    const canvas = this.parts["memory-time"], width = canvas.clientWidth, { stage, timeline: { view } } = this;
+    if (!width || !stage) return;
+    const top = 10, depth = MEMORY_HEIGHT - top - 22, plot = width - MEMORY_LEFT - 10;
+    const context = prepared(canvas, width, MEMORY_HEIGHT);
+    const most = Math.max(stage.arenaLimit, stage.arena) * 1.04 || 1;
+    const x = (t) => MEMORY_LEFT + (t - view.begin) / (view.end - view.begin) * plot;
+    const y = (v) => top + depth - v / most * depth;
+    this.drawAxes(context, x, y, most, plot);
+    context.save();
+    context.beginPath();
+    context.rect(MEMORY_LEFT, 0, plot, MEMORY_HEIGHT);
+    context.clip();
+    this.drawKinds(context, x, y);
+    if (this.cursor !== null) {
+      context.fillStyle = color("ink2");
+      context.fillRect(Math.round(this.cursor), top, 1, depth);
+    }
+    context.restore();
+    if (stage.arenaLimit) {
+      const at = y(stage.arenaLimit), right = MEMORY_LEFT + plot;
+      context.fillStyle = color("ink");
+      for (let from = MEMORY_LEFT; from < right; from += 7) context.fillRect(from, Math.round(at), 4, 1.5);
+      context.textAlign = "right";
+      context.fillText("activation limit " + bytes(stage.arenaLimit), right - 2, at + (at < top + 14 ? 9 : -8));
+    }
+    this.read(plot);
+  }
+
+  drawAxes(context, x, y, most, plot) {
+    const { view } = this.timeline;
     context.textAlign = "right";
-    context.fillText("activation limit " + bytes(stage.arenaLimit), left + plot - 2, y(stage.arenaLimit) + (y(stage.arenaLimit) < top + 14 ? 9 : -8));
+    for (const v of ticksBetween(0, most, 4, { ofBytes: true }).values) {
+      context.fillStyle = color("faint");
+      context.fillRect(MEMORY_LEFT, Math.round(y(v)), plot, 1);
+      context.fillStyle = color("ink3");
+      context.fillText(shortened(bytes(v)), MEMORY_LEFT - 8, y(v));
+    }
+    context.fillStyle = color("ink2");
+    context.textAlign = "center";
+    const { step, values } = this.plan.ticks(view, plot);
+    for (const t of values) {
+      const at = x(t), inside = at > MEMORY_LEFT + 20 && at < MEMORY_LEFT + plot - 20;
+      if (inside) context.fillText(this.plan.moment(t, step), at, MEMORY_HEIGHT - 9);
+    }
   }
-  const step = ticksOf(view.end - view.begin, plot);
-  context.fillStyle = color("ink2");
-  context.textAlign = "center";
-  for (let t = Math.ceil(view.begin / step) * step; t <= view.end; t += step) {
-    const at = x(t);
-    if (at > left + 20 && at < left + plot - 20) context.fillText(moment(t, step), at, height - 9);
+
+  // The kinds of memory, one upon the other.
+  drawKinds(context, x, y) {
+    const { times, values, unit, kinds } = this.stage.memory, { view } = this.timeline;
+    const first = pointBefore(times, view.begin);
+    let last = first;
+    while (last + 1 < times.length && times[last + 1] < view.end) ++last;
+    const base = new Float64Array(last - first + 1), end = x(Math.min(view.end, this.plan.step));
+    kinds.forEach((kind, k) => {
+      context.fillStyle = color(this.plan.memoryKinds[kind].id);
+      context.beginPath();
+      for (let i = first; i <= last; ++i) {
+        const low = base[i - first], high = low + values[i * kinds.length + k] * unit;
+        const x0 = x(times[i]), x1 = i + 1 <= last ? x(times[i + 1]) : end;
+        context.rect(x0, y(high), Math.max(0.6, x1 - x0 + 0.2), y(low) - y(high));
+        base[i - first] = high;
+      }
+      context.fill();
+    });
   }
-  readMemory(stage, kinds, times, values, unit, left, plot);
-}
 
-function readMemory(stage, kinds, times, values, unit, left, plot) {
-  const t = cursor === null ? null : view.begin + (cursor - left) / plot * (view.end - view.begin);
-  if (t === null) {
-    $("memory-read").textContent = `Largest: ${bytes(stage.livePeak)} of live buffers in an arena of ${bytes(stage.arena)}.`;
-    return;
+  // Tells what the memory holds where the pointer is.
+  read(plot) {
+    const { stage, plan, cursor, timeline: { view } } = this, { times, values, unit, kinds } = stage.memory;
+    let text = `Largest: ${bytes(stage.livePeak)} of live buffers in an arena of ${bytes(stage.arena)}.`;
+    if (cursor !== null) {
+      const t = view.begin + (cursor - MEMORY_LEFT) / plot * (view.end - view.begin), i = pointBefore(times, t);
+      const amounts = kinds.map((_, k) => values[i * kinds.length + k] * unit);
+      const parts = kinds.map((kind, k) => amounts[k] && `${plan.memoryKinds[kind].name} ${bytes(amounts[k])}`).filter(Boolean);
+      text = `${plan.moment(t, plan.step / 1e4)}: ${bytes(amounts.reduce((sum, amount) => sum + amount, 0))}`;
+      if (parts.length > 0) text += ` (${parts.join(", ")})`;
+    }
+    setText(this.parts["memory-read"], text);
   }
-  const i = pointBefore(times, t);
-  let total = 0;
-  const parts = kinds.map((kind, k) => {
-    const v = values[i * kinds.length + k] * unit;
-    total += v;
-    return v ? `${MEMORY[kind].name} ${bytes(v)}` : "";
-  }).filter(Boolean);
-  $("memory-read").textContent = `${moment(t, data.step / 1e4)}: ${bytes(total)}` + (parts.length ? " (" + parts.join(", ") + ")" : "");
-}
-
-function chooseStage(index) {
-  if (index === chosen && $("stage-select").value === String(index) && chooseStage.done) return;
-  chooseStage.done = true;
-  chosen = index;
-  $("stage-select").value = String(index);
-  drawWaterfall();
-  if (layout) drawMemory();
-}
-
-function startMemory() {
-  const list = $("stage-select");
-  stages.forEach((stage, i) => list.add(new Option(i + " · " + stage.layers, i)));
-  list.addEventListener("change", () => chooseStage(Number(list.value)));
-  $("stage-detail").hidden = false;
-  timeCanvas.addEventListener("pointermove", (event) => { cursor = event.offsetX < 62 ? null : event.offsetX; drawMemory(); });
-  timeCanvas.addEventListener("pointerleave", () => { cursor = null; drawMemory(); });
-  followers.push(drawMemory);
-  chooseStage(data.fullest);
 }

@@ -156,6 +156,34 @@ TEST(HtmlPage, LongStepsAreCutAndSaidToBe) {
   EXPECT_FALSE(Has(whole, "more actions than a page should hold"));
 }
 
+TEST(HtmlPage, PartsAreThePage) {
+  const auto fixture = SmallStep();
+  const absl::StatusOr<PlanParts> plan = PlanPageParts(fixture->step);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const std::string page = PageOf(*fixture);
+  std::vector<std::string> ids;
+  for (const PagePart& part : plan->parts) {
+    EXPECT_TRUE(Has(page, "data-part=\"" + part.id + "\">" + part.html)) << part.id;
+    ids.push_back(part.id);
+  }
+  EXPECT_EQ(ids, (std::vector<std::string>{"title", "subtitle", "chips", "figures", "legend", "timeline_note", "breakdown",
+                                           "memory_aside", "memory", "plan_table", "policy_table", "strands", "profile_note",
+                                           "footer"}));
+  EXPECT_EQ(nlohmann::json::parse(plan->data), DataOf(page));
+  // The view has a place for each part except those of the page's header.
+  for (size_t i = 3; i < ids.size(); ++i)
+    EXPECT_TRUE(Has(std::string(PlanView()), "data-part=\"" + ids[i] + "\"></")) << ids[i];
+}
+
+TEST(HtmlPage, ScriptsOfViewsAndChartsLoadNothing) {
+  for (const std::string_view script : {SharedScript(), PlanViewScript(), ChartScript()}) {
+    EXPECT_GT(script.size(), 1000u);
+    for (const char* loads : {"https://", "src=", "fetch(", "XMLHttpRequest", "import(", "eval("}) {
+      EXPECT_FALSE(Has(std::string(script), loads));
+    }
+  }
+}
+
 TEST(HtmlPage, SaysWhereThereIsNoLimitAndNothingRecomputed) {
   const std::string page = PageOf(*SmallStep(Bytes(0)));
   EXPECT_TRUE(Has(page, "no limit stated"));
