@@ -4,7 +4,7 @@ set(code "// Made from planner/report/page/ by cmake/EmbedPage.cmake.\n#include 
 # A function, and the files whose texts it returns, one after another.
 foreach(entry PageStyle:page.css SharedScript:shared.js PlanView:view.html
               PlanViewScript:data.js,timeline.js,interaction.js,memory.js,view.js ChartScript:chart.js
-              PageTemplate:page.html PageScript:main.js)
+              PageTemplate:page.html PlanPageBody:plan.html PlanPageScript:main.js)
   string(REPLACE ":" ";" entry ${entry})
   list(GET entry 0 function)
   list(GET entry 1 files)

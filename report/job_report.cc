@@ -7,14 +7,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "common/status.h"
 #include "planner/problem/layout.h"
-#include "planner/report/page_text.h"
 #include "planner/report/plan_table.h"
 #include "planner/report/table.h"
-#include "report/report_style.h"
 #include "report/texts.h"
 
 namespace lynx {
@@ -24,18 +21,13 @@ std::string Time(int64_t unix_ns) {
   return unix_ns == 0 ? "-" : absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
 }
 
-std::string Duration(int64_t ns) { return FormatDuration(Nanos(ns)); }
+std::string Duration(int64_t ns) { return TimeText(Nanos(ns)); }
 
 // Deviation of `measured` from `predicted`, such as "+4.0%".
 std::string Difference(int64_t predicted, int64_t measured) {
   return predicted == 0
              ? ""
              : absl::StrFormat("%+.1f%%", 100.0 * static_cast<double>(measured - predicted) / static_cast<double>(predicted));
-}
-
-std::string Figure(const std::string& title, const std::string& value, const std::string& sub) {
-  return absl::StrCat("<div class=\"figure\"><h2>", HtmlEscaped(title), "</h2><p class=\"value\">", HtmlEscaped(value),
-                      "</p><p class=\"sub\">", HtmlEscaped(sub), "</p></div>\n");
 }
 
 // Time of recomputation per step, over one or all stages of a job.
@@ -64,22 +56,20 @@ class Page {
   }
 
   absl::StatusOr<std::string> Html() const {
-    LYNX_ASSIGN_OR_RETURN(const std::vector<ReportPart> parts, Parts());
+    LYNX_ASSIGN_OR_RETURN(const std::vector<PagePart> parts, Parts());
     std::string main;
-    for (const ReportPart& part : parts) main += part.html;
-    return absl::StrReplaceAll(
-        std::string(ReportTemplate()),
-        {{"{{name}}", HtmlEscaped(job_.spec().name())},
-         {"{{head}}", Head()},
-         {"{{style}}", absl::StrCat(std::string(PageStyle()), std::string(ReportStyle()))},
-         {"{{main}}", main},
-         {"{{footer}}", HtmlEscaped(absl::StrCat("Job ", job_.id(), ", as it was on ", Time(report_.now.value),
-                                                 " UTC; lynxctl ", report_.version))}});
+    for (const PagePart& part : parts) main += part.html;
+    const std::string footer =
+        absl::StrCat("Job ", job_.id(), ", as it was on ", Time(report_.now.value), " UTC; lynxctl ", report_.version);
+    return PageDocument(
+        job_.spec().name() + " · Lynx job", false,
+        absl::StrCat("<a class=\"skip\" href=\"#run-title\">Skip to the run</a>\n<header class=\"top\">\n", Head(),
+                     "</header>\n<main>\n", main, "<footer>", HtmlEscaped(footer), "</footer>\n</main>\n"));
   }
 
-  absl::StatusOr<std::vector<ReportPart>> Parts() const {
+  absl::StatusOr<std::vector<PagePart>> Parts() const {
     LYNX_ASSIGN_OR_RETURN(const std::string memory, Memory());
-    std::vector<ReportPart> parts = {
+    std::vector<PagePart> parts = {
         {"figures", absl::StrCat("<section class=\"figures\" aria-label=\"Headline figures\">\n", Figures(), "</section>\n")},
         {"run", ReportSection("run", "The run", Aside(), RunPlot(job_, curves_, report_.now))},
         {"recoveries", Recoveries()},
@@ -90,74 +80,68 @@ class Page {
         {"experts", LoadOfExperts()},
         {"plan", PlanSection()},
         {"events", Events()}};
-    std::erase_if(parts, [](const ReportPart& part) { return part.html.empty(); });
+    std::erase_if(parts, [](const PagePart& part) { return part.html.empty(); });
     return parts;
   }
 
   std::string Head() const {
     return absl::StrCat("<div class=\"title\"><h1>", HtmlEscaped(job_.spec().name()), "</h1><p>", HtmlEscaped(Subtitle()),
-                        "</p></div>\n<ul class=\"chips\" aria-label=\"Job\">", Chips(), "</ul>\n");
+                        "</p></div>\n<ul class=\"chips\" aria-label=\"Job\">", JobChips(), "</ul>\n");
   }
 
  private:
   std::string Subtitle() const {
-    std::string text = absl::StrCat("job ", job_.id());
-    if (plan_ != nullptr) {
-      const ModelSpec& m = plan_->model;
-      absl::StrAppend(&text, ": ", EnumName(m.family), " with ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads,
-                      " heads, sequence ", m.seq, ", ", EnumName(m.dtype));
-    }
-    return text;
+    if (plan_ == nullptr) return absl::StrCat("job ", job_.id());
+    return absl::StrCat("job ", job_.id(), ": ", ModelText(plan_->model), ", ", EnumName(plan_->model.dtype));
   }
 
-  std::string Chips() const {
-    std::vector<std::pair<std::string, std::string>> chips = {{"state", absl::AsciiStrToLower(StateName(job_.state()))}};
+  std::string JobChips() const {
+    TextPairs chips = {{"state", absl::AsciiStrToLower(StateName(job_.state()))}};
     if (plan_ != nullptr) {
-      chips.insert(chips.end(), {{"layout", LayoutText(plan_->layout)},
-                                 {"ranks", absl::StrCat(plan_->layout.ranks())},
-                                 {"micro-batch", absl::StrCat(plan_->micro_batch, " × ", plan_->microbatches)},
-                                 {"recompute", EnumName(plan_->mode)}});
+      const TextPairs facts = LayoutFacts(*plan_);
+      chips.insert(chips.end(), facts.begin(), facts.end());
     }
     chips.emplace_back("attempts", absl::StrCat(job_.generation()));
-    std::string html;
-    for (const auto& [name, value] : chips) absl::StrAppend(&html, "<li>", name, " <b>", HtmlEscaped(value), "</b></li>");
-    return html;
+    return Chips(chips);
   }
 
   std::string Figures() const {
     const v1::Progress& progress = job_.progress();
     const bool known = measured_step_ > 0 && plan_ != nullptr;
-    std::string html = Figure(
+    std::string html = HeadlineFigure(
         "Step", measured_step_ > 0 ? Duration(measured_step_) : "not measured",
         absl::StrCat(
             measured_step_ > 0 ? absl::StrCat("mean of ", measured_steps_, measured_steps_ == 1 ? " step; " : " steps; ") : "",
-            plan_ == nullptr ? "no plan" : absl::StrCat("predicted ", FormatDuration(plan_->step)), known ? ", " : "",
+            plan_ == nullptr ? "no plan" : absl::StrCat("predicted ", TimeText(plan_->step)), known ? ", " : "",
             known ? Difference(plan_->step.value, measured_step_) : "", Waited()));
     absl::StrAppend(
-        &html, Figure("Throughput",
-                      progress.tokens_per_second() > 0 ? Count(progress.tokens_per_second()) + " tokens/s" : "not measured",
-                      absl::StrCat(progress.tokens_per_second() > 0 ? "over its last steps; " : "", progress.steps_done(),
-                                   " of ", job_.spec().train().steps(), " steps done")));
+        &html,
+        HeadlineFigure("Throughput",
+                       progress.tokens_per_second() > 0 ? Count(progress.tokens_per_second()) + " tokens/s" : "not measured",
+                       absl::StrCat(progress.tokens_per_second() > 0 ? "over its last steps; " : "", progress.steps_done(),
+                                    " of ", job_.spec().train().steps(), " steps done")));
     const Recomputed& shown = measured_step_ > 0 ? measured_ : predicted_;
     const auto share = [](const Recomputed& r) {
       return r.sum() == 0 ? std::string("none needed") : PercentText(r.hidden, r.sum());
     };
-    absl::StrAppend(&html, Figure("Recomputation hidden", share(shown),
-                                  absl::StrCat(measured_step_ > 0 ? "measured; predicted " : "predicted ", share(predicted_))));
-    absl::StrAppend(&html, Figure("Peak activations",
-                                  measured_peak_ > 0 ? FormatBytes(Bytes(measured_peak_))
-                                  : plan_ == nullptr ? "-"
-                                                     : FormatBytes(Bytes(planned_peak_)),
-                                  measured_peak_ == 0 ? "planned"
-                                  : measured_peak_ == planned_peak_
-                                      ? "measured; as planned, to the byte"
-                                      : absl::StrCat("measured; planned ", FormatBytes(Bytes(planned_peak_)))));
+    absl::StrAppend(
+        &html, HeadlineFigure("Recomputation hidden", share(shown),
+                              absl::StrCat(measured_step_ > 0 ? "measured; predicted " : "predicted ", share(predicted_))));
+    absl::StrAppend(&html, HeadlineFigure("Peak activations",
+                                          measured_peak_ > 0 ? FormatBytes(Bytes(measured_peak_))
+                                          : plan_ == nullptr ? "-"
+                                                             : FormatBytes(Bytes(planned_peak_)),
+                                          measured_peak_ == 0 ? "planned"
+                                          : measured_peak_ == planned_peak_
+                                              ? "measured; as planned, to the byte"
+                                              : absl::StrCat("measured; planned ", FormatBytes(Bytes(planned_peak_)))));
     if (HasExpertLoad(job_)) {
-      absl::StrAppend(&html, Figure("Rows of the fullest rank", SkewText(progress.expert_skew()),
-                                    absl::StrCat(plan_ == nullptr ? "" : "planned " + SkewText(plan_->model.moe.skew) + "; ",
-                                                 WithoutRoomText(progress, "of the rows of experts"), " in the newest step")));
+      absl::StrAppend(&html,
+                      HeadlineFigure("Rows of the fullest rank", SkewText(progress.expert_skew()),
+                                     absl::StrCat(plan_ == nullptr ? "" : "planned " + SkewText(plan_->model.moe.skew) + "; ",
+                                                  WithoutRoomText(progress, "of the rows of experts"), " in the newest step")));
     }
-    return html + Figure("Restarts", absl::StrCat(job_.restarts()), Lost());
+    return html + HeadlineFigure("Restarts", absl::StrCat(job_.restarts()), Lost());
   }
 
   std::string Waited() const {
@@ -228,8 +212,8 @@ class Page {
     const TracedJob& traced = *report_.traced;
     return ReportSection(
         "step", "One step, predicted and measured",
-        absl::StrCat("step ", traced.measured.step + 1, " took ", FormatDuration(traced.measured.end), ", predicted ",
-                     FormatDuration(traced.plan.step), ", ", Difference(traced.plan.step.value, traced.measured.end.value)),
+        absl::StrCat("step ", traced.measured.step + 1, " took ", TimeText(traced.measured.end), ", predicted ",
+                     TimeText(traced.plan.step), ", ", Difference(traced.plan.step.value, traced.measured.end.value)),
         StepPlot(traced));
   }
 
@@ -280,9 +264,8 @@ class Page {
       const PlanFigures figures = FiguresOf(plan);
       Bytes peak;
       for (const StagePlan& stage : plan.stages) peak = std::max(peak, stage.arena);
-      table.rows.push_back({name, FormatDuration(plan.step), Count(static_cast<double>(figures.tokens_per_second)),
-                            FormatDuration(figures.hidden + figures.exposed), FormatDuration(figures.exposed),
-                            FormatBytes(peak), note});
+      table.rows.push_back({name, TimeText(plan.step), Count(static_cast<double>(figures.tokens_per_second)),
+                            TimeText(figures.hidden + figures.exposed), TimeText(figures.exposed), FormatBytes(peak), note});
     };
     row("this plan", *plan_, "");
     if (comparison.unlimited) row("store everything", *comparison.unlimited, "as if memory had no limit");
@@ -383,10 +366,6 @@ class Page {
 
 }  // namespace
 
-std::string FoldedTable(const Table& table) {
-  return absl::StrCat("<details><summary>As a table</summary><div class=\"scroll\">", HtmlOf(table), "</div></details>\n");
-}
-
 std::string ReportSection(const std::string& id, const std::string& title, const std::string& aside,
                           const std::string& content) {
   if (content.empty()) return "";
@@ -398,9 +377,9 @@ std::string ReportSection(const std::string& id, const std::string& title, const
 
 absl::StatusOr<std::string> JobReportPage(const JobReport& report) { return Page(report).Html(); }
 
-absl::StatusOr<std::vector<ReportPart>> JobReportParts(const JobReport& report) {
+absl::StatusOr<std::vector<PagePart>> JobReportParts(const JobReport& report) {
   const Page page(report);
-  LYNX_ASSIGN_OR_RETURN(std::vector<ReportPart> parts, page.Parts());
+  LYNX_ASSIGN_OR_RETURN(std::vector<PagePart> parts, page.Parts());
   parts.insert(parts.begin(), {"head", page.Head()});
   return parts;
 }

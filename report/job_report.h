@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/units.h"
 #include "lynx/v1/jobs.pb.h"
-#include "planner/report/timeline.h"
+#include "planner/report/page_parts.h"
 #include "planner/search/compare.h"
 #include "report/traced_job.h"
 
@@ -30,21 +30,15 @@ struct JobReport {
 // Returns FailedPrecondition in the same cases as MemoryOf. The same input always gives the same bytes.
 absl::StatusOr<std::string> JobReportPage(const JobReport& report);
 
-// A part of the page, for a page that is updated part by part. The first part has the id "head" and the content of the header.
+// The page as parts, for a page that is updated part by part. The first part has the id "head" and the content of the header.
 // Then comes each section that is not empty, with the section's id.
-struct ReportPart {
-  std::string id;
-  std::string html;
-};
-absl::StatusOr<std::vector<ReportPart>> JobReportParts(const JobReport& report);
+absl::StatusOr<std::vector<PagePart>> JobReportParts(const JobReport& report);
 
 // ---- Parts of the page: HTML inside a section; empty: there is nothing to show. ----
 
 // Returns a "<section ...>" with a heading, and `aside` as a remark next to the heading.
 std::string ReportSection(const std::string& id, const std::string& title, const std::string& aside,
                           const std::string& content);
-// A table below a plot, which is collapsed until a reader opens it.
-std::string FoldedTable(const Table& table);
 
 // Draws the lanes of each stage: the prediction above, the measurement below.
 std::string StepPlot(const TracedJob& traced);

@@ -9,15 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "planner/report/plot.h"
 #include "proto/event_kind.h"
 #include "report/job_report.h"
-#include "report/plot.h"
 #include "report/texts.h"
 
 namespace lynx {
 namespace {
 
-constexpr double kLeft = 90, kRight = kPlotWidth - 12;
+constexpr double kTop = 24;  // of plots over steps
 using Points = std::vector<std::pair<double, double>>;
 
 std::string TimeOfDay(int64_t unix_ns) {
@@ -27,10 +27,10 @@ std::string TimeOfDay(int64_t unix_ns) {
 // The style class that colours a state.
 const char* StateClass(v1::JobState state) {
   switch (state) {
-    case v1::JOB_STATE_PLANNING: return "c-weight";
-    case v1::JOB_STATE_STARTING: return "c-boundary";
-    case v1::JOB_STATE_RUNNING: return "c-forward";
-    default: return "c-packing";
+    case v1::JOB_STATE_PLANNING: return "k-weight";
+    case v1::JOB_STATE_STARTING: return "k-boundary";
+    case v1::JOB_STATE_RUNNING: return "k-forward";
+    default: return "k-packing";
   }
 }
 
@@ -55,10 +55,10 @@ std::string Strip(const v1::Job& job, const Axis& x, int64_t begin, int64_t end,
     const double where = at(event.time_unix_ns());
     switch (MarkOf(event.kind())) {
       case EventMark::kCheckpoint:
-        absl::StrAppend(&marks, SvgLine("mark-checkpoint", where, y + 20, where, y + 27, title));
+        absl::StrAppend(&marks, SvgLine("mark k-checkpoint", where, y + 20, where, y + 27, title));
         break;
-      case EventMark::kFailure: absl::StrAppend(&marks, SvgLine("mark-failure", where, y - 4, where, bottom, title)); break;
-      case EventMark::kChange: absl::StrAppend(&marks, SvgLine("mark-change", where, y - 4, where, bottom, title)); break;
+      case EventMark::kFailure: absl::StrAppend(&marks, SvgLine("mark k-failure", where, y - 4, where, bottom, title)); break;
+      case EventMark::kChange: absl::StrAppend(&marks, SvgLine("mark k-change", where, y - 4, where, bottom, title)); break;
       case EventMark::kNone: break;
     }
   }
@@ -110,10 +110,22 @@ std::string Lines(const v1::JobCurves& curves, const X& x_of, const Y& y_of) {
 // The text for a time on the axis, such as "0 s", "30 s", "1m30s".
 std::string TickTime(double seconds) {
   return seconds < 60 ? Coordinate(seconds) + " s"
-                      : FormatDuration(Nanos(static_cast<int64_t>(std::llround(seconds)) * 1'000'000'000));
+                      : TimeText(Nanos(static_cast<int64_t>(std::llround(seconds)) * 1'000'000'000));
 }
 
-std::string TickNumber(double value) { return absl::StrFormat("%.4g", value); }
+// The axes of a plot over steps, and its line for each generation: `y_of` gives a point's number.
+template <class Number>
+std::string OverSteps(const v1::JobCurves& curves, const Axis& x, const Axis& y, const Number& y_of) {
+  const AxisText number{[](double value) { return absl::StrFormat("%.4g", value); }};
+  return absl::StrCat(GridBelow(x, kTop, kPlotBottom, number), GridLeft(y, kPlotLeft, kPlotRight, number, 6),
+                      SvgText("end", kPlotRight, kTop - 10, "over steps"),
+                      Lines(
+                          curves,
+                          [&](const v1::StepPoint& p) {
+                            return x.At(static_cast<double>(p.first_step()) + static_cast<double>(p.steps()) / 2);
+                          },
+                          [&](const v1::StepPoint& p) { return y.At(y_of(p)); }));
+}
 
 Table CurveTable(const v1::JobCurves& curves) {
   constexpr int kMaxRows = 64;
@@ -127,7 +139,7 @@ Table CurveTable(const v1::JobCurves& curves) {
     table.rows.push_back({point.steps() == 1 ? absl::StrCat(last) : absl::StrCat(point.first_step() + 1, "-", last),
                           absl::StrCat(point.generation()), TimeOfDay(point.time_unix_ns()),
                           absl::StrFormat("%.4f", point.loss()), Count(point.tokens_per_second()),
-                          FormatDuration(Nanos(point.step_ns()))});
+                          TimeText(Nanos(point.step_ns()))});
   }
   return table;
 }
@@ -138,31 +150,32 @@ std::string RunPlot(const v1::Job& job, const v1::JobCurves& curves, Nanos now) 
   if (job.events().empty()) return "";
   const int64_t begin = job.submitted_unix_ns();
   const int64_t end = std::max(begin + 1'000'000, job.ended_unix_ns() != 0 ? job.ended_unix_ns() : now.value);
-  const Axis x{.low = 0, .high = static_cast<double>(end - begin) * 1e-9, .from = kLeft, .to = kRight};
+  const Axis x{.low = 0, .high = static_cast<double>(end - begin) * 1e-9, .from = kPlotLeft, .to = kPlotRight};
   double fastest = 0;
   for (const v1::StepPoint& point : curves.steps()) {
     if (std::isfinite(point.tokens_per_second())) fastest = std::max(fastest, point.tokens_per_second());
   }
-  constexpr double kStrip = 10, kTop = 58, kBottom = 250;
-  const Axis y{.low = 0, .high = fastest > 0 ? fastest * 1.08 : 1, .from = kBottom, .to = kTop};
-  std::string svg = GridBelow(x, kTop, kBottom, TickTime);
-  absl::StrAppend(&svg, GridLeft(y, kLeft, kRight, Count), SvgText("end", kLeft - 8, kStrip + 14, "state"),
-                  SvgText("end", kLeft - 8, kTop - 12, "tokens/s"));
+  constexpr double kStrip = 10, kTop = 58;
+  const Axis y{.low = 0, .high = fastest > 0 ? fastest * 1.08 : 1, .from = kPlotBottom, .to = kTop};
+  std::string svg = GridBelow(x, kTop, kPlotBottom, {TickTime});
+  absl::StrAppend(&svg, GridLeft(y, kPlotLeft, kPlotRight, {Count}), SvgText("end", kPlotLeft - 8, kStrip + 14, "state"),
+                  SvgText("end", kPlotLeft - 8, kTop - 12, "tokens/s"));
   absl::StrAppend(
       &svg, Lines(
                 curves, [&](const v1::StepPoint& p) { return x.At(static_cast<double>(p.time_unix_ns() - begin) * 1e-9); },
                 [&](const v1::StepPoint& p) { return y.At(p.tokens_per_second()); }));
-  absl::StrAppend(&svg, Strip(job, x, begin, end, kStrip, kBottom));
-  const char* const legend =
-      "<div class=\"legend\"><span><i class=\"swatch k-packing\"></i>queued</span><span><i class=\"swatch "
-      "k-weight\"></i>planning</span>"
-      "<span><i class=\"swatch k-boundary\"></i>starting</span><span><i class=\"swatch k-forward\"></i>running</span>"
-      "<span><i class=\"swatch m-failure\"></i>failure</span><span><i class=\"swatch m-change\"></i>change</span>"
-      "<span><i class=\"swatch m-checkpoint\"></i>checkpoint</span></div>\n";
+  absl::StrAppend(&svg, Strip(job, x, begin, end, kStrip, kPlotBottom));
+  const std::string legend = Legend({{"packing", "queued"},
+                                     {"weight", "planning"},
+                                     {"boundary", "starting"},
+                                     {"forward", "running"},
+                                     {"failure", "failure"},
+                                     {"change", "change"},
+                                     {"checkpoint", "checkpoint"}});
   return absl::StrCat(legend, SvgPlot("States and throughput over the time since the job was submitted",
                                       absl::StrCat("The job is ", absl::AsciiStrToLower(StateName(job.state())),
                                                    "; its fastest point is ", Count(fastest), " tokens per second."),
-                                      kBottom + 26, svg));
+                                      kPlotHeight, svg));
 }
 
 std::string LossPlot(const v1::JobCurves& curves) {
@@ -185,35 +198,28 @@ std::string LossPlot(const v1::JobCurves& curves) {
   }
   if (!(low <= high)) return "";
   const double margin = std::max({(high - low) * 0.06, 1e-3, std::abs(high) * 1e-6});
-  constexpr double kTop = 24, kBottom = 250;
-  const Axis x{
-      .low = static_cast<double>(first), .high = static_cast<double>(std::max(last, first + 1)), .from = kLeft, .to = kRight};
-  const Axis y{.low = low - margin, .high = high + margin, .from = kBottom, .to = kTop};
-  std::string svg = absl::StrCat(GridBelow(x, kTop, kBottom, TickNumber), GridLeft(y, kLeft, kRight, TickNumber, 6),
-                                 SvgText("end", kLeft - 8, kTop - 10, "nats"), SvgText("end", kRight, kTop - 10, "over steps"));
-  absl::StrAppend(&svg, Lines(
-                            curves,
-                            [&](const v1::StepPoint& p) {
-                              return x.At(static_cast<double>(p.first_step()) + static_cast<double>(p.steps()) / 2);
-                            },
-                            [&](const v1::StepPoint& p) { return y.At(p.loss()); }));
+  const Axis x{.low = static_cast<double>(first),
+               .high = static_cast<double>(std::max(last, first + 1)),
+               .from = kPlotLeft,
+               .to = kPlotRight};
+  const Axis y{.low = low - margin, .high = high + margin, .from = kPlotBottom, .to = kTop};
+  std::string svg = absl::StrCat(SvgText("end", kPlotLeft - 8, kTop - 10, "nats"),
+                                 OverSteps(curves, x, y, [](const v1::StepPoint& p) { return p.loss(); }));
   for (const v1::EvaluationPoint& point : curves.evaluations()) {
     if (!std::isfinite(point.loss())) continue;
-    absl::StrAppend(&svg, "<circle class=\"evaluation\" cx=\"", Coordinate(x.At(static_cast<double>(point.steps_done()))),
-                    "\" cy=\"", Coordinate(y.At(point.loss())), "\" r=\"4\"><title>validation after step ", point.steps_done(),
-                    ": ", absl::StrFormat("%.4f", point.loss()), "</title></circle>\n");
+    absl::StrAppend(&svg, SvgCircle("evaluation", x.At(static_cast<double>(point.steps_done())), y.At(point.loss()), 4,
+                                    absl::StrCat("validation after step ", point.steps_done(), ": ",
+                                                 absl::StrFormat("%.4f", point.loss()))));
   }
-  const char* const evaluated = curves.evaluations().empty()
-                                    ? ""
-                                    : "<div class=\"legend\"><span><i class=\"swatch m-line\"></i>training</span><span><i "
-                                      "class=\"swatch m-evaluation\"></i>validation</span></div>\n";
+  const std::string evaluated =
+      curves.evaluations().empty() ? "" : Legend({{"line", "training"}, {"evaluation", "validation"}});
   return absl::StrCat(
       evaluated,
       SvgPlot("Loss over the steps",
               absl::StrFormat("From %.4f at the first step to %.4f at the last; each attempt is a line of its own.",
                               curves.steps().empty() ? high : curves.steps(0).loss(),
                               curves.steps().empty() ? low : curves.steps(curves.steps_size() - 1).loss()),
-              kBottom + 26, svg),
+              kPlotHeight, svg),
       FoldedTable(CurveTable(curves)));
 }
 
@@ -225,27 +231,21 @@ std::string ExpertLoadPlot(const v1::JobCurves& curves) {
     in_rounds = std::max(in_rounds, point.expert_in_rounds_ratio());
   }
   if (high == 0) return "";
-  constexpr double kTop = 24, kBottom = 250;
   const v1::StepPoint& last = curves.steps(curves.steps_size() - 1);
   const double first = static_cast<double>(curves.steps(0).first_step());
   const Axis x{.low = first,
                .high = std::max(first + 1, static_cast<double>(last.first_step() + last.steps())),
-               .from = kLeft,
-               .to = kRight};
-  const Axis y{.low = 0, .high = high * 1.08, .from = kBottom, .to = kTop};
-  const auto middle = [&](const v1::StepPoint& p) {
-    return x.At(static_cast<double>(p.first_step()) + static_cast<double>(p.steps()) / 2);
-  };
-  const std::string svg = absl::StrCat(GridBelow(x, kTop, kBottom, TickNumber), GridLeft(y, kLeft, kRight, TickNumber, 6),
-                                       SvgText("end", kRight, kTop - 10, "over steps"),
-                                       Lines(curves, middle, [&](const v1::StepPoint& p) { return y.At(p.expert_skew()); }));
+               .from = kPlotLeft,
+               .to = kPlotRight};
+  const Axis y{.low = 0, .high = high * 1.08, .from = kPlotBottom, .to = kTop};
+  const std::string svg = OverSteps(curves, x, y, [](const v1::StepPoint& p) { return p.expert_skew(); });
   return SvgPlot(
       "Load of experts over the steps",
       absl::StrFormat("At the last step the fullest rank received %.2f times the even share of rows; at most %.1f%% of "
                       "the rows of a step %s.",
                       last.expert_skew(), 100 * std::max(dropped, in_rounds),
                       in_rounds > 0 ? "went through rounds" : "were dropped"),
-      kBottom + 26, svg);
+      kPlotHeight, svg);
 }
 
 }  // namespace lynx

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner/report/plot.h"
 #include "report/job_report.h"
-#include "report/plot.h"
 
 namespace lynx {
 namespace {
 
-constexpr double kLeft = 150, kRight = 8, kTop = 6;
+constexpr double kLeft = 150, kTop = 6;
 constexpr double kCompute = 20, kTransfers = 7, kBetween = 5, kBetweenStages = 16;
 constexpr size_t kMaxStages = 16;
 constexpr size_t kColumns = 2000;  // columns of a lane; see Run
@@ -61,8 +61,8 @@ std::string LaneRects(const std::vector<TimelineSpan>& spans, Nanos whole, const
                  width = static_cast<double>(run.end - run.begin) * column;
     const Nanos length(
         static_cast<int64_t>(static_cast<double>(whole.value) * static_cast<double>(run.end - run.begin) / kColumns));
-    absl::StrAppend(&rects, SvgRect(absl::StrCat("c-", SpanKindId(kind)), begin, y, width, height,
-                                    absl::StrCat(SpanKindName(kind), ", ", FormatDuration(length))));
+    absl::StrAppend(&rects, SvgRect(absl::StrCat("k-", SpanKindId(kind)), begin, y, width, height,
+                                    absl::StrCat(SpanKindName(kind), ", ", TimeText(length))));
   }
   return rects;
 }
@@ -86,36 +86,17 @@ std::vector<size_t> ShownStages(size_t stages) {
   return shown;
 }
 
-std::string Legend(const TracedJob& traced) {
-  std::array<bool, kSpanKindCount> occurs{};
-  for (size_t stage = 0; stage < traced.plan.stages.size(); ++stage) {
-    StageTimes times;
-    times.spans = traced.measured.stages[stage];
-    for (const TimelineSpan& span : TimelineOf(traced.plan.stages[stage].program, times).spans) {
-      if (span.begin < span.end) occurs[static_cast<size_t>(span.kind)] = true;
-    }
-  }
-  std::string html = "<div class=\"legend\">";
-  for (int i = 0; i < kSpanKindCount; ++i) {
-    if (!occurs[static_cast<size_t>(i)]) continue;
-    const auto kind = static_cast<SpanKind>(i);
-    absl::StrAppend(&html, "<span><i class=\"swatch k-", SpanKindId(kind), "\"></i>", SpanKindName(kind), "</span>");
-  }
-  return absl::StrCat(html, "</div>\n");
-}
-
 }  // namespace
 
 std::string StepPlot(const TracedJob& traced) {
   const Nanos whole = std::max(traced.measured.end, traced.plan.step);
-  const Axis x{.low = 0, .high = static_cast<double>(whole.value) * 1e-6, .from = kLeft, .to = kPlotWidth - kRight};
+  const Axis x{.low = 0, .high = static_cast<double>(whole.value), .from = kLeft, .to = kPlotRight};
   const Simulation* const predicted = traced.simulation();
   const double lane = kCompute + 1 + kTransfers + kBetween;
   const std::vector<size_t> shown = ShownStages(traced.plan.stages.size());
   const double height = static_cast<double>(shown.size()) * ((predicted != nullptr ? 2 : 1) * lane + kBetweenStages);
   const double bottom = kTop + height;
-  std::string svg = GridBelow(
-      x, kTop, bottom, [](double value) { return absl::StrCat(Coordinate(value), " ms"); }, 10);
+  std::string svg = GridBelow(x, kTop, bottom, InMillis(), 10);
   double y = kTop + 2;
   for (size_t i = 0; i < shown.size(); ++i) {
     const size_t stage = shown[i];
@@ -132,21 +113,27 @@ std::string StepPlot(const TracedJob& traced) {
   }
   // Marks the predicted and the measured end of the step.
   const auto end = [&](const char* classes, Nanos at, const std::string& title) {
-    const double where = x.At(static_cast<double>(at.value) * 1e-6);
+    const double where = x.At(static_cast<double>(at.value));
     absl::StrAppend(&svg, SvgLine(classes, where, kTop, where, bottom, title));
   };
-  end("end-predicted", traced.plan.step, absl::StrCat("predicted end, ", FormatDuration(traced.plan.step)));
-  end("end-measured", traced.measured.end, absl::StrCat("measured end, ", FormatDuration(traced.measured.end)));
+  end("end-predicted", traced.plan.step, absl::StrCat("predicted end, ", TimeText(traced.plan.step)));
+  end("end-measured", traced.measured.end, absl::StrCat("measured end, ", TimeText(traced.measured.end)));
   const std::string left_out = shown.size() == traced.plan.stages.size()
                                    ? ""
                                    : absl::StrCat("<p class=\"note\">Shown are the first and the last ", kMaxStages / 2, " of ",
                                                   traced.plan.stages.size(), " stages; the table has all.</p>\n");
+  std::vector<StageTimeline> timelines;
+  for (size_t i = 0; i < traced.plan.stages.size(); ++i) {
+    StageTimes times;
+    times.spans = traced.measured.stages[i];
+    timelines.push_back(TimelineOf(traced.plan.stages[i].program, times));
+  }
   return absl::StrCat(
-      Legend(traced),
+      Legend(KindsIn(timelines)),
       SvgPlot("One step, predicted above measured",
               absl::StrCat("For each pipeline stage what its compute stream does over the step, and below it what is in "
                            "flight. The measured step took ",
-                           FormatDuration(traced.measured.end), ", the predicted one ", FormatDuration(traced.plan.step), "."),
+                           TimeText(traced.measured.end), ", the predicted one ", TimeText(traced.plan.step), "."),
               bottom + 26, svg),
       left_out, FoldedTable(MeasuredStepTable(traced.plan, traced.measured, predicted)));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "planner/report/page_parts.h"
 #include "planner/report/timeline.h"
 
 namespace lynx {
@@ -22,13 +23,9 @@ struct PageLimits {
   size_t memory_points = 24'000;
 };
 
-// A part of a page: HTML, with all texts escaped, for the element whose data-part is `id`.
-struct PagePart {
-  std::string id, html;
-};
-
-// A plan as parts of a page. Their ids, in this order: title, subtitle, chips, figures, legend, timeline_note, breakdown,
-// memory_aside, memory, plan_table, policy_table, strands, profile_note, footer. timeline_note and strands may be empty.
+// A plan as parts of a page, each for the element whose data-part is its id. The ids, in this order: title, subtitle, chips,
+// figures, legend, timeline_note, breakdown, memory_aside, memory, plan_table, policy_table, strands, profile_note, footer.
+// timeline_note and strands may be empty.
 struct PlanParts {
   std::vector<PagePart> parts;
   std::string data;  // what the page's script draws: JSON of PageData (page_data.h)

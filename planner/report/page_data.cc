@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "planner/report/page_parts.h"
 #include "planner/report/plan_table.h"
 #include "planner/report/table.h"
 
@@ -21,6 +23,17 @@ std::string WithoutMicrobatch(std::string text) {
   return at == std::string::npos ? text : text.replace(at, kNumber->size(), "#");
 }
 
+// A JSON list: `json` gives the text of each value.
+template <class Values, class Json>
+std::string List(const Values& values, const Json& json) {
+  return absl::StrCat("[", absl::StrJoin(values, ",", [&](std::string* out, const auto& value) { *out += json(value); }), "]");
+}
+
+// A JSON list of two texts.
+std::string Pair(const std::string& first, const std::string& second) {
+  return absl::StrCat("[", JsonString(first), ",", JsonString(second), "]");
+}
+
 // The texts of actions. Each text is stored once.
 class Texts {
  public:
@@ -33,11 +46,7 @@ class Texts {
   }
 
   std::string Json() const {
-    std::string json = "[";
-    for (const auto& [text, meaning] : rows_) {
-      absl::StrAppend(&json, json.size() > 1 ? "," : "", "[", JsonString(text), ",", JsonString(meaning), "]");
-    }
-    return json + "]";
+    return List(rows_, [](const auto& row) { return Pair(row.first, row.second); });
   }
 
  private:
@@ -47,12 +56,9 @@ class Texts {
 
 template <class Kind>
 std::string KindsJson(int count, const char* (*id)(Kind), const char* (*name)(Kind)) {
-  std::string json = "[";
-  for (int i = 0; i < count; ++i) {
-    const auto kind = static_cast<Kind>(i);
-    absl::StrAppend(&json, i ? "," : "", "[", JsonString(id(kind)), ",", JsonString(name(kind)), "]");
-  }
-  return json + "]";
+  std::vector<Kind> kinds;
+  for (int i = 0; i < count; ++i) kinds.push_back(static_cast<Kind>(i));
+  return List(kinds, [&](Kind kind) { return Pair(id(kind), name(kind)); });
 }
 
 bool Detailed(const TimelineSpan& span, const std::vector<TimeRange>& detail) {
@@ -71,15 +77,14 @@ class Writer {
     std::string stages;
     for (size_t i = 0; i < stages_.size(); ++i) absl::StrAppend(&stages, i ? ",\n" : "", Stage(i));
     const WeaveMode weave = step_.plan->layout.weave;
-    std::string json = absl::StrCat("{\"tick\":", tick_, ",\"step\":", Ticks(step_.simulation.step),
-                                    ",\"fullest\":", FullestStage(stages_), ",\"strands\":", StrandsOf(weave),
-                                    ",\"strandsAreMicrobatches\":", GroupOf(weave) > 1 ? "true" : "false", ",\n\"kinds\":");
-    absl::StrAppend(&json, KindsJson(kSpanKindCount, SpanKindId, SpanKindName),
-                    ",\n\"memoryKinds\":", KindsJson(kMemoryKindCount, MemoryKindId, MemoryKindName), ",\n\"detail\":[");
-    for (size_t i = 0; i < detail_.size(); ++i) {
-      absl::StrAppend(&json, i ? "," : "", "[", Ticks(detail_[i].begin), ",", Ticks(detail_[i].end), "]");
-    }
-    return absl::StrCat(json, "],\n\"texts\":", texts_.Json(), ",\n\"stages\":[", stages, "]}");
+    const std::string detail = List(
+        detail_, [&](const TimeRange& range) { return absl::StrCat("[", Ticks(range.begin), ",", Ticks(range.end), "]"); });
+    return absl::StrCat("{\"tick\":", tick_, ",\"step\":", Ticks(step_.simulation.step), ",\"fullest\":", FullestStage(stages_),
+                        ",\"strands\":", StrandsOf(weave),
+                        ",\"strandsAreMicrobatches\":", GroupOf(weave) > 1 ? "true" : "false",
+                        ",\n\"kinds\":", KindsJson(kSpanKindCount, SpanKindId, SpanKindName),
+                        ",\n\"memoryKinds\":", KindsJson(kMemoryKindCount, MemoryKindId, MemoryKindName),
+                        ",\n\"detail\":", detail, ",\n\"texts\":", texts_.Json(), ",\n\"stages\":[", stages, "]}");
   }
 
  private:
@@ -88,21 +93,13 @@ class Writer {
   std::string Stage(size_t index) {
     const StageFacts& facts = stages_[index];
     const StagePlan& part = step_.plan->stages[index];
-    std::string json = absl::StrCat("{\"name\":", JsonString(absl::StrCat("stage ", index)),
-                                    ",\"layers\":", JsonString(LayersText(*step_.plan, index)), ",\"lanes\":[");
-    for (size_t i = 0; i < facts.timeline.lanes.size(); ++i) {
-      absl::StrAppend(&json, i ? "," : "", JsonString(facts.timeline.lanes[i]));
-    }
-    absl::StrAppend(&json, "],\n\"spans\":[", Spans(facts.timeline, part.program),
-                    "],\n\"shares\":", JsonString(Shares(facts.timeline)));
-    absl::StrAppend(&json, ",\n\"peak\":[");
-    for (size_t i = 0; i < facts.memory.peak.size(); ++i) {
-      absl::StrAppend(&json, i ? "," : "", facts.memory.peak[i].value);
-    }
-    absl::StrAppend(&json, "],\"limit\":", facts.limit.value, ",\"arena\":", part.arena.value,
-                    ",\"livePeak\":", part.live_peak.value, ",\"arenaLimit\":", step_.plan->activation_limit.value,
-                    ",\n\"memory\":", Memory(facts.memory), "}");
-    return json;
+    return absl::StrCat("{\"name\":", JsonString(absl::StrCat("stage ", index)),
+                        ",\"layers\":", JsonString(LayersText(*step_.plan, index)),
+                        ",\"lanes\":", List(facts.timeline.lanes, JsonString), ",\n\"spans\":[",
+                        Spans(facts.timeline, part.program), "],\n\"shares\":", JsonString(Shares(facts.timeline)),
+                        ",\n\"waterfall\":", JsonString(Waterfall(AmountsOf(facts.memory.peak), facts.limit)),
+                        ",\"arena\":", part.arena.value, ",\"livePeak\":", part.live_peak.value,
+                        ",\"arenaLimit\":", step_.plan->activation_limit.value, ",\n\"memory\":", Memory(facts.memory), "}");
   }
 
   std::string Spans(const StageTimeline& timeline, const Program& program) {

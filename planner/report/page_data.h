@@ -13,8 +13,7 @@ namespace lynx {
 
 // Everything that the page shows about one stage.
 struct StageFacts {
-  StageTimeline timeline;
-  Breakdown breakdown;
+  const StageTimeline& timeline;
   StageMemory memory;
   Bytes limit;  // see MemoryLimitOf
 };

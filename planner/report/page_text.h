@@ -7,6 +7,7 @@
 namespace lynx {
 
 // ---- For every page ----
+std::string_view PageTemplate();  // page.html, with {{name}} where text is inserted: see PageDocument
 std::string_view PageStyle();     // page.css
 std::string_view SharedScript();  // shared.js: what all other scripts use
 
@@ -21,8 +22,8 @@ std::string_view PlanViewScript();
 std::string_view ChartScript();
 
 // ---- The page of one plan ----
-std::string_view PageTemplate();  // page.html, with {{name}} where text is inserted
-std::string_view PageScript();    // main.js. Needs the two scripts above.
+std::string_view PlanPageBody();    // plan.html, with {{name}} where text is inserted
+std::string_view PlanPageScript();  // main.js. Needs SharedScript and PlanViewScript.
 
 }  // namespace lynx
 

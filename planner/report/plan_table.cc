@@ -152,6 +152,18 @@ std::string EmptyPlacesText(const Plan& plan) {
 
 }  // namespace
 
+std::string ModelText(const ModelSpec& model) {
+  return absl::StrCat(EnumName(model.family), " with ", model.layers, " layers, hidden ", model.hidden, ", ", model.heads,
+                      " heads, sequence ", model.seq);
+}
+
+std::vector<std::pair<std::string, std::string>> LayoutFacts(const Plan& plan) {
+  return {{"layout", LayoutText(plan.layout)},
+          {"ranks", absl::StrCat(plan.layout.ranks())},
+          {"micro-batch", absl::StrCat(plan.micro_batch, " × ", plan.microbatches)},
+          {"recompute", EnumName(plan.mode)}};
+}
+
 std::string LayersText(const Plan& plan, size_t stage) {
   std::string text;
   for (const StageSlice& slice : plan.ContextOf(static_cast<int32_t>(stage)).slices) {

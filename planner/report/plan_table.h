@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "planner/plan/plan.h"
 #include "planner/report/table.h"
@@ -42,6 +44,10 @@ struct PlanFigures {
 };
 PlanFigures FiguresOf(const Plan& plan);
 
+// The model in a few words, such as "gpt with 8 layers, hidden 256, 8 heads, sequence 128".
+std::string ModelText(const ModelSpec& model);
+// What a page says of a plan beside its title: names and values of layout, ranks, micro-batch and recompute.
+std::vector<std::pair<std::string, std::string>> LayoutFacts(const Plan& plan);
 // The layers of a stage, such as "embed 0-3" or "4-7 head".
 std::string LayersText(const Plan& plan, size_t stage);
 // Text such as "12.3%". It is computed with integers, so every platform prints the same.

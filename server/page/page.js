@@ -1,37 +1,10 @@
 "use strict";
 // Follows a server: asks for what is shown every two seconds, less often while it does not answer, and not at all while nobody looks.
 // Texts of the server are put in as text. Parts of a job's report come as HTML that the server has made and escaped; the page's policy
-// runs no script but this file, whatever they hold.
+// runs no script but this file and shared.js (planner/report/page/), whatever they hold.
 
 const EVERY = 2000, SLOWEST = 15000, PATIENCE = 8000;
-const byId = (id) => document.getElementById(id);
-
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
-function setText(element, text) { if (element.textContent !== text) element.textContent = text; }
-
-// ---- Numbers as people read them ----
-function count(value) {
-  if (value === null || !Number.isFinite(value)) return "–";
-  for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (value >= size) return Number((value / size).toPrecision(3)) + unit;
-  return String(Number(value.toPrecision(3)));
-}
-function duration(ms) {
-  if (!(ms > 0)) return "–";
-  if (ms < 1) return (ms * 1000).toPrecision(3) + " µs";
-  return ms < 1000 ? Number(ms.toPrecision(3)) + " ms" : Number((ms / 1000).toPrecision(3)) + " s";
-}
-const whole = (n) => n.toLocaleString("en");
-const percent = (share) => share === null ? "–" : (100 * share).toFixed(1) + "%";
-const plural = (n, word) => n + " " + word + (n === 1 ? "" : "s");
-const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
-
+const timeOf = (ms) => ms > 0 ? duration(ms * 1e6) : "–";
 // ---- The map ----
 const KINDS = {
   ready: ["", ""], warned: ["warned", "!"], cordoned: ["cordoned", "‖"], partial: ["absent", "½"], absent: ["absent", "–"], lost: ["lost-node", "×"],
@@ -77,7 +50,7 @@ function drawMap() {
 }
 function drawLegend() {
   const words = [["ready", "ready"], ["cordoned", "cordoned"], ["warned", "with a warning"], ["partial", "half attached"], ["absent", "away"], ["lost", "lost"]];
-  byId("map-legend").append(make("span", {}, make("i", { class: "swatch k-forward" }), "busy devices"));
+  byId("map-legend").append(make("span", {}, swatch("forward"), "busy devices"));
   byId("map-legend").append(...words.map(([kind, word]) => make("span", {}, make("span", { class: "cell key " + KINDS[kind][0], "aria-hidden": "true" }, make("b", {}, KINDS[kind][1])), word)));
 }
 function point(i) { if (cells[i] !== undefined) setText(byId("node-line"), describe(cells[i])); }
@@ -117,8 +90,7 @@ async function showNodes() {
     make("td", {}, (n.agent ? "agent" : "no agent") + ", " + (n.worker ? "worker" : "no worker")), make("td", {}, n.used + " of " + n.devices + (n.model === "" ? "" : " × " + n.model)),
     make("td", {}, n.seenMs > 0 ? clock(n.seenMs) : "never"), make("td", {}, ...n.jobs.flatMap((id) => [make("a", { href: "#job=" + encodeURIComponent(id) }, id), " "])),
     make("td", { class: "why" }, [n.cordon === null ? "" : (n.drain ? "drained: " : "cordoned: ") + n.cordon, ...n.conditions].filter(Boolean).join("; "))));
-  const heads = ["node", "attached", "devices busy", "last heard", "jobs", "remarks"].map((head) => make("th", { scope: "col" }, head));
-  const table = make("table", { class: "jobs" }, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows));
+  const table = tableOf([["node"], ["attached"], ["devices busy"], ["last heard"], ["jobs"], ["remarks"]], rows, { class: "jobs" });
   replaceKeeping(detail, make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Nodes of the cell" }, table, more ? make("p", { class: "note" }, "There are more; these are the first 100.") : null));
 }
 
@@ -135,10 +107,10 @@ function drawCluster(cluster) {
   const busy = all.devices === 0 ? "no device" : Math.round(100 * all.used / all.devices) + "% of them";
   byId("figures").className = "figures four";
   byId("figures").replaceChildren(
-    figure("Nodes", whole(all.presence.ready), missing === 0 ? "ready, all of them" : "ready of " + whole(all.nodes) + "; " + all.presence.lost + " lost, " + (missing - all.presence.lost) + " away"),
-    figure("Devices busy", whole(all.used) + " of " + whole(all.devices), busy + (all.withdrawn > 0 ? "; " + all.withdrawn + " withdrawn" : "")),
-    figure("Jobs training", whole(jobs.running), (jobs.planning + jobs.starting) + " about to, " + jobs.queued + " waiting"),
-    figure("Jobs done", whole(jobs.succeeded), jobs.failed + " failed, " + jobs.cancelled + " cancelled"));
+    figure("Nodes", grouped(all.presence.ready), missing === 0 ? "ready, all of them" : "ready of " + grouped(all.nodes) + "; " + all.presence.lost + " lost, " + (missing - all.presence.lost) + " away"),
+    figure("Devices busy", grouped(all.used) + " of " + grouped(all.devices), busy + (all.withdrawn > 0 ? "; " + all.withdrawn + " withdrawn" : "")),
+    figure("Jobs training", grouped(jobs.running), (jobs.planning + jobs.starting) + " about to, " + jobs.queued + " waiting"),
+    figure("Jobs done", grouped(jobs.succeeded), jobs.failed + " failed, " + jobs.cancelled + " cancelled"));
   byId("chips").replaceChildren(...(all.cordoned > 0 ? [make("li", {}, "cordoned ", make("b", {}, String(all.cordoned)))] : []));
   drawMap();
 }
@@ -149,14 +121,13 @@ function jobRow(job) {
   return make("tr", { "data-job": job.id },
     make("th", { scope: "row" }, make("a", { href: "#job=" + encodeURIComponent(job.id) }, job.name), make("span", { class: "id" }, " " + job.id)),
     make("td", {}, make("span", { class: "state " + job.state }, job.state)), make("td", {}, bar, " " + job.done + "/" + job.steps),
-    make("td", { class: "r" }, duration(job.stepMs)), make("td", { class: "r" }, duration(job.predictedMs)), make("td", { class: "r" }, job.tokensPerSecond > 0 ? count(job.tokensPerSecond) : "–"),
+    make("td", { class: "r" }, timeOf(job.stepMs)), make("td", { class: "r" }, timeOf(job.predictedMs)), make("td", { class: "r" }, job.tokensPerSecond > 0 ? count(job.tokensPerSecond) : "–"),
     make("td", { class: "r" }, job.done > 0 && job.loss !== null ? job.loss.toFixed(3) : "–"), make("td", { class: "r" }, percent(job.goodput)), make("td", { class: "r" }, String(job.restarts)), make("td", { class: "why" }, why));
 }
 function drawJobs({ jobs, more }) {
   setText(byId("jobs-aside"), jobs.length === 0 ? "none yet: lynxctl submit -f JOB.yaml" : more ? "the first " + jobs.length + "; lynxctl list --limit N has more" : plural(jobs.length, "job"));
   const heads = [["job"], ["state"], ["steps"], ["step", "r"], ["predicted", "r"], ["tokens/s", "r"], ["loss", "r"], ["goodput", "r"], ["restarts", "r"], ["why"]];
-  const table = make("table", { class: "jobs" }, make("caption", { hidden: true }, "Jobs"), make("thead", {}, make("tr", {}, ...heads.map(([text, align]) => make("th", { scope: "col", class: align }, text)))),
-                     make("tbody", {}, ...jobs.map(jobRow)));
+  const table = tableOf(heads, jobs.map(jobRow), { class: "jobs", "aria-label": "Jobs" });
   replaceKeeping(byId("jobs-scroll"), jobs.length === 0 ? make("p", {}, "No job has been submitted.") : table);
 }
 
@@ -173,23 +144,9 @@ function drawJob(job) {
     if (host.children[i] !== element) host.insertBefore(element, host.children[i] ?? null);
     if (shown.get(part.id) === part.html) return;
     shown.set(part.id, part.html);
-    const template = document.createElement("template");
-    template.innerHTML = part.html;
-    replaceKeeping(element, template.content);
+    replaceKeeping(element, fragmentOf(part.html));
   });
   document.title = job.name + " · " + job.state + " · Lynx";
-}
-
-// Puts new content in the place of old, and leaves to people what they had: what was open, scrolled to, and focused.
-function replaceKeeping(host, content) {
-  const reach = "a, button, summary, [tabindex]";
-  const focused = host.contains(document.activeElement) ? [...host.querySelectorAll(reach)].indexOf(document.activeElement) : -1;
-  const open = [...host.querySelectorAll("details")].map((details) => details.open);
-  const scrolled = [...host.querySelectorAll(".plots, .scroll")].map((element) => element.scrollLeft);
-  host.replaceChildren(content);
-  host.querySelectorAll("details").forEach((details, i) => { details.open = open[i] ?? false; });
-  host.querySelectorAll(".plots, .scroll").forEach((element, i) => { element.scrollLeft = scrolled[i] ?? 0; });
-  if (focused >= 0) host.querySelectorAll(reach)[focused]?.focus({ preventScroll: true });
 }
 
 // ---- Asking ----

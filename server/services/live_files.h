@@ -7,7 +7,7 @@
 namespace lynx::server {
 
 std::string_view LivePageHtml();
-std::string_view LivePageStyle();  // to be placed after PageStyle and ReportStyle
+std::string_view LivePageStyle();  // to be placed after PageStyle
 std::string_view LivePageScript();
 
 }  // namespace lynx::server

@@ -17,7 +17,6 @@
 #include "common/version.h"
 #include "planner/report/page_text.h"
 #include "planner/report/step_trace.h"
-#include "report/report_style.h"
 #include "report/texts.h"
 #include "server/services/live_files.h"
 #include "server/services/live_views.h"
@@ -30,6 +29,7 @@ namespace {
 constexpr size_t kMaxKept = 64;  // largest number of kept answers, and of kept traced steps
 constexpr size_t kMaxName = 63;  // longest name of a job or a node
 constexpr char kHtml[] = "text/html; charset=utf-8";
+constexpr char kScript[] = "text/javascript; charset=utf-8";
 constexpr char kJson[] = "application/json; charset=utf-8";
 const char* const kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; form-action "
@@ -42,11 +42,14 @@ struct Rule {
   std::vector<std::string> parameters;
 };
 const std::vector<Rule>& Rules() {
-  static const auto* rules =
-      new std::vector<Rule>{{"/", "Cluster.ListNodes", {}},        {"/page.css", "Cluster.ListNodes", {}},
-                            {"/page.js", "Cluster.ListNodes", {}}, {"/api/cluster", "Cluster.ListNodes", {}},
-                            {"/api/jobs", "Jobs.ListJobs", {}},    {"/api/nodes", "Cluster.ListNodes", {"from", "to"}},
-                            {"/api/job", "Jobs.GetJob", {"id"}}};
+  static const auto* rules = new std::vector<Rule>{{"/", "Cluster.ListNodes", {}},
+                                                   {"/page.css", "Cluster.ListNodes", {}},
+                                                   {"/page.js", "Cluster.ListNodes", {}},
+                                                   {"/shared.js", "Cluster.ListNodes", {}},
+                                                   {"/api/cluster", "Cluster.ListNodes", {}},
+                                                   {"/api/jobs", "Jobs.ListJobs", {}},
+                                                   {"/api/nodes", "Cluster.ListNodes", {"from", "to"}},
+                                                   {"/api/job", "Jobs.GetJob", {"id"}}};
   return *rules;
 }
 
@@ -190,10 +193,10 @@ HttpReply LivePage::Route(const HttpRequest& request) {
   if (!values.ok()) return Refusal(values.status());
 
   if (request.path == "/") return {.type = kHtml, .body = std::string(LivePageHtml())};
-  if (request.path == "/page.js") return {.type = "text/javascript; charset=utf-8", .body = std::string(LivePageScript())};
+  if (request.path == "/page.js") return {.type = kScript, .body = std::string(LivePageScript())};
+  if (request.path == "/shared.js") return {.type = kScript, .body = std::string(SharedScript())};
   if (request.path == "/page.css")
-    return {.type = "text/css; charset=utf-8",
-            .body = absl::StrCat(std::string(PageStyle()), std::string(ReportStyle()), std::string(LivePageStyle()))};
+    return {.type = "text/css; charset=utf-8", .body = absl::StrCat(std::string(PageStyle()), std::string(LivePageStyle()))};
   const std::string key = absl::StrCat(request.path, " ", absl::StrJoin(*values, " "));
   if (request.path == "/api/cluster") return Kept(key, [&] { return Cluster(); });
   if (request.path == "/api/jobs") return Kept(key, [&] { return Jobs(); });
@@ -297,15 +300,15 @@ absl::StatusOr<std::string> LivePage::Job(const std::string& id) {
   if (job.has_plan()) {
     LYNX_ASSIGN_OR_RETURN(plan, FromProto(job.plan(), PlanPrograms::kLeftOut));
   }
-  LYNX_ASSIGN_OR_RETURN(std::vector<ReportPart> parts, JobReportParts({.job = &job,
-                                                                       .curves = &got.curves(),
-                                                                       .plan = traced.step != nullptr ? &traced.step->plan
-                                                                               : job.has_plan()       ? &plan
-                                                                                                      : nullptr,
-                                                                       .traced = traced.step.get(),
-                                                                       .version = kVersion,
-                                                                       .now = clock_.Wall()}));
-  for (ReportPart& part : parts) {
+  LYNX_ASSIGN_OR_RETURN(std::vector<PagePart> parts, JobReportParts({.job = &job,
+                                                                     .curves = &got.curves(),
+                                                                     .plan = traced.step != nullptr ? &traced.step->plan
+                                                                             : job.has_plan()       ? &plan
+                                                                                                    : nullptr,
+                                                                     .traced = traced.step.get(),
+                                                                     .version = kVersion,
+                                                                     .now = clock_.Wall()}));
+  for (PagePart& part : parts) {
     const bool left_out = part.html.size() > kMaxPartLength || (traced.too_large && part.id == "step");
     if (left_out)
       part.html = ReportSection(

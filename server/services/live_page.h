@@ -1,6 +1,6 @@
 // LivePage: what lynx-server answers to browsers: one read-only page about the cluster and its jobs, and the JSON data for it.
 //
-//     /               the page, with /page.css and /page.js; the same for everybody; it loads nothing from other servers
+//     /               the page, with /page.css, /shared.js and /page.js; the same for everybody; it loads nothing from others
 //     /api/cluster    summaries of nodes and counts of jobs
 //     /api/jobs       jobs that have not ended, then those that have, newest first; at most kMaxJobs
 //     /api/nodes?from=FIRST&to=LAST   nodes with names from FIRST to LAST, both included; at most kMaxNodes

@@ -126,9 +126,9 @@ std::string NodesJson(const std::vector<NodeView>& nodes, bool more) {
 }
 
 std::string JobJson(const std::string& id, const std::string& name, const std::string& state,
-                    const std::vector<ReportPart>& parts) {
+                    const std::vector<PagePart>& parts) {
   ordered_json list = ordered_json::array();
-  for (const ReportPart& part : parts) list.push_back({{"id", part.id}, {"html", part.html}});
+  for (const PagePart& part : parts) list.push_back({{"id", part.id}, {"html", part.html}});
   return Text({{"id", id}, {"name", name}, {"state", state}, {"parts", list}});
 }
 

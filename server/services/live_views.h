@@ -55,7 +55,7 @@ std::string NodesJson(const std::vector<NodeView>& nodes, bool more);
 
 // `state`: the name of a JobState.
 std::string JobJson(const std::string& id, const std::string& name, const std::string& state,
-                    const std::vector<ReportPart>& parts);
+                    const std::vector<PagePart>& parts);
 
 }  // namespace lynx::server
 

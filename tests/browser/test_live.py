@@ -66,7 +66,7 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         parts = ["head", "figures", "run", "step", "recomputation", "memory", "loss", "plan", "events"]
         window.until("const parts = [...document.querySelectorAll('#job-parts > *')].map((e) => e.dataset.part); "
                      "return JSON.stringify(parts) === JSON.stringify(arguments[0]) && document.querySelector('#step svg') && "
-                     "document.querySelectorAll('#memory svg').length === 3", parts)
+                     "document.querySelector('#memory svg.plot') && document.querySelector('#memory .fall')", parts)
         lanes = window.run("return [...document.querySelectorAll('#step svg text')].map((e) => e.textContent)")
         self.assertEqual((lanes.count("predicted"), lanes.count("measured")), (2, 2))
         window.run("document.querySelector('#loss details').open = true; document.querySelector('#loss summary').focus()")

@@ -45,7 +45,7 @@ class ReportTest(checks.PageChecks, cluster.ClusterTest):
                 # Every plot has at least one rectangle or path that is visible: its width is above 0.
                 drawn = window.run("return [...document.querySelectorAll('svg.plot')].map((svg) => "
                                    "[...svg.querySelectorAll('rect, path')].filter((e) => e.getBoundingClientRect().width > 0).length)")
-                self.assertEqual(len(drawn), 6)
+                self.assertEqual(len(drawn), 4)
                 for marks in drawn:
                     self.assertGreater(marks, 0, drawn)
                 outside = [url for url in window.requested() if not url.startswith(("file:", "data:", "about:"))]

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "planner/report/plot.h"
 #include "proto/convert.h"
-#include "report/plot.h"
 #include "tests/planner/report/report_fixtures.h"
 
 namespace lynx {
@@ -187,9 +187,10 @@ TEST(JobReport, StandsAloneAndSaysAll) {
   for (const char* section : {"run", "recoveries", "step", "recomputation", "memory", "loss", "plan", "events"}) {
     EXPECT_EQ(CountOf(page, absl::StrCat("<section class=\"panel\" id=\"", section, "\"")), 1u) << section;
   }
-  EXPECT_EQ(CountOf(page, "<svg "), 6u) << "the run, the step, three of memory, the loss";
-  EXPECT_EQ(CountOf(page, "role=\"img\""), 6u);
-  EXPECT_GE(CountOf(page, "<desc>"), 6u);
+  EXPECT_EQ(CountOf(page, "<svg class=\"plot\" role=\"img\""), 4u) << "the run, the step, memory over the step, the loss";
+  EXPECT_EQ(CountOf(page, "<desc>"), 4u);
+  EXPECT_EQ(CountOf(page, "<div class=\"fall\">"), 1u) << "memory at its peak, kind by kind";
+  EXPECT_EQ(CountOf(page, "style=\""), 0u) << "the live page's policy forbids it";
   EXPECT_GE(CountOf(page, "<summary>As a table</summary>"), 3u);
   EXPECT_THAT(page, HasSubstr("over its last steps; 10 of 10 steps done"));
   EXPECT_THAT(page, HasSubstr("store everything"));
@@ -214,8 +215,8 @@ TEST(JobReport, PredictedAndMeasuredLanesStandAboveEachOther) {
   const std::string both = StepPlot(*traced);
   EXPECT_EQ(CountOf(both, ">predicted</text>"), 2u) << "of two stages";
   EXPECT_EQ(CountOf(both, ">measured</text>"), 2u);
-  EXPECT_THAT(both, HasSubstr("class=\"c-hidden\""));
-  EXPECT_THAT(both, HasSubstr("class=\"c-forward\""));
+  EXPECT_THAT(both, HasSubstr("class=\"k-hidden\""));
+  EXPECT_THAT(both, HasSubstr("class=\"k-forward\""));
   traced->predicted.reset();
   EXPECT_THAT(StepPlot(*traced), Not(HasSubstr(">predicted</text>")));
 }
@@ -224,11 +225,11 @@ TEST(JobReport, PartsAreThePage) {
   const RestartedJob run;
   const std::unique_ptr<ReportFixture> fixture = SmallStep();
   const JobReport report{.job = &run.job, .curves = &run.curves, .plan = &fixture->plan, .now = Nanos(150 * kSecond)};
-  const absl::StatusOr<std::vector<ReportPart>> parts = JobReportParts(report);
+  const absl::StatusOr<std::vector<PagePart>> parts = JobReportParts(report);
   ASSERT_TRUE(parts.ok()) << parts.status();
   const std::string page = Page(report);
   EXPECT_EQ(parts->front().id, "head");
-  for (const ReportPart& part : *parts) {
+  for (const PagePart& part : *parts) {
     EXPECT_EQ(CountOf(page, part.html), 1u) << part.id;
     EXPECT_FALSE(part.html.empty()) << part.id;
   }
@@ -238,19 +239,19 @@ TEST(JobReport, MemoryOfEachStageIsPlannedAboveMeasured) {
   RestartedJob run;
   const std::unique_ptr<ReportFixture> fixture = SmallStep();
   const std::string planned = StagesMemory(fixture->plan, run.job);
-  EXPECT_EQ(CountOf(planned, ">planned</text>"), 2u);
-  EXPECT_EQ(CountOf(planned, ">measured</text>"), 0u);
+  EXPECT_EQ(CountOf(planned, ", planned</b>"), 2u);
+  EXPECT_EQ(CountOf(planned, "<b>measured</b>"), 0u);
   v1::StageMeasurement& measured = *run.job.add_measured();
   measured.set_stage(1);
   measured.set_steps(3);
   measured.set_state_bytes(3 << 20);
   measured.set_arena_peak_bytes(5 << 20);
   const std::string both = StagesMemory(fixture->plan, run.job);
-  EXPECT_EQ(CountOf(both, ">measured</text>"), 1u);
-  EXPECT_THAT(both, HasSubstr(">8.0 MiB</text>"));
-  EXPECT_THAT(both, HasSubstr("measured: activations, 5.0 MiB"));
+  EXPECT_EQ(CountOf(both, "<b>measured</b>"), 1u);
+  EXPECT_THAT(both, HasSubstr(">8.0 MiB</span>"));
+  EXPECT_THAT(both, HasSubstr("<title>activations: 5.0 MiB</title>"));
   run.job.mutable_measured(0)->set_stage(7);  // the plan does not have this stage
-  EXPECT_EQ(CountOf(StagesMemory(fixture->plan, run.job), ">measured</text>"), 0u);
+  EXPECT_EQ(CountOf(StagesMemory(fixture->plan, run.job), "<b>measured</b>"), 0u);
 }
 
 TEST(JobReport, ManyPointsAreAlsoDrawnAsTheirMeans) {
@@ -292,7 +293,8 @@ TEST(JobReport, BeforeAStepIsTracedThePlanIsShown) {
   const std::string page = Page({.job = &run.job, .curves = &run.curves, .plan = &fixture->plan, .now = Nanos(150 * kSecond)});
   EXPECT_THAT(page, HasSubstr("No step of the present plan has been traced"));
   EXPECT_THAT(page, HasSubstr("as planned"));
-  EXPECT_EQ(CountOf(page, "<svg "), 4u) << "the run, two of what is planned of memory, the loss";
+  EXPECT_EQ(CountOf(page, "<svg class=\"plot\""), 2u) << "the run, the loss";
+  EXPECT_EQ(CountOf(page, "<div class=\"fall\">"), 1u) << "what is planned of memory";
 }
 
 TEST(JobReport, OfAJobThatWaitsThereIsLittle) {

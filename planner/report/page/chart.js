@@ -49,9 +49,7 @@ class FrontierChart {
     const heads = [["plan"], ["step", "r"], ["memory", "r"], ["fits"], ["note"]];
     const row = (mark) => make("tr", {}, make("th", { scope: "row" }, mark.name), make("td", { class: "r" }, timeOf(mark)),
       make("td", { class: "r" }, memoryOf(mark)), make("td", {}, mark.fits ? "yes" : "no"), make("td", {}, mark.note || ""));
-    replaceKeeping(this.rows, make("table", {},
-      make("thead", {}, make("tr", {}, ...heads.map(([text, align]) => make("th", { scope: "col", class: align }, text)))),
-      make("tbody", {}, ...[...named, ...all.filter((mark) => mark.kind === "dot")].map(row))));
+    replaceKeeping(this.rows, tableOf(heads, [...named, ...all.filter((mark) => mark.kind === "dot")].map(row)));
     this.draw();
   }
 
@@ -98,9 +96,10 @@ class FrontierChart {
   // The names of the plans beside their marks, where there is room.
   labels(x, y) {
     const taken = this.marks.map((mark) => [x(mark.peakBytes) - 6, y(mark.stepNs) - 6, 12, 12]), placed = [];
+    if (this.limit) taken.push([x(this.limit) - 2, CHART.top, 4, CHART.height], [x(this.limit) - 110, CHART.top, 110, 14]);
     for (const mark of this.marks.filter((mark) => mark.kind !== "dot")) {
       const wide = mark.name.length * 6.6, at = [x(mark.peakBytes), y(mark.stepNs)];
-      const places = [["", 10, 4], ["end", -10, 4], ["middle", 0, -12], ["middle", 0, 20]];
+      const places = [["", 13, 4], ["end", -13, 4], ["middle", 0, -13], ["middle", 0, 21]];
       for (const [anchor, dx, dy] of places) {
         const from = at[0] + dx - { "": 0, end: wide, middle: wide / 2 }[anchor], box = [from, at[1] + dy - 11, wide, 14];
         if (from < CHART.left || from + wide > this.width || taken.some((other) => overlap(box, other))) continue;

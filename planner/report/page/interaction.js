@@ -206,29 +206,25 @@ class InteractiveTimeline extends Timeline {
 
   // Listens until `signal` is aborted.
   listen(signal) {
-    const { lanes, overview, timeline } = this.parts, listen = { signal };
-    lanes.addEventListener("keydown", (event) => this.onKey(event), listen);
-    lanes.addEventListener("pointerdown", (event) => this.onPointerDown(event), listen);
-    lanes.addEventListener("pointermove", (event) => this.onPointerMove(event), listen);
-    lanes.addEventListener("pointerup", (event) => this.onPointerUp(event), listen);
-    lanes.addEventListener("pointercancel", (event) => { this.pointers.delete(event.pointerId); }, listen);
-    lanes.addEventListener("pointerleave", () => { this.hovered = null; this.showTip(null); this.redraw(); }, listen);
-    lanes.addEventListener("blur", () => this.showTip(null), listen);
-    lanes.addEventListener("wheel", (event) => this.onWheel(event), { signal, passive: false });
-    lanes.addEventListener("dblclick", (event) => this.zoomAt(this.toTime(event.offsetX), 0.25), listen);
-    overview.addEventListener("pointerdown", (event) => {
-      overview.setPointerCapture(event.pointerId);
-      this.overviewTo(event);
-    }, listen);
-    overview.addEventListener("pointermove", (event) => { if (event.buttons) this.overviewTo(event); }, listen);
+    const { lanes, overview, timeline, tools } = this.parts, listen = { signal, passive: false };
+    const onLanes = {
+      keydown: (event) => this.onKey(event), wheel: (event) => this.onWheel(event),
+      pointerdown: (event) => this.onPointerDown(event), pointermove: (event) => this.onPointerMove(event),
+      pointerup: (event) => this.onPointerUp(event), pointercancel: (event) => this.pointers.delete(event.pointerId),
+      pointerleave: () => { this.hovered = null; this.showTip(null); this.redraw(); }, blur: () => this.showTip(null),
+      dblclick: (event) => this.zoomAt(this.toTime(event.offsetX), 0.25),
+    };
+    for (const [name, act] of Object.entries(onLanes)) lanes.addEventListener(name, act, listen);
+    overview.addEventListener("pointerdown", (event) => overview.setPointerCapture(event.pointerId), listen);
+    for (const name of ["pointerdown", "pointermove"]) {
+      overview.addEventListener(name, (event) => { if (event.buttons) this.overviewTo(event); }, listen);
+    }
     const middle = () => (this.view.begin + this.view.end) / 2;
     const views = {
       fit: () => this.glideTo(0, this.plan.step), steady: () => this.glideTo(...this.steadyRange()),
       in: () => this.zoomAt(middle(), 0.6), out: () => this.zoomAt(middle(), 1 / 0.6),
     };
-    for (const button of this.parts.tools.querySelectorAll("[data-view]")) {
-      button.addEventListener("click", () => views[button.dataset.view](), listen);
-    }
+    tools.addEventListener("click", (event) => views[event.target.closest("[data-view]")?.dataset.view]?.(), listen);
     addEventListener("scroll", () => this.redraw(), { signal, passive: true });
     const resized = new ResizeObserver(() => this.redraw());
     resized.observe(timeline);

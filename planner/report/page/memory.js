@@ -1,4 +1,4 @@
-// One stage's memory: at its peak as a waterfall against the limit, and its activations over time.
+// One stage's memory: at its peak as a waterfall, which the data has as HTML, and its activations over time.
 const MEMORY_HEIGHT = 240, MEMORY_LEFT = 62;
 
 // Points of a stage from the last one before `t` on.
@@ -28,7 +28,8 @@ class MemoryOfStage {
   choose(index) {
     this.parts["stage-select"].value = String(index);
     this.stage = this.plan.stages[index];
-    this.drawWaterfall();
+    this.parts.waterfall.replaceChildren(fragmentOf(this.stage.waterfall));
+    setText(this.parts["waterfall-caption"], `${this.stage.name} at its peak, by kind`);
     this.draw();
   }
   chooseByHand(index) {
@@ -42,32 +43,6 @@ class MemoryOfStage {
     const point = (x) => { this.cursor = x; this.draw(); };
     canvas.addEventListener("pointermove", (event) => point(event.offsetX < MEMORY_LEFT ? null : event.offsetX), { signal });
     canvas.addEventListener("pointerleave", () => point(null), { signal });
-  }
-
-  drawWaterfall() {
-    const { stage, plan } = this, { limit } = stage, rows = [];
-    const total = stage.peak.reduce((sum, size) => sum + size, 0), whole = Math.max(total, limit) || 1;
-    const share = (v) => (v / whole * 100).toFixed(3) + "%";
-    const row = (name, from, size, kind) => {
-      const bar = make("i", { class: "k-" + kind }), mark = limit ? make("u") : null;
-      Object.assign(bar.style, { left: share(from), width: share(size) });
-      if (mark) mark.style.left = share(limit);
-      rows.push(make("span", {}, name), make("span", { class: "track" }, bar, mark), amount("", size));
-    };
-    const amount = (more, size) => make("span", { class: "amount" + more }, bytes(size));
-    const sum = (name, size) => rows.push(make("span", { class: "sum" }, name), make("span"), amount(" sum", size));
-    let at = 0;
-    plan.memoryKinds.forEach((kind, i) => {
-      if (stage.peak[i] > 0) row(kind.name, at, stage.peak[i], kind.id);
-      at += stage.peak[i];
-    });
-    sum("together", total);
-    if (limit) {
-      if (limit >= total) row("free", total, limit - total, "free"); else row("over the limit", limit, total - limit, "over");
-      sum("limit", limit);
-    }
-    this.parts.waterfall.replaceChildren(make("div", { class: "fall" }, ...rows));
-    setText(this.parts["waterfall-caption"], `${stage.name} at its peak, by kind` + (limit ? ", against the limit" : ""));
   }
 
   draw() {

@@ -22,6 +22,11 @@ function filled(element, attributes, children) {
   return element;
 }
 function setText(element, text) { if (element.textContent !== text) element.textContent = text; }
+// `heads`: [text, class] of each column. `rows`: elements.
+function tableOf(heads, rows, attributes = {}) {
+  const titles = heads.map(([text, name]) => make("th", { scope: "col", class: name }, text));
+  return make("table", attributes, make("thead", {}, make("tr", {}, ...titles)), make("tbody", {}, ...rows));
+}
 const swatch = (kind) => make("i", { class: "swatch k-" + kind });
 
 // Parts of a page come as HTML that a program of this project has made and escaped.

@@ -120,9 +120,8 @@ TEST(HtmlPage, MemoryOverTimeReachesThePeak) {
     const int64_t peak = fixture->plan.stages[s].live_peak.value;
     EXPECT_LE(most, peak);
     EXPECT_GE(most, peak - peak / 100);
-    int64_t sum = 0;
-    for (const auto& bytes : data["stages"][s]["peak"]) sum += bytes.get<int64_t>();
-    EXPECT_EQ(sum, (fixture->plan.stages[s].arena + fixture->plan.stages[s].states.total()).value);
+    const StagePlan& stage = fixture->plan.stages[s];
+    EXPECT_TRUE(Has(data["stages"][s]["waterfall"], ">" + FormatBytes(stage.arena + stage.states.total()) + "</span>"));
   }
 }
 

@@ -1,11 +1,12 @@
 // See plot.h.
-#include "report/plot.h"
+#include "planner/report/plot.h"
 
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/check.h"
+#include "common/units.h"
 #include "planner/report/table.h"
 
 namespace lynx {
@@ -35,6 +36,18 @@ std::vector<double> Ticks(double low, double high, int count) {
   return ticks;
 }
 
+AxisText InMillis() {
+  return {[](double value) { return absl::StrCat(Coordinate(value), " ms"); }, 1e6};
+}
+
+AxisText InBytes(double most) {
+  const std::pair<Bytes, const char*> units[] = {{kGiB, "GiB"}, {kMiB, "MiB"}, {kKiB, "KiB"}, {Bytes(1), "B"}};
+  const auto* unit = std::begin(units);
+  while (unit->first.value > 1 && most < static_cast<double>(unit->first.value)) ++unit;
+  return {[name = unit->second](double amount) { return absl::StrFormat("%.4g %s", amount, name); },
+          static_cast<double>(unit->first.value)};
+}
+
 std::string SvgPlot(const std::string& title, const std::string& description, double height, const std::string& content) {
   return absl::StrCat("<div class=\"plots\" tabindex=\"0\" role=\"group\" aria-label=\"", HtmlEscaped(title),
                       "\"><svg class=\"plot\" role=\"img\" viewBox=\"0 0 ", Coordinate(kPlotWidth), " ", Coordinate(height),
@@ -42,10 +55,20 @@ std::string SvgPlot(const std::string& title, const std::string& description, do
                       "</svg></div>\n");
 }
 
+namespace {
+
+// An element with these attributes, and a title if there is one.
+std::string Element(const char* tag, const std::string& classes,
+                    std::initializer_list<std::pair<const char*, double>> attributes, const std::string& title) {
+  std::string open = absl::StrCat("<", tag, " class=\"", classes, "\"");
+  for (const auto& [name, value] : attributes) absl::StrAppend(&open, " ", name, "=\"", Coordinate(value), "\"");
+  return title.empty() ? open + "/>\n" : absl::StrCat(open, "><title>", HtmlEscaped(title), "</title></", tag, ">\n");
+}
+
+}  // namespace
+
 std::string SvgRect(const std::string& classes, double x, double y, double width, double height, const std::string& title) {
-  const std::string open = absl::StrCat("<rect class=\"", classes, "\" x=\"", Coordinate(x), "\" y=\"", Coordinate(y),
-                                        "\" width=\"", Coordinate(width), "\" height=\"", Coordinate(height), "\"");
-  return title.empty() ? open + "/>\n" : absl::StrCat(open, "><title>", HtmlEscaped(title), "</title></rect>\n");
+  return Element("rect", classes, {{"x", x}, {"y", y}, {"width", width}, {"height", height}}, title);
 }
 
 std::string SvgText(const std::string& classes, double x, double y, const std::string& text) {
@@ -54,9 +77,11 @@ std::string SvgText(const std::string& classes, double x, double y, const std::s
 }
 
 std::string SvgLine(const std::string& classes, double x1, double y1, double x2, double y2, const std::string& title) {
-  const std::string open = absl::StrCat("<line class=\"", classes, "\" x1=\"", Coordinate(x1), "\" y1=\"", Coordinate(y1),
-                                        "\" x2=\"", Coordinate(x2), "\" y2=\"", Coordinate(y2), "\"");
-  return title.empty() ? open + "/>\n" : absl::StrCat(open, "><title>", HtmlEscaped(title), "</title></line>\n");
+  return Element("line", classes, {{"x1", x1}, {"y1", y1}, {"x2", x2}, {"y2", y2}}, title);
+}
+
+std::string SvgCircle(const std::string& classes, double x, double y, double radius, const std::string& title) {
+  return Element("circle", classes, {{"cx", x}, {"cy", y}, {"r", radius}}, title);
 }
 
 std::string SvgPath(const std::string& classes, const std::vector<std::pair<double, double>>& points) {
@@ -69,18 +94,18 @@ std::string SvgPath(const std::string& classes, const std::vector<std::pair<doub
 
 std::string GridBelow(const Axis& x, double top, double bottom, const AxisText& text, int count) {
   std::string grid;
-  for (const double tick : Ticks(x.low, x.high, count)) {
-    absl::StrAppend(&grid, SvgLine("grid", x.At(tick), top, x.At(tick), bottom),
-                    SvgText("middle", x.At(tick), bottom + 17, text(tick)));
+  for (const double tick : Ticks(x.low / text.unit, x.high / text.unit, count)) {
+    const double at = x.At(tick * text.unit);
+    absl::StrAppend(&grid, SvgLine("grid", at, top, at, bottom), SvgText("middle", at, bottom + 17, text.text(tick)));
   }
   return grid;
 }
 
 std::string GridLeft(const Axis& y, double left, double right, const AxisText& text, int count) {
   std::string grid;
-  for (const double tick : Ticks(y.low, y.high, count)) {
-    absl::StrAppend(&grid, SvgLine("grid", left, y.At(tick), right, y.At(tick)),
-                    SvgText("end", left - 8, y.At(tick) + 4, text(tick)));
+  for (const double tick : Ticks(y.low / text.unit, y.high / text.unit, count)) {
+    const double at = y.At(tick * text.unit);
+    absl::StrAppend(&grid, SvgLine("grid", left, at, right, at), SvgText("end", left - 8, at + 4, text.text(tick)));
   }
   return grid;
 }
