@@ -297,6 +297,19 @@ void AddCompareCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   what_if->callback([&] { code = WhatIf(global, options); });
 }
 
+void AddStudioCommand(CLI::App& app, const GlobalOptions& global, int& code) {
+  auto* studio = app.add_subcommand("studio", "Plan by looking: a page on this machine, on which plans follow what you choose");
+  static StudioOptions options;
+  studio->add_option("-f,--file", options.file, "Job file to begin with; default: a preset")->check(FileName);
+  studio->add_option("--cluster", options.cluster, "Cluster file to begin with; default: a ready-made one")->check(FileName);
+  studio
+      ->add_option("--port", options.port,
+                   absl::StrCat("Port on 127.0.0.1; default: ", kStudioPort, ", or a free one if that is in use"))
+      ->check(CLI::Range(1, 65535));
+  studio->add_flag("--open", options.open, "Also show the page in the desktop's browser");
+  studio->callback(Printing(kPlainText, global, code, [] { return Studio(options); }));
+}
+
 void AddModelCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* models = app.add_subcommand("models", "List the models that a job file can name as model.preset");
   static bool families = false;
@@ -543,6 +556,7 @@ int main(int argc, char** argv) {
   AddPlanCommands(app, global, code);
   AddImportCommands(app, global, code);
   AddCompareCommands(app, global, code);
+  AddStudioCommand(app, global, code);
   AddModelCommands(app, global, code);
   AddCheckpointCommands(app, global, code);
   AddAdminCommands(app, global, code);

@@ -53,7 +53,7 @@ function(lynx_service service purged purge)
 endfunction()
 
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
-lynx_package(common lynx-common PROGRAMS lynx-opt)
+lynx_package(common lynx-common PROGRAMS lynx-opt lynx-studio)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/dashboards/grafana ${PROJECT_SOURCE_DIR}/dashboards/provisioning ${PROJECT_SOURCE_DIR}/dashboards/prometheus
         DESTINATION share/lynx COMPONENT common PATTERN lynx_rules_test.yml EXCLUDE)
 # The alerts' annotation says that the file is here.

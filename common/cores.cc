@@ -2,8 +2,10 @@
 #include "common/cores.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <memory>
+#include <thread>
 
 #include "common/check.h"
 
@@ -55,6 +57,19 @@ bool RunOnCores(const std::vector<int32_t>& cores) {
   const size_t bytes = CPU_ALLOC_SIZE(most);
   for (const int32_t core : cores) CPU_SET_S(static_cast<size_t>(core), bytes, set.get());
   return ::sched_setaffinity(0, bytes, set.get()) == 0;
+}
+
+void RunOnAllCores(const std::vector<std::function<void()>>& tasks) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < tasks.size(); i = next++) tasks[i]();
+  };
+  const size_t threads = std::min({tasks.size(), AvailableCores().size(), kMaxTasksAtOnce});
+  {
+    std::vector<std::jthread> others;
+    for (size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
 }
 
 }  // namespace lynx

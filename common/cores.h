@@ -1,4 +1,5 @@
-// The cores on which threads may run, on machines with any number of cores; a cpu_set_t has room for only 1024. Thread-safe.
+// The cores on which threads may run, on machines with any number of cores (a cpu_set_t has room for only 1024), and work that
+// uses all of them. Thread-safe.
 #ifndef LYNX_COMMON_CORES_H_
 #define LYNX_COMMON_CORES_H_
 
@@ -25,6 +26,14 @@ std::vector<int32_t> AvailableCores(const ReadAffinity& read);
 // Restricts the calling thread to these cores. Each core is a number from 0 to kMaxKernelCores - 1. Returns false, with errno,
 // if the kernel refuses.
 bool RunOnCores(const std::vector<int32_t>& cores);
+
+// Limit for tasks that run at once. Each task may hold the programs of a plan for thousands of devices, so more tasks would
+// need more memory than a laptop has.
+inline constexpr size_t kMaxTasksAtOnce = 8;
+
+// Runs each task once, as many at a time as this process has cores, at most kMaxTasksAtOnce. Returns when all are done.
+// The calling thread runs some of the tasks itself.
+void RunOnAllCores(const std::vector<std::function<void()>>& tasks);
 
 }  // namespace lynx
 

@@ -8,10 +8,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <initializer_list>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace lynx {
@@ -25,6 +28,9 @@ const char* Words(int status) {
     case 403: return "Forbidden";
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 413: return "Content Too Large";
+    case 415: return "Unsupported Media Type";
     case 421: return "Misdirected Request";
     case 503: return "Service Unavailable";
     default: return "Internal Server Error";
@@ -32,6 +38,27 @@ const char* Words(int status) {
 }
 
 std::string Text(const char* text) { return text == nullptr ? "" : text; }
+
+// A body above the limit is read up to this multiple of the limit and dropped, so that a client that is still sending reads the
+// answer; beyond it the connection breaks.
+constexpr size_t kDroppedMultiple = 16;
+
+enum class BodyEnd { kWhole, kTooLarge, kBroken };
+
+// Reads the body of a request. kBroken: it ended before its Content-Length.
+BodyEnd ReadBody(mg_connection* connection, const mg_request_info& info, size_t most, std::string& body) {
+  char piece[16 * 1024];
+  size_t got = 0;
+  while (got <= most * kDroppedMultiple) {
+    const int bytes = mg_read(connection, piece, sizeof piece);
+    if (bytes < 0) return BodyEnd::kBroken;
+    if (bytes == 0) break;
+    got += static_cast<size_t>(bytes);
+    if (got <= most) body.append(piece, static_cast<size_t>(bytes));
+  }
+  if (got > most) return BodyEnd::kTooLarge;
+  return info.content_length > static_cast<int64_t>(got) ? BodyEnd::kBroken : BodyEnd::kWhole;
+}
 
 // Connects to this port of `host` and closes the connection, without waiting.
 void Knock(const std::string& host, int port) {
@@ -49,13 +76,23 @@ void Knock(const std::string& host, int port) {
 int HttpEndpoint::OnRequest(mg_connection* connection) {
   const mg_request_info* info = mg_get_request_info(connection);
   const auto* self = static_cast<const HttpEndpoint*>(mg_get_user_data(mg_get_context(connection)));
-  const HttpRequest request{.method = Text(info->request_method),
-                            .path = Text(info->local_uri),
-                            .query = Text(info->query_string),
-                            .host = Text(mg_get_header(connection, "Host")),
-                            .authorization = Text(mg_get_header(connection, "Authorization")),
-                            .from = info->remote_addr};
-  const HttpReply reply = self->answer_(request);
+  const auto header = [&](const char* name) { return Text(mg_get_header(connection, name)); };
+  HttpRequest request{.method = Text(info->request_method),
+                      .path = Text(info->local_uri),
+                      .query = Text(info->query_string),
+                      .host = header("Host"),
+                      .authorization = header("Authorization"),
+                      .from = info->remote_addr,
+                      .content_type = header("Content-Type"),
+                      .origin = header("Origin"),
+                      .fetch_site = header("Sec-Fetch-Site")};
+  const size_t most = self->max_body_;
+  const BodyEnd end = most == 0 ? BodyEnd::kWhole : ReadBody(connection, *info, most, request.body);
+  const HttpReply reply =
+      end == BodyEnd::kTooLarge
+          ? HttpReply{.status = 413, .body = absl::StrCat("the request's body is larger than ", most, " bytes\n")}
+      : end == BodyEnd::kBroken ? HttpReply{.status = 408, .body = "the request's body did not come whole\n"}
+                                : self->answer_(request);
   std::string head = absl::StrCat("HTTP/1.1 ", reply.status, " ", Words(reply.status), "\r\nContent-Type: ", reply.type,
                                   "\r\nContent-Length: ", reply.body.size(), "\r\nConnection: close\r\n");
   for (const auto& [name, value] : reply.headers) absl::StrAppend(&head, name, ": ", value, "\r\n");
@@ -69,7 +106,7 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
                                                                   HttpLimits limits) {
   static std::once_flag library;
   std::call_once(library, [] { mg_init_library(0); });
-  std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint(std::move(answer)));
+  std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint(std::move(answer), limits.max_body));
   const std::string threads = absl::StrCat(limits.threads), longest = absl::StrCat(limits.max_request),
                     millis = absl::StrCat(limits.request_millis);
   const char* options[] = {"listening_ports", address.c_str(),      "num_threads",  threads.c_str(), "max_request_size",
@@ -101,6 +138,38 @@ HttpEndpoint::~HttpEndpoint() {
   mg_stop(context_);
   stopped = true;
   knocking.join();
+}
+
+std::string HostName(const std::string& header) {
+  const std::string host = absl::AsciiStrToLower(header);
+  if (absl::StartsWith(host, "[")) {
+    return host.substr(1, host.find(']') == std::string::npos ? std::string::npos : host.find(']') - 1);
+  }
+  return host.substr(0, host.rfind(':'));
+}
+
+absl::Status CheckSameOrigin(const HttpRequest& request) {
+  const std::string host = absl::AsciiStrToLower(request.host), origin = absl::AsciiStrToLower(request.origin);
+  if (!origin.empty() && origin != "http://" + host && origin != "https://" + host) {
+    return absl::PermissionDeniedError("the Origin header names another page than this one");
+  }
+  if (!request.fetch_site.empty() && request.fetch_site != "same-origin") {
+    return absl::PermissionDeniedError("the Sec-Fetch-Site header says that another page than this one asks");
+  }
+  return absl::OkStatus();
+}
+
+void AddPageHeaders(const std::string& policy, HttpReply& reply) {
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, std::string>>{{"Cache-Control", "no-store"},
+                                                                  {"Content-Security-Policy", policy},
+                                                                  {"X-Content-Type-Options", "nosniff"},
+                                                                  {"X-Frame-Options", "DENY"},
+                                                                  {"Referrer-Policy", "no-referrer"},
+                                                                  {"Cross-Origin-Resource-Policy", "same-origin"},
+                                                                  {"Cross-Origin-Opener-Policy", "same-origin"}}) {
+    reply.headers.emplace_back(name, value);
+  }
 }
 
 }  // namespace lynx

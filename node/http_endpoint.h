@@ -2,12 +2,14 @@
 #ifndef LYNX_NODE_HTTP_ENDPOINT_H_
 #define LYNX_NODE_HTTP_ENDPOINT_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 struct mg_connection;
@@ -22,6 +24,10 @@ struct HttpRequest {
   std::string host;           // value of the Host header
   std::string authorization;  // the Authorization header; empty: there is none
   std::string from;           // numeric address of the client
+  std::string content_type;   // these headers, too, are empty if there are none: Content-Type,
+  std::string origin;         // Origin,
+  std::string fetch_site;     // and Sec-Fetch-Site
+  std::string body;           // empty if HttpLimits::max_body is 0
 };
 
 struct HttpReply {
@@ -37,6 +43,9 @@ struct HttpLimits {
   int threads = 16;
   int max_request = 8192;  // largest number of bytes of a request's head
   int request_millis = 10'000;
+  // Largest number of bytes of a body. A request with a larger body is answered 413, and `answer` is not called. 0: bodies are
+  // not read.
+  size_t max_body = 0;
 };
 
 class HttpEndpoint {
@@ -53,14 +62,29 @@ class HttpEndpoint {
   int port() const { return port_; }
 
  private:
-  explicit HttpEndpoint(Answer answer) : answer_(std::move(answer)) {}
+  HttpEndpoint(Answer answer, size_t max_body) : answer_(std::move(answer)), max_body_(max_body) {}
   static int OnRequest(mg_connection* connection);
 
   const Answer answer_;
+  const size_t max_body_;
   mg_context* context_ = nullptr;
   std::string host_;
   int port_ = 0;
 };
+
+// ---- What pages for browsers check of a request, and the headers of their replies. Pure. ----
+
+// The lower-case host of a Host header: "Host.example:7472" gives "host.example", "[::1]:7472" gives "::1". A page that answers
+// only its own names cannot be read by an attacker's web page whose domain name resolves to this machine (DNS rebinding).
+std::string HostName(const std::string& header);
+
+// Checks that no other web page made the browser send the request: the Origin header, if there is one, names the host of the
+// Host header, and Sec-Fetch-Site, if there is one, is "same-origin". Programs other than browsers send neither.
+// PermissionDenied names the header.
+absl::Status CheckSameOrigin(const HttpRequest& request);
+
+// Adds the headers that keep a page to itself: no copies, no frames, no other origins. `policy`: its Content-Security-Policy.
+void AddPageHeaders(const std::string& policy, HttpReply& reply);
 
 }  // namespace lynx
 

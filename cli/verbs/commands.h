@@ -72,6 +72,14 @@ struct PlanOptions {
   std::string trace;               // write the predicted step as a trace to this file
 };
 
+struct StudioOptions {
+  std::string file;     // the job file to begin with; "" = a preset
+  std::string cluster;  // the cluster file to begin with; "" = a ready-made machine
+  int32_t port = 0;     // 0 = kStudioPort, or a free port if it is in use
+  bool open = false;    // show the page in the desktop's browser
+};
+inline constexpr int32_t kStudioPort = 7480;
+
 struct WhatIfOptions {
   PlanOptions base;
   std::vector<std::string> changes;  // "model.seq=32768", applied after base.overrides
@@ -228,6 +236,8 @@ int Compare(const GlobalOptions& global, const PlanOptions& options);
 int Explain(const GlobalOptions& global, const PlanOptions& options);
 // Shows the current plan beside the plan after a change. kExitJobFailed: the changed plan does not fit.
 int WhatIf(const GlobalOptions& global, const WhatIfOptions& options);
+// Serves the page on which people plan by looking (studio/service.h), on loopback, until SIGINT or SIGTERM.
+int Studio(const StudioOptions& options);
 // Verbs about who may call the server; see cli/verbs/commands_admin.cc.
 int WhoAmI(const GlobalOptions& global);
 int MakeJoinToken(const GlobalOptions& global, const JoinTokenOptions& options);

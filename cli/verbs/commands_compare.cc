@@ -11,7 +11,7 @@
 #include "cli/output/waiting_line.h"
 #include "cli/verbs/commands.h"
 #include "cli/verbs/plan_request.h"
-#include "cli/verbs/run_tasks.h"
+#include "common/cores.h"
 #include "common/status.h"
 #include "planner/report/skew_cost.h"
 #include "planner/search/compare.h"

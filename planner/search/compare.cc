@@ -389,6 +389,24 @@ Nanos BoundOfSpace(const PlanRequest& request) {
   return least;
 }
 
+// One task for the bound, and one for each sensitivity. `explanation` has the plan; it must outlive the tasks, as the request
+// and the options must.
+void AddLimits(const PlanRequest& request, const CompareOptions& options, Explanation& explanation,
+               std::vector<std::function<void()>>& tasks) {
+  tasks.push_back([&] {
+    Tell(options, "the bound of all layouts");
+    explanation.bound = std::min(BoundOfSpace(request), explanation.plan.step);
+  });
+  std::vector<Change> changes = ChangesOf(request);
+  explanation.sensitivities.resize(changes.size());
+  for (size_t i = 0; i < changes.size(); ++i) {
+    tasks.push_back([&, i, change = std::move(changes[i])] {
+      Tell(options, change.text);
+      explanation.sensitivities[i] = TryChange(change, explanation.plan);
+    });
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const CompareOptions& options) {
@@ -433,24 +451,21 @@ absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const Compar
   LYNX_ASSIGN_OR_RETURN(explanation.plan, PlanOrReason(MakePlan(request)));
   std::vector<Family> families;
   Sorted sorted;
-  const std::vector<Change> changes = ChangesOf(request);
-  explanation.sensitivities.resize(changes.size());
   std::vector<std::function<void()>> tasks;
-  tasks.push_back([&] {
-    Tell(options, "the bound of all layouts");
-    explanation.bound = std::min(BoundOfSpace(request), explanation.plan.step);
-  });
+  AddLimits(request, options, explanation, tasks);
   tasks.push_back([&] { sorted = OtherLayouts(request, explanation.plan, options, families); });
-  for (size_t i = 0; i < changes.size(); ++i) {
-    tasks.push_back([&, i] {
-      Tell(options, changes[i].text);
-      explanation.sensitivities[i] = TryChange(changes[i], explanation.plan);
-    });
-  }
   const PlanRequest pinned = InLayoutOf(request, explanation.plan);
   AddWeaves(pinned, options, explanation.weaves, tasks);
   RunAll(request, options, tasks);
   explanation.rejected = RejectedRows(request, std::move(sorted), options);
+  return explanation;
+}
+
+Explanation ExplainLimits(const PlanRequest& request, Plan plan, const CompareOptions& options) {
+  Explanation explanation{.plan = std::move(plan)};
+  std::vector<std::function<void()>> tasks;
+  AddLimits(request, options, explanation, tasks);
+  RunAll(request, options, tasks);
   return explanation;
 }
 

@@ -116,14 +116,6 @@ absl::StatusOr<std::vector<std::string>> Parameters(const std::string& query, co
   return values;
 }
 
-// The lower-case host of a Host header: "Host.example:7472" gives "host.example", "[::1]:7472" gives "::1".
-std::string HostName(const std::string& header) {
-  const std::string host = absl::AsciiStrToLower(header);
-  if (absl::StartsWith(host, "["))
-    return host.substr(1, host.find(']') == std::string::npos ? std::string::npos : host.find(']') - 1);
-  return host.substr(0, host.rfind(':'));
-}
-
 std::set<std::string> LowerCase(const std::vector<std::string>& names) {
   std::set<std::string> lower;
   for (const std::string& name : names) lower.insert(absl::AsciiStrToLower(name));
@@ -160,16 +152,7 @@ LivePage::LivePage(ServerCore& core, JobsService& jobs, Guard& guard, LivePageOp
 
 HttpReply LivePage::Answer(const HttpRequest& request) {
   HttpReply reply = Route(request);
-  for (const auto& [name, value] :
-       std::initializer_list<std::pair<const char*, const char*>>{{"Cache-Control", "no-store"},
-                                                                  {"Content-Security-Policy", kPolicy},
-                                                                  {"X-Content-Type-Options", "nosniff"},
-                                                                  {"X-Frame-Options", "DENY"},
-                                                                  {"Referrer-Policy", "no-referrer"},
-                                                                  {"Cross-Origin-Resource-Policy", "same-origin"},
-                                                                  {"Cross-Origin-Opener-Policy", "same-origin"}}) {
-    reply.headers.emplace_back(name, value);
-  }
+  AddPageHeaders(kPolicy, reply);
   if (request.method == "HEAD") reply.body.clear();
   return reply;
 }

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 namespace lynx {
 namespace {
 
@@ -46,6 +48,16 @@ TEST(Cores, AThreadRunsWhereItIsTold) {
     EXPECT_FALSE(RunOnCores({kMaxKernelCores - 1})) << "there is no such core";
     EXPECT_TRUE(RunOnCores(all));
   }).join();
+}
+
+TEST(RunTasks, EachRunsOnce) {
+  for (const size_t count : {0u, 1u, 100u}) {
+    std::vector<std::atomic<int>> runs(count);
+    std::vector<std::function<void()>> tasks;
+    for (std::atomic<int>& of : runs) tasks.push_back([&of] { ++of; });
+    RunOnAllCores(tasks);
+    for (const std::atomic<int>& of : runs) EXPECT_EQ(of, 1);
+  }
 }
 
 }  // namespace

@@ -9,12 +9,12 @@ import subprocess
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROOMS = ("common", "planner", "proto", "node", "security", "server", "agent", "worker", "cli", "solver", "report")
+ROOMS = ("common", "planner", "proto", "node", "security", "server", "agent", "worker", "cli", "solver", "report", "studio")
 
-# A room is a top folder of the sources; an inner room is a folder in a room. Two inner rooms have rules of their own.
+# A room is a top folder of the sources; an inner room is a folder in a room. Three inner rooms have rules of their own.
 # The worker's daemon uses gRPC, but its engine does not. The planner's exact solver has a time limit and a MILP
-# library, but the planner has neither.
-INNER_ROOMS = ("worker/daemon", "planner/opt")
+# library, but the planner has neither. The studio reads the files that people write, too, but knows nothing else of lynxctl.
+INNER_ROOMS = ("worker/daemon", "planner/opt", "cli/spec")
 # For each room: the rooms whose headers its files may include.
 MAY_INCLUDE = {
     "common": {"common"},
@@ -26,9 +26,11 @@ MAY_INCLUDE = {
     "node": {"common", "planner", "proto", "node"},
     "security": {"common", "planner", "proto", "node", "security"},
     "worker/daemon": {"common", "planner", "proto", "node", "security", "worker"},
-    "server": {"common", "planner", "proto", "node", "security", "report", "server"},
+    "server": {"common", "planner", "proto", "node", "security", "report", "studio", "server"},
     "agent": {"common", "planner", "proto", "node", "security", "agent"},
-    "cli": {"common", "planner", "proto", "node", "security", "report", "cli"},
+    "cli/spec": {"common", "planner", "proto", "cli/spec"},
+    "studio": {"common", "planner", "node", "cli/spec", "studio"},
+    "cli": {"common", "planner", "proto", "node", "security", "report", "cli/spec", "studio", "cli"},
     "solver": {"common", "planner", "planner/opt", "node", "solver"},
 }
 # The worker's headers that other rooms may include: plain data that crosses a file or a pipe between them, and

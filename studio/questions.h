@@ -1,0 +1,97 @@
+// StudioQuestions: has the questions of the studio's page answered, by a child process each, and lets the newest question of a
+// page win.
+//
+// A page (a "client") numbers its questions. Of each kind, only the newest counts: an older one that waits or runs is stopped,
+// and is answered that it is stale. A new question for a plan also stops the client's question for more, which was about the
+// state before. So a person who moves a slider never waits for a state that the slider has left.
+//
+// At most `at_once` questions run at a time, and at most `waiting` wait for their turn. Thread-safe; the calls block until
+// their answer is there.
+#ifndef LYNX_STUDIO_QUESTIONS_H_
+#define LYNX_STUDIO_QUESTIONS_H_
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/enum_names.h"
+#include "common/units.h"
+#include "node/wake.h"
+
+namespace lynx {
+
+enum class StudioAsk : uint8_t { kChoices, kPlan, kMore, kExport };
+template <>
+inline constexpr auto kEnumNames<StudioAsk> = EnumTable("choices", "plan", "more", "export");
+inline constexpr int kStudioAskCount = 4;
+
+struct StudioLimits {
+  size_t at_once = 4;
+  size_t waiting = 8;
+  Nanos time{300'000'000'000};     // a question that takes longer is stopped, and answered with an error
+  Bytes memory{int64_t{8} << 30};  // of one question
+  bool one_thread = false;         // a question uses one core
+};
+
+// Has one question answered: the text that AnswerQuestion (studio/answers.h) gets and returns. Cancelled: `cancel` was raised.
+using StudioAnswerer = std::function<absl::StatusOr<std::string>(const std::string& question, const WakeEvent& cancel)>;
+// Starts the program lynx-studio, beside this one, for each question. NotFound or PermissionDenied: there is no such program.
+absl::StatusOr<StudioAnswerer> AnswererInProcess(const StudioLimits& limits);
+
+// Makes the question from what the service keeps of the client's last plan ("{}" if nothing).
+using MakeQuestion = std::function<absl::StatusOr<std::string>(const std::string& kept)>;
+
+class StudioQuestions {
+ public:
+  explicit StudioQuestions(StudioAnswerer answerer, StudioLimits limits = {});
+
+  // Returns what the answerer returned after its first line; the first line of the last plan is kept for the client. Cancelled:
+  // the question is stale. ResourceExhausted: too many questions wait. Other errors are those of `make` and of the answerer.
+  absl::StatusOr<std::string> Ask(const std::string& client, StudioAsk ask, int64_t sequence, const MakeQuestion& make);
+  // The same for a question that is not a page's newest, such as an export: no other question makes it stale.
+  absl::StatusOr<std::string> AskAlone(const MakeQuestion& make);
+  // Stops every question that runs or waits, and answers all later ones as stale.
+  void Stop();
+
+  static constexpr size_t kMaxClients = 64;
+
+ private:
+  // A question that waits or runs.
+  struct Question {
+    WakeEvent cancel;
+    bool stale = false;
+  };
+  struct Client {
+    // The index is the StudioAsk.
+    std::array<int64_t, kStudioAskCount> newest = {-1, -1, -1, -1};
+    std::array<std::shared_ptr<Question>, kStudioAskCount> present;
+    std::string kept = "{}";
+    uint64_t used = 0;  // when it asked last, in questions
+  };
+
+  absl::StatusOr<std::shared_ptr<Question>> Begin(const std::string& client, StudioAsk ask, int64_t sequence,
+                                                  std::string& kept);
+  void Cancel(std::shared_ptr<Question>& question);
+  void ForgetOldClients();
+
+  const StudioAnswerer answerer_;
+  const StudioLimits limits_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // a question has ended, or is stale
+  // guarded by mutex_:
+  std::map<std::string, Client> clients_;
+  size_t running_ = 0, waiting_ = 0;
+  uint64_t asked_ = 0, alone_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_STUDIO_QUESTIONS_H_

@@ -1,0 +1,69 @@
+// StudioService: the studio's page, and the addresses at which the page asks. lynxctl serves it on loopback, and lynx-server as
+// a part of its page.
+//
+//     GET  /               the page, with the view of a plan in the place of {{plan_view}}; its files are at /studio.js, ...
+//     GET  /plan.css, /plan.js     style and scripts that show a plan (planner/report/page_text.h)
+//     GET  /api/choices    what can be chosen, and the state to begin with
+//     POST /api/plan       {"state", "sequence", "client", "layout": "same"|"any"}
+//     POST /api/more       {"state", "sequence", "client"}
+//     POST /api/export     {"state", "format": "job"|"megatron"|"deepspeed"|"torchtitan", "sequence", "client"}
+//
+// docs/studio.md has the keys of the answers. "sequence" and "client" may be left out with /api/export. An answer has the
+// question's sequence, and {"stale": true} if a newer question of the client and kind has come (studio/questions.h), or
+// {"error": {...}}, or {"infeasible": {...}}. All of these have status 200; only what no page of the studio sends has another:
+// 400 (not JSON, or unknown keys), 403 (asked by another web page), 404, 405, 415 (another content type), 421 (another host),
+// and 503 with Retry-After if too many questions wait.
+//
+// The answer to "plan" that nothing fits comes without the smallest change that fits, which takes much longer to find; the
+// answer to "more" has it.
+//
+// "layout": "same" plans in the layout of the client's last answer, which takes a few milliseconds, and searches all layouts
+// only if that layout does not fit the state.
+//
+// Thread-safe.
+#ifndef LYNX_STUDIO_SERVICE_H_
+#define LYNX_STUDIO_SERVICE_H_
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "node/http_endpoint.h"
+#include "studio/questions.h"
+
+namespace lynx {
+
+inline constexpr size_t kMaxStudioBody = 1 << 20;
+
+struct StudioOptions {
+  std::set<std::string> hosts;  // names and numeric addresses by which the page is reached, in small letters, without ports
+  // The question {"ask": "choices"} with the files or machines to begin with (studio/answers.h), as JSON.
+  std::string choices = "{\"ask\":\"choices\"}";
+  // Machines that the program knows beside those compiled in, as a JSON list of {"name", "title", "text"}. It is asked for each
+  // question. May be empty.
+  std::function<absl::StatusOr<std::string>()> machines = {};
+};
+
+class StudioService {
+ public:
+  StudioService(StudioOptions options, StudioAnswerer answerer, StudioLimits limits = {});
+
+  HttpReply Answer(const HttpRequest& request);
+  // Stops all questions; then nothing keeps the endpoint's threads.
+  void Stop() { questions_.Stop(); }
+
+ private:
+  HttpReply Route(const HttpRequest& request);
+  HttpReply File(const std::string& path) const;
+  HttpReply Choices();
+  HttpReply Post(const HttpRequest& request, StudioAsk ask);
+
+  const StudioOptions options_;
+  StudioQuestions questions_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_STUDIO_SERVICE_H_
