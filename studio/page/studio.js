@@ -1,0 +1,129 @@
+// Begins the studio: asks what there is to choose from, then plans what the form or a link says, again with every change.
+// The state is kept here and nowhere else; the address's fragment follows it.
+import { Answer } from "./answer.js";
+import { Asker } from "./asker.js";
+import { Copies } from "./copies.js";
+import { Form } from "./form.js";
+import { Pins } from "./pins.js";
+import { copyOf, decoded, EMPTY, encoded, setAt } from "./state.js";
+
+const REST = 350;       // milliseconds without a change, after which policies and the frontier are asked
+const QUICK = 100e6;    // nanoseconds: a search that takes longer is replaced, while a slider is held, by one in the same layout
+const TOAST = 4000;     // milliseconds that a short message stays
+
+let state, summary = null, slow = false, waitingFrame = 0, restTimer = 0, toastTimer = 0, writtenLink = "";
+let form, answer, pins, planAsker, moreAsker;
+
+function say(text) {
+  clearTimeout(toastTimer);
+  setText(byId("toast"), text);
+  byId("toast").hidden = false;
+  toastTimer = setTimeout(() => { byId("toast").hidden = true; }, TOAST);
+}
+
+const linkNow = () => location.origin + location.pathname + "#s=" + encoded(state);
+function writeLink() {
+  writtenLink = "#s=" + encoded(state);
+  history.replaceState(null, "", writtenLink);
+}
+
+// At most once a frame, however many changes come.
+function plan(moving) {
+  clearTimeout(restTimer);
+  moreAsker.stop();
+  answer.moreWaiting(true);
+  const layout = moving && slow ? "same" : "any";
+  cancelAnimationFrame(waitingFrame);
+  waitingFrame = requestAnimationFrame(() => planAsker.ask({ state, layout }));
+}
+
+function change(edit, moving = false) {
+  const next = copyOf(state);
+  edit(next);
+  state = next;
+  form.show(state, summary);
+  if (!moving) writeLink();
+  plan(moving);
+}
+
+function onPlan(got, { layout, state: asked }) {
+  if (got.error !== undefined) {
+    if (form.error(got.error)) answer.errorBeside(got.error.text);
+    else answer.trouble("This cannot be planned", got.error.text);
+    return noMore();
+  }
+  if (got.infeasible !== undefined) {
+    form.clearErrors();
+    answer.infeasible(got.infeasible);
+    return noMore();
+  }
+  form.clearErrors();
+  summary = got.summary;
+  if (layout === "any") slow = summary.planningNs > QUICK;
+  form.show(state, summary);
+  answer.show({ ...got, state: asked });
+  pins.show({ ...got, state: asked });
+  byId("copy").disabled = false;
+  restTimer = setTimeout(() => {
+    if (layout !== "any") return planAsker.ask({ state, layout: "any" });
+    moreAsker.ask({ state, layout: "any" });
+  }, REST);
+}
+
+function noMore() {
+  byId("pin").disabled = true;
+  byId("copy").disabled = false;
+  answer.noMore();
+}
+
+function onFailed(text) {
+  if (text !== null) answer.trouble("No answer", text + " The page asks again.");
+}
+
+// What people have opened: a link, or another one in the same window.
+function follow() {
+  if (location.hash === writtenLink) return;
+  let linked = null;
+  try {
+    linked = decoded(location.hash);
+  } catch (error) {
+    say(error.message);
+  }
+  if (linked === null) return;
+  state = linked;
+  writeLink();
+  form.show(state, summary);
+  plan(false);
+}
+
+async function start() {
+  startTheme(byId("theme"));
+  let choices;
+  try {
+    const reply = await fetch("api/choices", { cache: "no-store" });
+    if (!reply.ok) throw new Error((await reply.text()).trim().slice(0, 300));
+    choices = await reply.json();
+  } catch (error) {
+    byId("answer").setAttribute("aria-busy", "false");
+    byId("trouble").replaceChildren(make("h2", {}, "No answer"), make("p", {}, "The studio does not answer" + (error.message ? ": " + error.message : "") + ". Is it still running? Reload the page when it is."));
+    byId("trouble").hidden = false;
+    return;
+  }
+  byId("tabs").hidden = !choices.cluster;
+  state = copyOf({ ...EMPTY, ...choices.state });
+  answer = new Answer(choices, ({ job = {}, ...rest }) => change((next) => { for (const [field, value] of Object.entries({ ...job, ...rest })) setAt(next, field, value); }));
+  form = new Form(choices, change);
+  pins = new Pins(choices, (pinned) => change((next) => Object.assign(next, copyOf(pinned))), say);
+  new Copies({ state: () => state, link: linkNow, say });
+  planAsker = new Asker("api/plan", { answer: onPlan, waiting: (is) => answer.waiting(is), failed: onFailed });
+  moreAsker = new Asker("api/more", { answer: (got) => { if (got.policies !== undefined) { answer.more(got); answer.moreWaiting(false); } else answer.noMore(); } });
+  follow();
+  if (writtenLink === "") {
+    form.show(state, null);
+    writeLink();
+    plan(false);
+  }
+  addEventListener("hashchange", follow);
+}
+
+start();
