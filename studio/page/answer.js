@@ -41,12 +41,13 @@ export class Answer {
     if (!drawn) setText(byId("not-drawn"), "The programs of this plan have too many actions to be drawn here. Its figures: " + sentence("this plan", answer.summary));
     this.shown = answer;
     byId("trouble").hidden = true;
+    byId("more").hidden = false;
     document.body.classList.remove("troubled");
     this.#now(answer.summary);
     const what = nameOf(answer.state, this.choices, answer.summary);
     document.title = `${duration(answer.summary.stepNs)} · ${what} · Lynx studio`;
-    setText(byId("subtitle"), what);
-    this.#say(sentence(what, answer.summary));
+    setText(byId("subtitle"), what + (answer.summary.layoutKept ? " · in the layout of before; all layouts are searched when you let go" : ""));
+    if (!answer.summary.layoutKept) this.#say(sentence(what, answer.summary));
   }
 
   #now(summary) {
@@ -101,16 +102,21 @@ export class Answer {
   }
 
   // ---- Policies and the frontier ----
-  moreWaiting(is) { byId("more").classList.toggle("old", is); }
+  // `is`: what stands there is of another plan, and is being worked out again.
+  moreWaiting(is) {
+    byId("more").classList.toggle("old", is);
+    byId("more").setAttribute("aria-busy", String(is));
+    byId("more-note").hidden = !is;
+  }
 
   more({ policies, frontier, limitBytes, why }) {
-    byId("more").hidden = false;
+    byId("more-parts").hidden = false;
     setText(byId("why"), why);
     const points = policies.filter((p) => p.stepNs > 0);
     drawFrontier(byId("frontier"), { points, frontier, limitBytes });
     const row = (p) => make("tr", { class: p.chosen ? "chosen" : null }, make("th", { scope: "row" }, p.name, p.chosen ? make("span", { class: "away" }, " (chosen)") : null),
       make("td", { class: "r" }, p.stepNs > 0 ? duration(p.stepNs) : "–"), make("td", { class: "r" }, p.stepNs > 0 ? bytes(p.peakBytes) : "–"),
-      make("td", { class: p.fits || p.stepNs > 0 ? "muted note-cell" : "bad note-cell" }, p.note || (p.fits ? "" : "does not fit")));
+      make("td", { class: p.fits || p.stepNs > 0 ? "muted note-cell" : "lacks note-cell" }, p.note || (p.fits ? "" : "does not fit")));
     const heads = [["policy"], ["step", "r"], ["memory", "r"], [""]].map(([text, align]) => text === "" ? make("td") : make("th", { scope: "col", class: align }, text));
     replaceKeeping(byId("policies"), make("table", {}, make("caption", {}, "Every recomputation policy in this layout"), make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...policies.map(row))));
   }

@@ -115,10 +115,13 @@ export class Slider {
 // One field of the job file that people have chosen from all of them.
 export class FieldRow {
   constructor(field, description, on) {
-    const id = "field-" + field, values = description?.words ?? [];
-    Object.assign(this, { field, description });
-    this.input = values.length > 0 ? make("select", { id }, ...values.map((value) => make("option", { value }, value)))
-      : make("input", { id, type: "text", spellcheck: "false", placeholder: description?.default ?? "" });
+    const id = "field-" + field, words = description?.words ?? [];
+    // The table's defaults are those of a job without a preset; a model brings its own.
+    const standard = field.startsWith("model.") ? "as the model has it" : description?.default ?? "";
+    const values = description?.kind === "boolean" ? [...new Set([...words.filter((word) => word === "auto"), "true", "false"])] : description?.kind === "text" ? words : [];
+    Object.assign(this, { field });
+    this.input = values.length > 0 ? make("select", { id }, make("option", { value: "" }, standard === "" ? "not set" : standard.startsWith("as ") ? standard : standard + " (default)"),
+      ...values.filter((value) => value !== standard).map((value) => make("option", { value }, value))) : make("input", { id, type: "text", spellcheck: "false", placeholder: standard });
     this.input.setAttribute("aria-describedby", "error-" + field);
     const remove = make("button", { type: "button", class: "quiet remove", "aria-label": "Remove " + field }, "×");
     this.element = control(field, "row", make("label", { for: id }, field), this.input, remove, description?.meaning ? make("p", { class: "facts" }, description.meaning) : null);
@@ -127,9 +130,8 @@ export class FieldRow {
   }
 
   show(state) {
-    const value = state.job[this.field];
-    const text = value === undefined ? this.description?.default ?? "" : String(value);
-    if (this.input.tagName === "SELECT" && ![...this.input.options].some((option) => option.value === text)) this.input.add(new Option(text || "(not set)", text));
-    if (document.activeElement !== this.input || this.input.tagName === "SELECT") this.input.value = value === undefined && this.input.tagName !== "SELECT" ? "" : text;
+    const value = state.job[this.field], text = value === undefined ? "" : String(value), select = this.input.tagName === "SELECT";
+    if (select && ![...this.input.options].some((option) => option.value === text)) this.input.add(new Option(text, text));
+    if (select || document.activeElement !== this.input) this.input.value = text;
   }
 }

@@ -187,9 +187,10 @@ export class Form {
     for (const element of document.querySelectorAll("#form [aria-invalid]")) element.removeAttribute("aria-invalid");
   }
 
-  // Shows an error beside its field; false if the form has no such field.
-  error({ field, text, line }) {
-    const host = this.#hostOf(field);
+  // Shows an error beside its field; false if the form has no such field. An error that names no field belongs to the first of those in its
+  // text that people have set.
+  error({ field, text, line }, state) {
+    const host = this.#hostOf(field || [...text.matchAll(/\b[a-z]\w*(?:\.\w+)+\b/g)].map(([path]) => path).find((path) => state?.job[path] !== undefined));
     if (host === null) return false;
     const place = host.querySelector(".error");
     place.replaceChildren(text);

@@ -76,7 +76,7 @@ export class Pins {
   #draw() {
     const full = this.pins.length >= MAX_PINS, again = this.pins.some((pin) => this.#same(pin));
     byId("pin").disabled = this.now === null || full || again;
-    setText(byId("pin"), again ? "Pinned" : full ? "Four are pinned" : "Pin this plan");
+    setText(byId("pin"), full ? "Four are pinned" : again ? "Pinned" : "Pin this plan");
     byId("pinned").hidden = this.pins.length === 0;
     setText(byId("pinned-aside"), `${this.pins.length} of ${MAX_PINS}; differences are against ${this.pins[0]?.letter ?? ""}`);
     replaceKeeping(byId("pins"), ...this.pins.map((pin) => this.#card(pin)));

@@ -46,9 +46,9 @@ function change(edit, moving = false) {
   plan(moving);
 }
 
-function onPlan(got, { layout, state: asked }) {
+function onPlan(got, { state: asked }) {
   if (got.error !== undefined) {
-    if (form.error(got.error)) answer.errorBeside(got.error.text);
+    if (form.error(got.error, asked)) answer.errorBeside(got.error.text);
     else answer.trouble("This cannot be planned", got.error.text);
     return noMore();
   }
@@ -59,13 +59,13 @@ function onPlan(got, { layout, state: asked }) {
   }
   form.clearErrors();
   summary = got.summary;
-  if (layout === "any") slow = summary.planningNs > QUICK;
+  if (!summary.layoutKept) slow = summary.planningNs > QUICK;
   form.show(state, summary);
   answer.show({ ...got, state: asked });
   pins.show({ ...got, state: asked });
   byId("copy").disabled = false;
   restTimer = setTimeout(() => {
-    if (layout !== "any") return planAsker.ask({ state, layout: "any" });
+    if (summary.layoutKept) return planAsker.ask({ state, layout: "any" });
     moreAsker.ask({ state, layout: "any" });
   }, REST);
 }
