@@ -147,6 +147,7 @@ fi
 cat <<TEXT
 
 Try next:
+  build/bin/lynxctl studio                                      plan by looking: choose a model and machines on a page in the browser
   docs/quickstart.md                                            step by step: plans, a report page, a node that dies, the weights
   scripts/demo.sh --text FILE                                   train on a text of your own
   scripts/demo.sh --chaos                                       a node dies and comes back while the job trains

@@ -1,16 +1,21 @@
 // What stands on the right: the plan, its figures, what policies and memory would bring, and what is wrong. Uses the plan view
 // (planner/report/page/: mountPlan, drawFrontier and shared.js).
 
-const FOUND = 700;  // milliseconds of rest, after which screen readers are told the result
+const FOUND = 700; // milliseconds of rest, after which screen readers are told the result
 
 const tokens = (summary) => count(summary.tokensPerSecond) + " tokens/s";
-const memory = (summary) => summary.limitBytes > 0 ? `${bytes(summary.peakBytes)} of ${bytes(summary.limitBytes)}` : bytes(summary.peakBytes);
+const memory = (summary) =>
+  summary.limitBytes > 0 ? `${bytes(summary.peakBytes)} of ${bytes(summary.limitBytes)}` : bytes(summary.peakBytes);
 
 // The result in one sentence.
 export function sentence(what, summary) {
   const made = summary.hiddenNs + summary.exposedNs;
-  const recomputed = made > 0 ? `${Math.round(100 * summary.hiddenNs / made)}% of recomputation is hidden` : "nothing is recomputed in a stage's time";
-  return `${what}: a step takes ${duration(summary.stepNs)}, ${tokens(summary)}; ${memory(summary)} of memory; ${recomputed}; layout ${summary.layout}.`;
+  const recomputed =
+    made > 0
+      ? `${Math.round((100 * summary.hiddenNs) / made)}% of recomputation is hidden`
+      : "nothing is recomputed in a stage's time";
+  const figures = `a step takes ${duration(summary.stepNs)}, ${tokens(summary)}; ${memory(summary)} of memory`;
+  return `${what}: ${figures}; ${recomputed}; layout ${summary.layout}.`;
 }
 
 // "gpt-22b on NVIDIA H100 ×4": for sentences, pins and the window's title.
@@ -30,15 +35,20 @@ export class Answer {
   // A plan: { state, summary, parts, data }.
   show(answer) {
     if (this.view === null) {
-      byId("plan-title").closest("section").before(byId("more"));  // above the tables, which are long
+      byId("plan-title").closest("section").before(byId("more")); // above the tables, which are long
       this.view = mountPlan(byId("view"));
     }
     const drawn = answer.data !== null;
-    byId("view").hidden = byId("not-drawn").hidden = false;  // before it is drawn: what is hidden has no width
+    byId("view").hidden = byId("not-drawn").hidden = false; // before it is drawn: what is hidden has no width
     if (drawn) this.view.show(answer.data, answer.parts);
     byId("view").hidden = !drawn;
     byId("not-drawn").hidden = drawn;
-    if (!drawn) setText(byId("not-drawn"), "The programs of this plan have too many actions to be drawn here. Its figures: " + sentence("this plan", answer.summary));
+    if (!drawn)
+      setText(
+        byId("not-drawn"),
+        "The programs of this plan have too many actions to be drawn here. Its figures: " +
+          sentence("this plan", answer.summary),
+      );
     this.shown = answer;
     byId("trouble").hidden = true;
     byId("more").hidden = false;
@@ -46,14 +56,24 @@ export class Answer {
     this.#now(answer.summary);
     const what = nameOf(answer.state, this.choices, answer.summary);
     document.title = `${duration(answer.summary.stepNs)} · ${what} · Lynx studio`;
-    setText(byId("subtitle"), what + (answer.summary.layoutKept ? " · in the layout of before; all layouts are searched when you let go" : ""));
+    setText(
+      byId("subtitle"),
+      what + (answer.summary.layoutKept ? " · in the layout of before; all layouts are searched when you let go" : ""),
+    );
     if (!answer.summary.layoutKept) this.#say(sentence(what, answer.summary));
   }
 
   #now(summary) {
     byId("now").hidden = false;
-    const pairs = [["step", duration(summary.stepNs)], ["throughput", tokens(summary)], ["peak", memory(summary)], ["layout", summary.layout]];
-    byId("now-figures").replaceChildren(...pairs.map(([name, value]) => make("div", { class: "now-" + name }, make("dt", {}, name), make("dd", {}, value))));
+    const pairs = [
+      ["step", duration(summary.stepNs)],
+      ["throughput", tokens(summary)],
+      ["peak", memory(summary)],
+      ["layout", summary.layout],
+    ];
+    byId("now-figures").replaceChildren(
+      ...pairs.map(([name, value]) => make("div", { class: "now-" + name }, make("dt", {}, name), make("dd", {}, value))),
+    );
   }
 
   #say(text) {
@@ -64,13 +84,21 @@ export class Answer {
   // What keeps the planner from a plan: an error that has no place in the form, or a job that cannot fit.
   trouble(title, text, action) {
     clearTimeout(this.timer);
-    const box = byId("trouble"), parts = [make("h2", {}, title), make("p", {}, text)];
+    const box = byId("trouble"),
+      parts = [make("h2", {}, title), make("p", {}, text)];
     if (action !== undefined) {
       const button = make("button", { type: "button", class: "main", id: "apply" }, action.text);
       button.addEventListener("click", () => this.apply(action.set));
       parts.push(make("p", {}, button));
     }
-    if (this.shown !== null) parts.push(make("p", { class: "facts" }, `Below stands the last plan, of ${nameOf(this.shown.state, this.choices, this.shown.summary)}.`));
+    if (this.shown !== null)
+      parts.push(
+        make(
+          "p",
+          { class: "facts" },
+          `Below stands the last plan, of ${nameOf(this.shown.state, this.choices, this.shown.summary)}.`,
+        ),
+      );
     box.replaceChildren(...parts);
     box.hidden = false;
     document.body.classList.add("troubled");
@@ -98,7 +126,10 @@ export class Answer {
   }
 
   progress(done, of) {
-    if (of > 0) { byId("progress").max = of; byId("progress").value = done; }
+    if (of > 0) {
+      byId("progress").max = of;
+      byId("progress").value = done;
+    }
   }
 
   // ---- Policies and the frontier ----
@@ -114,12 +145,35 @@ export class Answer {
     setText(byId("why"), why);
     const points = policies.filter((p) => p.stepNs > 0);
     drawFrontier(byId("frontier"), { points, frontier, limitBytes });
-    const row = (p) => make("tr", { class: p.chosen ? "chosen" : null }, make("th", { scope: "row" }, p.name, p.chosen ? make("span", { class: "away" }, " (chosen)") : null),
-      make("td", { class: "r" }, p.stepNs > 0 ? duration(p.stepNs) : "–"), make("td", { class: "r" }, p.stepNs > 0 ? bytes(p.peakBytes) : "–"),
-      make("td", { class: p.fits || p.stepNs > 0 ? "muted note-cell" : "lacks note-cell" }, p.note || (p.fits ? "" : "does not fit")));
-    const heads = [["policy"], ["step", "r"], ["memory", "r"], [""]].map(([text, align]) => text === "" ? make("td") : make("th", { scope: "col", class: align }, text));
-    replaceKeeping(byId("policies"), make("table", {}, make("caption", {}, "Every recomputation policy in this layout"), make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...policies.map(row))));
+    const row = (p) =>
+      make(
+        "tr",
+        { class: p.chosen ? "chosen" : null },
+        make("th", { scope: "row" }, p.name, p.chosen ? make("span", { class: "away" }, " (chosen)") : null),
+        make("td", { class: "r" }, p.stepNs > 0 ? duration(p.stepNs) : "–"),
+        make("td", { class: "r" }, p.stepNs > 0 ? bytes(p.peakBytes) : "–"),
+        make(
+          "td",
+          { class: p.fits || p.stepNs > 0 ? "muted note-cell" : "lacks note-cell" },
+          p.note || (p.fits ? "" : "does not fit"),
+        ),
+      );
+    const heads = [["policy"], ["step", "r"], ["memory", "r"], [""]].map(([text, align]) =>
+      text === "" ? make("td") : make("th", { scope: "col", class: align }, text),
+    );
+    replaceKeeping(
+      byId("policies"),
+      make(
+        "table",
+        {},
+        make("caption", {}, "Every recomputation policy in this layout"),
+        make("thead", {}, make("tr", {}, ...heads)),
+        make("tbody", {}, ...policies.map(row)),
+      ),
+    );
   }
 
-  noMore() { byId("more").hidden = true; }
+  noMore() {
+    byId("more").hidden = true;
+  }
 }

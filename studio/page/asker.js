@@ -1,17 +1,24 @@
-// Asks the service one kind of question. At most one request is under way; of the questions that come meanwhile only the newest is asked.
+// Asks the service one kind of question. At most one request is under way; of the questions that come meanwhile only the newest
+// is asked.
 
-const PATIENT = 300;    // milliseconds after which a request gives way to a newer question
-const SILENT = 150;     // milliseconds without an answer, after which people are told that they wait
-const AGAIN = 2000;     // milliseconds until a service that does not answer is asked again
+const PATIENT = 300; // milliseconds after which a request gives way to a newer question
+const SILENT = 150; // milliseconds without an answer, after which people are told that they wait
+const AGAIN = 2000; // milliseconds until a service that does not answer is asked again
 
-let sequence = 0;       // one for all kinds: the service knows a page by its client id, and newer questions by larger numbers
+let sequence = 0; // one for all kinds: the service knows a page by its client id, and newer questions by larger numbers
 const client = [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 // What the service says when it refuses a request; its text is for people.
 export class Refused extends Error {}
 
 export async function post(path, body, signal) {
-  const reply = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), cache: "no-store", signal });
+  const reply = await fetch(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+    cache: "no-store",
+    signal,
+  });
   if (reply.ok) return reply.json();
   const refusal = new Refused((await reply.text()).trim().slice(0, 500) || "status " + reply.status);
   refusal.again = reply.status === 503 || reply.status === 429 ? 1000 * (Number(reply.headers.get("Retry-After")) || 1) : 0;
@@ -28,7 +35,10 @@ export class Asker {
     this.next = question;
     if (this.flying === null) return this.#send();
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.next !== null && this.flying !== null && this.#send(), Math.max(0, this.flying.begun + PATIENT - performance.now()));
+    this.timer = setTimeout(
+      () => this.next !== null && this.flying !== null && this.#send(),
+      Math.max(0, this.flying.begun + PATIENT - performance.now()),
+    );
   }
 
   // What was asked no longer matters.
@@ -43,7 +53,8 @@ export class Asker {
   async #send() {
     clearTimeout(this.timer);
     this.flying?.abort.abort();
-    const question = this.next, flight = { abort: new AbortController(), begun: performance.now() };
+    const question = this.next,
+      flight = { abort: new AbortController(), begun: performance.now() };
     this.next = null;
     this.flying = flight;
     const silent = setTimeout(() => this.flying === flight && this.on.waiting?.(true), SILENT);
@@ -52,12 +63,17 @@ export class Asker {
       const answer = await post(this.path, { ...question, sequence: ++sequence, client }, flight.abort.signal);
       if (this.flying !== flight) return;
       this.on.failed?.(null);
-      if (answer.stale) wait = 1;  // a newer question of this page has taken its place; if there is none, this one is asked again
+      if (answer.stale)
+        wait = 1; // a newer question of this page has taken its place; if there is none, this one is asked again
       else this.on.answer(answer, question);
     } catch (error) {
       if (this.flying !== flight) return;
       wait = error instanceof Refused ? error.again : AGAIN;
-      this.on.failed?.(error instanceof Refused ? "The studio says: " + error.message : "The studio does not answer. Is lynxctl studio still running?");
+      this.on.failed?.(
+        error instanceof Refused
+          ? "The studio says: " + error.message
+          : "The studio does not answer. Is lynxctl studio still running?",
+      );
     } finally {
       clearTimeout(silent);
     }

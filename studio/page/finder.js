@@ -1,22 +1,32 @@
-// A box that finds fields of the job file by name and meaning, as a combobox with a list (WAI-ARIA): arrow keys move in the list, Enter
-// takes a field, Escape closes the list.
+// A box that finds fields of the job file by name and meaning, as a combobox with a list (WAI-ARIA): arrow keys move in the
+// list, Enter takes a field, Escape closes the list.
 const MAX_FOUND = 8;
 
 // Fields whose path or meaning has every word; those whose path begins with the first word come first.
 export function found(fields, text) {
-  const words = text.toLowerCase().split(/[\s.]+/).filter(Boolean);
+  const words = text
+    .toLowerCase()
+    .split(/[\s.]+/)
+    .filter(Boolean);
   if (words.length === 0) return [];
   const rank = (field) => {
-    const path = field.path.toLowerCase(), last = path.split(".").at(-1);
+    const path = field.path.toLowerCase(),
+      last = path.split(".").at(-1);
     if (!words.every((word) => path.includes(word) || field.meaning.toLowerCase().includes(word))) return -1;
     if (path === text.toLowerCase().trim()) return 4;
     return last.startsWith(words.at(-1)) ? 3 : path.includes(words.at(-1)) ? 2 : 1;
   };
-  return fields.map((field) => [rank(field), field]).filter(([r]) => r > 0).sort((a, b) => b[0] - a[0]).slice(0, MAX_FOUND).map(([, field]) => field);
+  return fields
+    .map((field) => [rank(field), field])
+    .filter(([r]) => r > 0)
+    .sort((a, b) => b[0] - a[0])
+    .slice(0, MAX_FOUND)
+    .map(([, field]) => field);
 }
 
 export function startFinder(input, list, fields, choose) {
-  let shown = [], at = -1;
+  let shown = [],
+    at = -1;
   const close = () => {
     list.hidden = true;
     input.setAttribute("aria-expanded", "false");
@@ -39,15 +49,27 @@ export function startFinder(input, list, fields, choose) {
   const look = () => {
     shown = found(fields(), input.value);
     const nothing = make("p", { class: "facts nothing" }, "No field has this in its name or meaning.");
-    list.replaceChildren(...(shown.length > 0 ? shown.map((field, i) => make("div", { role: "option", id: "found-" + i, "aria-selected": "false" }, make("b", {}, field.path), make("span", {}, field.meaning)))
-      : [nothing]));
+    list.replaceChildren(
+      ...(shown.length > 0
+        ? shown.map((field, i) =>
+            make(
+              "div",
+              { role: "option", id: "found-" + i, "aria-selected": "false" },
+              make("b", {}, field.path),
+              make("span", {}, field.meaning),
+            ),
+          )
+        : [nothing]),
+    );
     list.hidden = input.value.trim() === "";
     input.setAttribute("aria-expanded", String(!list.hidden));
     at = -1;
     input.removeAttribute("aria-activedescendant");
   };
   input.addEventListener("input", look);
-  input.addEventListener("focus", () => { if (input.value.trim() !== "") look(); });
+  input.addEventListener("focus", () => {
+    if (input.value.trim() !== "") look();
+  });
   input.addEventListener("blur", close);
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
@@ -61,7 +83,8 @@ export function startFinder(input, list, fields, choose) {
       close();
     }
   });
-  list.addEventListener("pointerdown", (event) => {  // before the box loses the focus
+  list.addEventListener("pointerdown", (event) => {
+    // before the box loses the focus
     event.preventDefault();
     const option = event.target.closest("[role=option]");
     if (option !== null) take([...list.children].indexOf(option));

@@ -1,27 +1,44 @@
-// The form: model, machine, sliders, layout and fields. It shows a state and tells of changes; it keeps no state of its own but texts that
-// are being typed. Uses the elements and numbers of the plan view (planner/report/page/shared.js).
+// The form: model, machine, sliders, layout and fields. It shows a state and tells of changes; it keeps no state of its own but
+// texts that are being typed. Uses the elements and numbers of the plan view (planner/report/page/shared.js).
 import { control, FieldRow, Slider, SLIDERS } from "./controls.js";
 import { startFinder } from "./finder.js";
-import { setAt } from "./state.js";
+import { DEFAULT_BATCH, setAt } from "./state.js";
 
-const OWN_CONFIG = "\u0000config", OWN_FIELDS = "\u0000fields", OWN_TEXT = "\u0000text";  // no model and no machine has such a name
+const OWN_CONFIG = "\u0000config",
+  OWN_FIELDS = "\u0000fields",
+  OWN_TEXT = "\u0000text"; // no model and no machine has such a name
 const MAX_CONFIG_BYTES = 512 * 1024;
-const DEFAULT_BATCH = 256;  // samples, as the service plans if a state says nothing
-const TYPING = 350;  // milliseconds without a key, after which a text that is typed is planned
+const TYPING = 350; // milliseconds without a key, after which a text that is typed is planned
 // Fields of the model that say how it is trained, not which model it is: they stay when another model is chosen.
 const HOW_TRAINED = ["model.seq", "model.dtype", "model.attention", "model.matmulType", "model.dropoutMasks", "model.dropout"];
-const LAYOUT = [["tp", "tensor"], ["pp", "pipeline"], ["dp", "data"], ["cp", "context"], ["ep", "expert"]];
+const LAYOUT = [
+  ["tp", "tensor"],
+  ["pp", "pipeline"],
+  ["dp", "data"],
+  ["cp", "context"],
+  ["ep", "expert"],
+];
 const PLACED = new Set(["recompute", ...SLIDERS.map((slider) => slider.field), ...LAYOUT.map(([name]) => "parallel." + name)]);
 
-const billions = (parameters) => parameters >= 1e9 ? Number((parameters / 1e9).toPrecision(3)) + "B" : Number((parameters / 1e6).toPrecision(3)) + "M";
+const billions = (parameters) =>
+  parameters >= 1e9 ? Number((parameters / 1e9).toPrecision(3)) + "B" : Number((parameters / 1e6).toPrecision(3)) + "M";
 // tp8 pp1 dp1 as { tp: 8, pp: 1, dp: 1 }.
-export const sizesOf = (layout) => Object.fromEntries([...(layout ?? "").matchAll(/\b(tp|pp|dp|cp|ep)(\d+)\b/g)].map(([, name, size]) => [name, Number(size)]));
+export const sizesOf = (layout) =>
+  Object.fromEntries([...(layout ?? "").matchAll(/\b(tp|pp|dp|cp|ep)(\d+)\b/g)].map(([, name, size]) => [name, Number(size)]));
 
 export class Form {
-  // `choices`: the answer of api/choices. `change(edit, moving)`: people have changed something; edit(state) does the same to a state.
+  // `choices`: the answer of api/choices. `change(edit, moving)`: people have changed something; edit(state) does the same to a
+  // state.
   constructor(choices, change) {
     Object.assign(this, { choices, change, rows: new Map(), timer: 0, textShown: null });
-    this.on = { change: (edit, moving) => { this.clearErrors(); change(edit, moving); }, wrong: (field, text) => this.error({ field, text }), remove: (field) => this.#remove(field) };
+    this.on = {
+      change: (edit, moving) => {
+        this.clearErrors();
+        change(edit, moving);
+      },
+      wrong: (field, text) => this.error({ field, text }),
+      remove: (field) => this.#remove(field),
+    };
     this.sliders = SLIDERS.map((spec) => new Slider(spec, this.on));
     byId("sliders").append(...this.sliders.map((slider) => slider.element));
     byId("form").addEventListener("submit", (event) => event.preventDefault());
@@ -30,7 +47,9 @@ export class Form {
     this.#startRest();
   }
 
-  #edit(edit) { this.on.change(edit, false); }
+  #edit(edit) {
+    this.on.change(edit, false);
+  }
 
   // ---- The model ----
   #startModel() {
@@ -41,118 +60,197 @@ export class Form {
       families.get(family).append(make("option", { value: model.name }, `${model.name} · ${billions(model.parameters)}`));
     }
     byId("model").append(...families.values());
-    byId("model").addEventListener("change", ({ target }) => this.#edit((state) => {
-      if (state.model.preset === undefined) {
-        for (const field of Object.keys(state.job)) if (field.startsWith("model.") && !HOW_TRAINED.includes(field)) delete state.job[field];
-      }
-      state.model = { preset: target.value };
-    }));
-    const file = byId("config-file"), drop = byId("drop");
+    byId("model").addEventListener("change", ({ target }) =>
+      this.#edit((state) => {
+        if (state.model.preset === undefined) {
+          for (const field of Object.keys(state.job))
+            if (field.startsWith("model.") && !HOW_TRAINED.includes(field)) delete state.job[field];
+        }
+        state.model = { preset: target.value };
+      }),
+    );
+    const file = byId("config-file"),
+      drop = byId("drop");
     drop.addEventListener("click", () => file.click());
-    file.addEventListener("change", () => { if (file.files.length > 0) this.#takeConfig(file.files[0]); file.value = ""; });
-    for (const [name, over] of [["dragenter", true], ["dragover", true], ["dragleave", false], ["drop", false]]) {
-      byId("form").addEventListener(name, (event) => { event.preventDefault(); drop.classList.toggle("over", over); });
+    file.addEventListener("change", () => {
+      if (file.files.length > 0) this.#takeConfig(file.files[0]);
+      file.value = "";
+    });
+    for (const [name, over] of [
+      ["dragenter", true],
+      ["dragover", true],
+      ["dragleave", false],
+      ["drop", false],
+    ]) {
+      byId("form").addEventListener(name, (event) => {
+        event.preventDefault();
+        drop.classList.toggle("over", over);
+      });
     }
-    byId("form").addEventListener("drop", (event) => { if (event.dataTransfer?.files.length > 0) this.#takeConfig(event.dataTransfer.files[0]); });
+    byId("form").addEventListener("drop", (event) => {
+      if (event.dataTransfer?.files.length > 0) this.#takeConfig(event.dataTransfer.files[0]);
+    });
   }
 
   async #takeConfig(file) {
-    if (file.size > MAX_CONFIG_BYTES) return this.error({ field: "model", text: `${file.name} has ${bytes(file.size)}; a config.json has a few KiB. Drop the model's config.json, not its weights.` });
+    if (file.size > MAX_CONFIG_BYTES)
+      return this.error({
+        field: "model",
+        text:
+          `${file.name} has ${bytes(file.size)}; a config.json has a few KiB. ` +
+          "Drop the model's config.json, not its weights.",
+      });
     const config = await file.text();
     this.#edit((state) => {
-      for (const field of Object.keys(state.job)) if (field.startsWith("model.") && !HOW_TRAINED.includes(field)) delete state.job[field];
+      for (const field of Object.keys(state.job))
+        if (field.startsWith("model.") && !HOW_TRAINED.includes(field)) delete state.job[field];
       state.model = { config, name: file.name };
     });
   }
 
   #showModel(state) {
-    const list = byId("model"), { preset, config, name } = state.model;
+    const list = byId("model"),
+      { preset, config, name } = state.model;
     const value = preset ?? (config !== undefined ? OWN_CONFIG : OWN_FIELDS);
     for (const option of [...list.options]) if (option.dataset.own !== undefined && option.value !== value) option.remove();
     if (![...list.options].some((option) => option.value === value)) {
-      const option = new Option(config !== undefined ? name || "config.json" : preset ?? "as in the job file", value);
+      const option = new Option(config !== undefined ? name || "config.json" : (preset ?? "as in the job file"), value);
       option.dataset.own = "";
       list.add(option, 0);
     }
     list.value = value;
-    const model = this.modelOf(state), facts = [];
-    if (model !== undefined) facts.push(billions(model.parameters) + " parameters", model.layers + " layers", "hidden " + grouped(model.hidden));
+    const model = this.modelOf(state),
+      facts = [];
+    if (model !== undefined)
+      facts.push(billions(model.parameters) + " parameters", model.layers + " layers", "hidden " + grouped(model.hidden));
     if (model?.experts > 0) facts.push(model.experts + " experts");
     setText(byId("model-facts"), config !== undefined ? "read from the file that you gave" : facts.join(" · "));
   }
 
-  modelOf(state) { return this.choices.models.find((model) => model.name === state.model.preset); }
-  machineOf(state) { return this.choices.machines.find((machine) => machine.name === (state.machine.name ?? this.base)); }
+  modelOf(state) {
+    return this.choices.models.find((model) => model.name === state.model.preset);
+  }
+  machineOf(state) {
+    return this.choices.machines.find((machine) => machine.name === (state.machine.name ?? this.base));
+  }
 
   // ---- The machine ----
   #startMachine() {
-    byId("machine").append(...this.choices.machines.map((machine) => make("option", { value: machine.name }, `${machine.name} · ${machine.device}`)));
+    byId("machine").append(
+      ...this.choices.machines.map(({ name, device }) => make("option", { value: name }, `${name} · ${device}`)),
+    );
     byId("machine").addEventListener("change", ({ target }) => {
       if (target.value === OWN_TEXT) return;
       this.base = target.value;
-      this.#edit((state) => { state.machine = { name: target.value }; state.memoryBytes = 0; });
+      this.#edit((state) => {
+        state.machine = { name: target.value };
+        state.memoryBytes = 0;
+      });
     });
     const text = byId("machine-text");
     text.addEventListener("input", () => {
       clearTimeout(this.timer);
-      this.timer = setTimeout(() => { this.textShown = text.value; this.#edit((state) => { state.machine = { text: text.value }; }); }, TYPING);
+      this.timer = setTimeout(() => {
+        this.textShown = text.value;
+        this.#edit((state) => {
+          state.machine = { text: text.value };
+        });
+      }, TYPING);
     });
     byId("machine-back").addEventListener("click", () => {
       clearTimeout(this.timer);
-      this.#edit((state) => { state.machine = { name: this.base }; });
+      this.#edit((state) => {
+        state.machine = { name: this.base };
+      });
       text.focus();
     });
   }
 
   #showMachine(state, summary) {
-    const list = byId("machine"), text = byId("machine-text"), own = state.machine.text !== undefined;
+    const list = byId("machine"),
+      text = byId("machine-text"),
+      own = state.machine.text !== undefined;
     if (!own) this.base = state.machine.name;
     this.base ??= this.choices.machines[0].name;
     let option = [...list.options].find((o) => o.value === OWN_TEXT);
-    if (own && option === undefined) list.add(option = new Option("", OWN_TEXT), 0);
+    if (own && option === undefined) list.add((option = new Option("", OWN_TEXT)), 0);
     if (own) option.text = /^name:\s*(\S+)/m.exec(state.machine.text)?.[1].concat(", edited") ?? "edited";
     else option?.remove();
     list.value = own ? OWN_TEXT : state.machine.name;
-    const machine = this.machineOf(state), wanted = own ? state.machine.text : machine?.text ?? "";
-    if (this.textShown !== wanted) { text.value = wanted; this.textShown = wanted; }
+    const machine = this.machineOf(state),
+      wanted = own ? state.machine.text : (machine?.text ?? "");
+    if (this.textShown !== wanted) {
+      text.value = wanted;
+      this.textShown = wanted;
+    }
     byId("machine-back").hidden = !own;
     if (own) byId("machine-edit").open = true;
-    byId("machine-facts").title = own ? "" : machine?.title ?? "";
-    setText(byId("machine-facts"), own ? "as you have written it"
-      : machine === undefined ? "" : `${plural(state.nodes || machine.nodes, "node")} of ${plural(machine.devicesPerNode, "device")} · ${bytes(machine.memoryBytes)} each`);
+    byId("machine-facts").title = own ? "" : (machine?.title ?? "");
+    const nodes = plural(state.nodes || (machine?.nodes ?? 0), "node");
+    const devices = `${plural(machine?.devicesPerNode ?? 0, "device")} · ${bytes(machine?.memoryBytes ?? 0)} each`;
+    setText(byId("machine-facts"), own ? "as you have written it" : `${nodes} of ${devices}`);
   }
 
   // ---- Layout, policy and the other fields ----
   #startRest() {
     this.sizes = LAYOUT.map(([name, meaning]) => {
-      const field = "parallel." + name, input = make("input", { type: "text", inputmode: "numeric", id: "size-" + name, placeholder: "auto", spellcheck: "false", "aria-describedby": "error-" + field, "aria-label": `${meaning}-parallel size; empty: the planner chooses` });
+      const field = "parallel." + name,
+        input = make("input", {
+          type: "text",
+          inputmode: "numeric",
+          id: "size-" + name,
+          placeholder: "auto",
+          spellcheck: "false",
+          "aria-describedby": "error-" + field,
+          "aria-label": `${meaning}-parallel size; empty: the planner chooses`,
+        });
       input.addEventListener("change", () => {
         const value = input.value.trim();
-        if (value !== "" && value !== "auto" && !/^[1-9]\d{0,5}$/.test(value)) return this.error({ field, text: `'${value}' is not a whole number from 1 on; leave it empty, and the planner chooses.` });
+        if (value !== "" && value !== "auto" && !/^[1-9]\d{0,5}$/.test(value))
+          return this.error({
+            field,
+            text: `'${value}' is not a whole number from 1 on; leave it empty, and the planner chooses.`,
+          });
         this.#edit((state) => setAt(state, field, value === "" || value === "auto" ? null : Number(value)));
       });
-      byId("layout-fields").append(control(field, "size", make("label", { for: input.id, title: meaning + "-parallel" }, name), input));
+      byId("layout-fields").append(
+        control(field, "size", make("label", { for: input.id, title: meaning + "-parallel" }, name), input),
+      );
       return { name, field, input };
     });
     byId("recompute").append(...this.choices.policies.map((policy) => make("option", { value: policy }, policy)));
-    byId("recompute").addEventListener("change", ({ target }) => this.#edit((state) => setAt(state, "recompute", target.value === "auto" ? null : target.value)));
-    startFinder(byId("find"), byId("found"), () => this.choices.fields ?? [], (field) => {
-      const placed = document.querySelector(`[data-field="${field.path}"]`);
-      if (placed === null) this.#add(field.path);
-      document.querySelector(`[data-field="${field.path}"]`).querySelector("input, select").focus();
-    });
-    byId("reset").addEventListener("click", () => this.#edit((state) => Object.assign(state, structuredClone(this.choices.state))));
+    byId("recompute").addEventListener("change", ({ target }) =>
+      this.#edit((state) => setAt(state, "recompute", target.value === "auto" ? null : target.value)),
+    );
+    startFinder(
+      byId("find"),
+      byId("found"),
+      () => this.choices.fields ?? [],
+      (field) => {
+        const placed = document.querySelector(`[data-field="${field.path}"]`);
+        if (placed === null) this.#add(field.path);
+        document.querySelector(`[data-field="${field.path}"]`).querySelector("input, select").focus();
+      },
+    );
+    byId("reset").addEventListener("click", () =>
+      this.#edit((state) => Object.assign(state, structuredClone(this.choices.state))),
+    );
   }
 
   #add(field) {
-    const row = new FieldRow(field, this.choices.fields?.find((f) => f.path === field), this.on);
+    const row = new FieldRow(
+      field,
+      this.choices.fields?.find((f) => f.path === field),
+      this.on,
+    );
     this.rows.set(field, row);
     byId("fields").append(row.element);
     return row;
   }
 
   #remove(field) {
-    const rows = [...this.rows.keys()], at = rows.indexOf(field);
+    const rows = [...this.rows.keys()],
+      at = rows.indexOf(field);
     this.rows.get(field).element.remove();
     this.rows.delete(field);
     (this.rows.get(rows[at + 1] ?? rows[at - 1])?.input ?? byId("find")).focus();
@@ -183,19 +281,28 @@ export class Form {
   }
 
   clearErrors() {
-    for (const element of document.querySelectorAll("#form .error")) { element.hidden = true; element.replaceChildren(); }
+    for (const element of document.querySelectorAll("#form .error")) {
+      element.hidden = true;
+      element.replaceChildren();
+    }
     for (const element of document.querySelectorAll("#form [aria-invalid]")) element.removeAttribute("aria-invalid");
   }
 
-  // Shows an error beside its field; false if the form has no such field. An error that names no field belongs to the first of those in its
-  // text that people have set.
+  // Shows an error beside its field; false if the form has no such field. An error that names no field belongs to the first of
+  // those in its text that people have set.
   error({ field, text, line }, state) {
-    const host = this.#hostOf(field || [...text.matchAll(/\b[a-z]\w*(?:\.\w+)+\b/g)].map(([path]) => path).find((path) => state?.job[path] !== undefined));
+    const host = this.#hostOf(
+      field ||
+        [...text.matchAll(/\b[a-z]\w*(?:\.\w+)+\b/g)].map(([path]) => path).find((path) => state?.job[path] !== undefined),
+    );
     if (host === null) return false;
     const place = host.querySelector(".error");
     place.replaceChildren(text);
     place.hidden = false;
-    (field === "machine" && line > 0 ? byId("machine-text") : host.querySelector("input:not([hidden]), select"))?.setAttribute("aria-invalid", "true");
+    (field === "machine" && line > 0 ? byId("machine-text") : host.querySelector("input:not([hidden]), select"))?.setAttribute(
+      "aria-invalid",
+      "true",
+    );
     if (field === "machine" && line > 0) {
       byId("machine-edit").open = true;
       const go = make("button", { type: "button", class: "quiet" }, "Go to line " + line);
@@ -221,7 +328,8 @@ function batchOf(summary) {
 }
 
 function goToLine(text, line) {
-  const lines = text.value.split("\n"), begin = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+  const lines = text.value.split("\n"),
+    begin = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
   text.focus();
   text.setSelectionRange(begin, begin + (lines[line - 1] ?? "").length);
   text.scrollTop = Math.max(0, (line - 4) * (parseFloat(getComputedStyle(text).lineHeight) || 18));

@@ -1,6 +1,7 @@
 // What is planned: model, machine, and fields of the job. A link holds it as base64url of UTF-8 JSON in the address's fragment.
 
 export const EMPTY = { model: {}, machine: {}, job: {}, nodes: 0, memoryBytes: 0, linkScale: 1 };
+export const DEFAULT_BATCH = 256; // samples of a step (train.globalBatch), if a state says nothing
 const KEYS = Object.keys(EMPTY);
 
 // A copy that can be changed without changing the original.
@@ -14,7 +15,8 @@ export function encoded(state) {
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
-// The state of a fragment such as "#s=eyJ..."; null if it has none. An Error says what is wrong with a fragment that was cut or changed.
+// The state of a fragment such as "#s=eyJ..."; null if it has none. An Error says what is wrong with a fragment that was cut or
+// changed.
 export function decoded(fragment) {
   const text = new URLSearchParams(fragment.replace(/^#/, "")).get("s");
   if (text === null) return null;
@@ -23,16 +25,23 @@ export function decoded(fragment) {
     const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
     state = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch {
-    throw new Error("The link is damaged: perhaps its end is missing. The studio begins with its own plan; copy the link again.");
+    throw new Error(
+      "The link is damaged: perhaps its end is missing. The studio begins with its own plan; copy the link again.",
+    );
   }
   const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
   if (!isObject(state)) throw new Error("The link holds no plan. The studio begins with its own.");
   const unknown = Object.keys(state).find((key) => !KEYS.includes(key));
-  if (unknown !== undefined) throw new Error(`The link holds '${unknown}', which this studio does not know: it may be of another version.`);
+  if (unknown !== undefined)
+    throw new Error(`The link holds '${unknown}', which this studio does not know: it may be of another version.`);
   const whole = { ...EMPTY, ...state };
-  const right = isObject(whole.model) && isObject(whole.machine) && isObject(whole.job) &&
+  const right =
+    isObject(whole.model) &&
+    isObject(whole.machine) &&
+    isObject(whole.job) &&
     [whole.nodes, whole.memoryBytes, whole.linkScale].every(Number.isFinite);
-  if (!right) throw new Error("The link holds a plan of another shape than this studio knows. The studio begins with its own plan.");
+  if (!right)
+    throw new Error("The link holds a plan of another shape than this studio knows. The studio begins with its own plan.");
   return copyOf(whole);
 }
 

@@ -7,18 +7,26 @@ import { Form } from "./form.js";
 import { Pins } from "./pins.js";
 import { copyOf, decoded, EMPTY, encoded, setAt } from "./state.js";
 
-const REST = 350;       // milliseconds without a change, after which policies and the frontier are asked
-const QUICK = 100e6;    // nanoseconds: a search that takes longer is replaced, while a slider is held, by one in the same layout
-const TOAST = 4000;     // milliseconds that a short message stays
+const REST = 350; // milliseconds without a change, after which policies and the frontier are asked
+const QUICK = 100e6; // nanoseconds: a search that takes longer is replaced, while a slider is held, by one in the same layout
+const TOAST = 4000; // milliseconds that a short message stays
 
-let state, summary = null, slow = false, waitingFrame = 0, restTimer = 0, toastTimer = 0, writtenLink = "";
+let state,
+  summary = null,
+  slow = false,
+  waitingFrame = 0,
+  restTimer = 0,
+  toastTimer = 0,
+  writtenLink = "";
 let form, answer, pins, planAsker, moreAsker;
 
 function say(text) {
   clearTimeout(toastTimer);
   setText(byId("toast"), text);
   byId("toast").hidden = false;
-  toastTimer = setTimeout(() => { byId("toast").hidden = true; }, TOAST);
+  toastTimer = setTimeout(() => {
+    byId("toast").hidden = true;
+  }, TOAST);
 }
 
 const linkNow = () => location.origin + location.pathname + "#s=" + encoded(state);
@@ -66,7 +74,7 @@ function onPlan(got, { state: asked }) {
   byId("copy").disabled = false;
   restTimer = setTimeout(() => {
     if (summary.layoutKept) return planAsker.ask({ state, layout: "any" });
-    moreAsker.ask({ state, layout: "any" });
+    moreAsker.ask({ state });
   }, REST);
 }
 
@@ -105,18 +113,38 @@ async function start() {
     choices = await reply.json();
   } catch (error) {
     byId("answer").setAttribute("aria-busy", "false");
-    byId("trouble").replaceChildren(make("h2", {}, "No answer"), make("p", {}, "The studio does not answer" + (error.message ? ": " + error.message : "") + ". Is it still running? Reload the page when it is."));
+    byId("trouble").replaceChildren(
+      make("h2", {}, "No answer"),
+      make(
+        "p",
+        {},
+        "The studio does not answer" +
+          (error.message ? ": " + error.message : "") +
+          ". Is it still running? Reload the page when it is.",
+      ),
+    );
     byId("trouble").hidden = false;
     return;
   }
   byId("tabs").hidden = !choices.cluster;
   state = copyOf({ ...EMPTY, ...choices.state });
-  answer = new Answer(choices, ({ job = {}, ...rest }) => change((next) => { for (const [field, value] of Object.entries({ ...job, ...rest })) setAt(next, field, value); }));
+  answer = new Answer(choices, ({ job = {}, ...rest }) =>
+    change((next) => {
+      for (const [field, value] of Object.entries({ ...job, ...rest })) setAt(next, field, value);
+    }),
+  );
   form = new Form(choices, change);
   pins = new Pins(choices, (pinned) => change((next) => Object.assign(next, copyOf(pinned))), say);
   new Copies({ state: () => state, link: linkNow, say });
   planAsker = new Asker("api/plan", { answer: onPlan, waiting: (is) => answer.waiting(is), failed: onFailed });
-  moreAsker = new Asker("api/more", { answer: (got) => { if (got.policies !== undefined) { answer.more(got); answer.moreWaiting(false); } else answer.noMore(); } });
+  moreAsker = new Asker("api/more", {
+    answer: (got) => {
+      if (got.policies !== undefined) {
+        answer.more(got);
+        answer.moreWaiting(false);
+      } else answer.noMore();
+    },
+  });
   follow();
   if (writtenLink === "") {
     form.show(state, null);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Takes the pictures of docs/images that show pages in a browser: pictures.py FOLDER [NAME...] takes all of them, or
-the named ones. For those of the live page it starts its own cluster, which trains the quickstart's job. LYNX_BIN is the
-folder of the programs."""
+the named ones. For those of the live page it starts its own cluster, which trains the quickstart's job; for those of the
+studio, a studio. LYNX_BIN is the folder of the programs."""
 
 import argparse
 import pathlib
@@ -15,9 +15,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
 
 import cluster  # noqa: E402
+import studio  # noqa: E402
 
 WIDTH = 1200
-HEIGHTS = {"live-cluster": 690, "live-job": 1490, "plan": 1025}
+HEIGHTS = {"live-cluster": 690, "live-job": 1490, "plan": 1025, "studio-plan": 760, "studio-more": 560, "studio-pinned": 620,
+           "studio-does-not-fit": 560, "studio-copy": 620, "studio-phone": 780}
+PHONE = 360  # width
 # Numbers of steps. SHORT: a job that goes as planned. LONG: a job that loses a rank. ENDLESS: a job that still trains while
 # the pictures are taken, from its step LOOKED_AT on.
 SHORT, LONG, ENDLESS, LOOKED_AT = 100, 400, 3000, 800
@@ -87,6 +90,46 @@ def take_plan(folder):
             take(window, folder, "plan")
 
 
+def take_studio(folder, names):
+    """The pictures of docs/studio.md, in its order."""
+    running = studio.Studio()
+    try:
+        with browser.Browser(WIDTH) as window:
+            window.open(running.address + studio.fragment(studio.STATE))
+            window.until(studio.RESTS)
+            take(window, folder, "studio-plan")
+            if set(names) == {"studio-plan"}:
+                return
+            window.resize(WIDTH, HEIGHTS["studio-more"])
+            window.run("document.getElementById('more').scrollIntoView(); scrollBy(0, -16)")
+            take(window, folder, "studio-more")
+            window.run("document.getElementById('pin').click()")
+            window.run(studio.SET, "slide-memoryBytes-number", "24")
+            window.until(studio.RESTS)
+            window.run("document.getElementById('pin').click()")
+            window.run(studio.SET, "recompute", "full")
+            window.until(studio.RESTS)
+            window.run("document.getElementById('toast').hidden = true; scrollTo(0, 0)")
+            take(window, folder, "studio-pinned")
+            window.run("document.getElementById('unpin-all').click()")
+            window.run("location.hash = arguments[0]", studio.fragment({**studio.STATE, "model": {"preset": "gpt-20.2b"}, "job": {"train.globalBatch": 64}}))
+            window.until("return document.getElementById('apply')")
+            take(window, folder, "studio-does-not-fit")
+            window.run("location.hash = arguments[0]", studio.fragment({**studio.STATE, "nodes": 2}))
+            window.until("return !document.querySelector('.troubled')")
+            window.until(studio.RESTS)
+            window.command("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+            window.run("document.getElementById('copy').click(); document.querySelector('[data-format=megatron]').click()")
+            window.until("return document.getElementById('export').open")
+            take(window, folder, "studio-copy")
+        with browser.Browser(PHONE, HEIGHTS["studio-phone"]) as window:
+            window.open(running.address + studio.fragment(studio.STATE))
+            window.until(studio.RESTS)
+            window.screenshot(folder / "studio-phone.png")
+    finally:
+        running.close()
+
+
 def main():
     parser = argparse.ArgumentParser(description="Takes the pictures of pages in a browser.")
     parser.add_argument("folder", type=pathlib.Path, help="where they go, such as docs/images")
@@ -102,6 +145,8 @@ def main():
         take_live(options.folder, names)
     if "plan" in names:
         take_plan(options.folder)
+    if any(name.startswith("studio") for name in names):
+        take_studio(options.folder, names)
 
 
 if __name__ == "__main__":

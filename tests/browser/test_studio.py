@@ -3,34 +3,25 @@
 Runs where a Chromium is installed; elsewhere it says so and ends with status 77.
 """
 
+import base64
 import json
-import os
 import pathlib
 import re
-import signal
 import subprocess
 import tempfile
 import unittest
 
 import browser
 import checks
+import pictures
+from studio import BIN, RESTS, ROOT, SET, STATE, Studio, fragment
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(os.environ.get("LYNX_BIN", ROOT / "build" / "bin"))
-
-# The state that most tests begin with: it is planned in a moment, and recomputes.
-STATE = {"model": {"preset": "gpt-6.7b"}, "machine": {"name": "a100-40gb-pcie"}, "nodes": 1,
-         "job": {"train.globalBatch": 64, "train.microBatch": 4, "parallel.tp": 4, "parallel.pp": 2, "parallel.schedule": "1f1b"}}
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_attention_heads": 32,
           "num_key_value_heads": 4, "num_hidden_layers": 22, "vocab_size": 32000, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
           "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
 
-# The page shows a plan, and waits for nothing.
-RESTS = """return document.querySelector('#view .figures .value') && document.getElementById('progress').hidden &&
-           !document.body.matches('.waiting') && !document.querySelector('#more.old')"""
 STEP = "return document.querySelector('#view .figures .value').textContent.replace(/\\s+/g, ' ').trim()"
 BESIDE = "const e = document.querySelector(`#form [data-field=\"${arguments[0]}\"] .error`); return e && !e.hidden && e.textContent"
-SET = "const e = document.getElementById(arguments[0]); e.value = arguments[1]; for (const n of ['input', 'change']) e.dispatchEvent(new Event(n, {bubbles: true}))"
 DROP = """const transfer = new DataTransfer();
 transfer.items.add(new File([arguments[1]], arguments[0]));
 document.getElementById('form').dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: transfer}))"""
@@ -43,36 +34,6 @@ window.fetch = async (path, options) => {
   window.most[path] = Math.max(window.most[path] ?? 0, under[path]);
   try { return await real(path, options); } finally { if (!options?.signal?.aborted) ended(); }
 }; }"""
-
-
-def fragment(state):
-    whole = {"model": {}, "machine": {}, "job": {}, "nodes": 0, "memoryBytes": 0, "linkScale": 1, **state}
-    return "#s=" + browser.base64.urlsafe_b64encode(json.dumps(whole).encode()).decode().rstrip("=")
-
-
-class Studio:
-    """A studio that runs. Close it."""
-
-    def __init__(self, *options):
-        command = [str(BIN / "lynxctl"), "studio", "--port", "0", "--no-open", *map(str, options)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
-        self.told = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+/", self.told)
-        if found is None:
-            self.close()
-            raise RuntimeError(f"the studio names no address: {self.told}")
-        self.address = found.group()
-
-    def close(self):
-        """Ends it as Ctrl-C does; returns its exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
-        return self.process.returncode
 
 
 class StudioTest(checks.PageChecks, unittest.TestCase):
@@ -101,7 +62,7 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
 
     def state(self, window):
         text = window.run("return location.hash").removeprefix("#s=")
-        return json.loads(browser.base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
     def changed(self, window, before):
         """Waits for another step time than `before`, and returns it."""
@@ -143,7 +104,7 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             job = pathlib.Path(folder) / "job.yaml"
             job.write_text("apiVersion: lynx/v1\nkind: TrainingJob\nname: same\nmodel: {preset: gpt-6.7b}\ndata: {kind: megatron, path: corpus}\n"
-                           "train: {steps: 10, globalBatch: 64, microBatch: 4}\nresources: {ranks: 8}\nparallel: {tp: 4, pp: 2, schedule: 1f1b}\n")
+                           "train: {steps: 10, globalBatch: 64, microBatch: 4}\nresources: {ranks: 8}\nparallel: {tp: 4, pp: 2, schedule: 1f1b, weave: off}\n")
             table = subprocess.run([BIN / "lynxctl", "plan", "-f", job, "--cluster", ROOT / "examples/clusters/a100-40gb-pcie.yaml", "--nodes", "1"],
                                    check=True, capture_output=True, text=True, timeout=120).stdout
         said = re.search(r"predicted: step ([\d.]+) (\w+)", table)
@@ -387,7 +348,7 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         self.assert_no_complaints(window)
 
     def test_links_that_are_damaged(self):
-        for broken, words in (("#s=eyJtb2", "damaged"), ("#s=" + browser.base64.urlsafe_b64encode(b'{"weights": 1}').decode(), "'weights'")):
+        for broken, words in (("#s=eyJtb2", "damaged"), ("#s=" + base64.urlsafe_b64encode(b'{"weights": 1}').decode(), "'weights'")):
             window = browser.Browser()
             self.addCleanup(window.close)
             window.open(self.studio.address + broken)
@@ -416,6 +377,15 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         told = window.until("const t = document.getElementById('trouble'); return !t.hidden && t.textContent")
         self.assertIn("The studio does not answer. Is lynxctl studio still running?", told)
         self.assertEqual([text for text in window.complaints() if "ERR_CONNECTION" not in text and "ERR_EMPTY" not in text], [])
+
+    def test_the_pictures_of_the_page_can_be_taken(self):
+        with tempfile.TemporaryDirectory() as folder:
+            names = [name for name in pictures.HEIGHTS if name.startswith("studio")]
+            pictures.take_studio(pathlib.Path(folder), names)
+            for name in names:
+                taken, kept = ((place / f"{name}.png").read_bytes() for place in (pathlib.Path(folder), ROOT / "docs/images"))
+                self.assertEqual(taken[:8], b"\x89PNG\r\n\x1a\n")
+                self.assertEqual(taken[16:24], kept[16:24], f"{name}: width and height")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,8 @@ INSTEAD = {
                            "lynx-worker lynx-rank": "lynx-worker lynx-rank; popd"} | ({} if BIN == ROOT / "build/bin" else {"scripts/build.sh lynxctl": ": lynxctl"}),
 }
 # Command that keeps running -> what it prints when it is ready. The test then stops it.
-STAY = {"../scripts/dashboards.py": "Prometheus has the cluster's metrics", "lynx-agent --network-domain row2/rack7": "attached to the server"}
+STAY = {"../scripts/dashboards.py": "Prometheus has the cluster's metrics", "lynx-agent --network-domain row2/rack7": "attached to the server",
+        "lynxctl studio": "the studio is at", "lynxctl studio -f examples/gpt-22b.yaml --cluster examples/clusters/h100.yaml": "the studio is at"}
 STAYS = """stays() {
   said=$1; shift
   "$@" >stays.log 2>&1 & stays=$!

@@ -67,7 +67,7 @@ class DemoFolder(unittest.TestCase):
 class DemoTest(DemoFolder):
     def test_ends_by_itself_and_leaves_no_process(self):
         demo = self.run_to_its_end()
-        for expected in ("PLAN", "PREDICTED AND MEASURED", "recomputation hidden", "SUCCEEDED", "checkpoint /", "Try next"):
+        for expected in ("PLAN", "PREDICTED AND MEASURED", "recomputation hidden", "SUCCEEDED", "checkpoint /", "Try next", "lynxctl studio "):
             self.assertIn(expected, demo.stdout)
         self.assertIn("lynxctl calls 127.0.0.1:1 because of context elsewhere; for this cluster: lynxctl --server 127.0.0.1:", demo.stdout)
         self.assertEqual(processes(self.home), {})
