@@ -40,15 +40,25 @@ set(LYNX_PCH_rpc ${LYNX_PCH_base} <google/protobuf/message.h> <google/protobuf/r
 set(LYNX_PCH_test ${LYNX_PCH_base} <gmock/gmock.h> <gtest/gtest.h>)
 set(LYNX_PCH_test_rpc ${LYNX_PCH_rpc} <gmock/gmock.h> <gtest/gtest.h>)
 function(lynx_precompile name kind)
+  get_target_property(relocatable ${name} LYNX_RELOCATABLE)
+  if(relocatable)
+    target_compile_options(${name} PRIVATE ${LYNX_RELOCATABLE_FLAGS})
+  endif()
   if(NOT LYNX_PCH OR LYNX_FUZZ)
     return()
   endif()
   set(owner lynx_pch_${kind})
+  if(relocatable)
+    string(APPEND owner _relocatable)
+  endif()
   if(NOT TARGET ${owner})
     file(WRITE ${PROJECT_BINARY_DIR}/pch/${kind}.cc "")
     add_library(${owner} OBJECT ${PROJECT_BINARY_DIR}/pch/${kind}.cc)
     # With this option GCC writes "#pragma GCC pch_preprocess", from which ccache learns what was included.
     target_compile_options(${owner} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+    if(relocatable)
+      target_compile_options(${owner} PRIVATE ${LYNX_RELOCATABLE_FLAGS})
+    endif()
     target_precompile_headers(${owner} PRIVATE ${LYNX_PCH_${kind}})
     # The owner needs the same definitions that these libraries give to targets that include their headers.
     if(kind MATCHES test)
@@ -66,6 +76,9 @@ function(lynx_precompile name kind)
       "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow>")
 endfunction()
 
+# What the Python extension links must be position-independent. Functions of one file are inlined and called as in a program.
+set(LYNX_RELOCATABLE_FLAGS -fPIC -fno-semantic-interposition)
+
 # lynx_rpc_objects(NAME KIND SOURCES a.cc... DEPS t...): compiles those files of the target that include gRPC or messages
 # of the protocol, with the precompiled header of this kind.
 function(lynx_rpc_objects name kind)
@@ -75,17 +88,23 @@ function(lynx_rpc_objects name kind)
     target_include_directories(${name}_rpc PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(${name}_rpc PRIVATE ${ARG_DEPS})
     target_compile_definitions(${name}_rpc PRIVATE $<TARGET_PROPERTY:${name},COMPILE_DEFINITIONS>)
+    get_target_property(relocatable ${name} LYNX_RELOCATABLE)
+    set_target_properties(${name}_rpc PROPERTIES LYNX_RELOCATABLE ${relocatable})
     lynx_precompile(${name}_rpc ${kind})
     target_sources(${name} PRIVATE $<TARGET_OBJECTS:${name}_rpc>)
     set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)  # also if it has no other files
   endif()
 endfunction()
 
-# lynx_library(NAME SOURCES a.cc b.cc [RPC_SOURCES c.cc...] [DEPS t...] [PRIVATE_DEPS t...] [NO_PCH]): RPC_SOURCES include gRPC
-# or messages of the protocol. Use NO_PCH if the target has flags of its own.
+# lynx_library(NAME SOURCES a.cc b.cc [RPC_SOURCES c.cc...] [DEPS t...] [PRIVATE_DEPS t...] [NO_PCH] [IN_EXTENSION]): RPC_SOURCES
+# include gRPC or messages of the protocol. Use NO_PCH if the target has flags of its own. IN_EXTENSION: the Python extension
+# links the library.
 function(lynx_library name)
-  cmake_parse_arguments(ARG "NO_PCH" "" "SOURCES;RPC_SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "NO_PCH;IN_EXTENSION" "" "SOURCES;RPC_SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
+  if(ARG_IN_EXTENSION AND LYNX_PYTHON)
+    set_target_properties(${name} PROPERTIES LYNX_RELOCATABLE TRUE)
+  endif()
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
   if(NOT ARG_NO_PCH AND ARG_SOURCES)
