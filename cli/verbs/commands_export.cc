@@ -1,8 +1,8 @@
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "cli/output/exit_code.h"
+#include "cli/output/export_answer.h"
 #include "cli/output/output_file.h"
 #include "cli/output/waiting_line.h"
 #include "cli/verbs/commands.h"
@@ -16,23 +16,6 @@ namespace {
 
 constexpr char kMissingFile[] = "not_expressed.txt";
 
-std::string MissingText(const ExportOptions& options, const ExportedPlan& exported) {
-  if (exported.missing.empty()) return absl::StrCat(options.format, " expresses all of this plan\n");
-  std::string text = absl::StrCat("what ", options.format, " cannot express of this plan:\n");
-  for (const std::string& sentence : exported.missing) absl::StrAppend(&text, "  - ", sentence, "\n");
-  return text;
-}
-
-std::string Json(const ExportTarget& target, const ExportedPlan& exported) {
-  nlohmann::ordered_json json;
-  json["format"] = EnumName(target.format);
-  json["targetVersion"] = ExportVersions(target.format)[target.version].name;
-  json["files"] = nlohmann::ordered_json::array();
-  for (const ExportedFile& file : exported.files) json["files"].push_back({{"name", file.name}, {"text", file.text}});
-  json["notExpressed"] = exported.missing;
-  return json.dump(1) + "\n";
-}
-
 absl::Status WriteFiles(const ExportOptions& options, const ExportedPlan& exported) {
   if (const absl::Status made = MakeDirectories(options.folder); !made.ok()) {
     return absl::InvalidArgumentError(
@@ -45,7 +28,7 @@ absl::Status WriteFiles(const ExportOptions& options, const ExportedPlan& export
     return absl::OkStatus();
   };
   for (const ExportedFile& file : exported.files) LYNX_RETURN_IF_ERROR(write(file.name, file.text));
-  return write(kMissingFile, MissingText(options, exported));
+  return write(kMissingFile, ExportMissingText(options.format, exported));
 }
 
 }  // namespace
@@ -75,14 +58,14 @@ int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
       WithWaitingLine("exporting", [&](const auto&) { return ExportPlan(*target, *request, std::get<Plan>(*result)); });
   if (!exported.ok()) return Fail(exported.status());
   if (global.output != OutputFormat::kTable && global.output != OutputFormat::kWide) {
-    return ShowJson(global.output, Json(*target, *exported), "");
+    return ShowJson(global.output, ExportJson(*target, *exported), "");
   }
   if (!options.folder.empty()) {
     if (const absl::Status written = WriteFiles(options, *exported); !written.ok()) return Fail(written);
   } else {
     for (const ExportedFile& file : exported->files) std::fputs(file.text.c_str(), stdout);
   }
-  std::fputs(MissingText(options, *exported).c_str(), stderr);
+  std::fputs(ExportMissingText(options.format, *exported).c_str(), stderr);
   return kExitOk;
 }
 

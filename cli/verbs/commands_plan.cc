@@ -1,11 +1,11 @@
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/output/exit_code.h"
 #include "cli/output/output_file.h"
+#include "cli/output/plan_answers.h"
 #include "cli/output/waiting_line.h"
 #include "cli/spec/cluster_file.h"
 #include "cli/spec/job_file.h"
@@ -18,7 +18,6 @@
 #include "planner/report/chrome_trace.h"
 #include "planner/report/framework_table.h"
 #include "planner/report/html_page.h"
-#include "planner/report/plan_table.h"
 #include "planner/search/faster_model.h"
 #include "planner/search/make_plan.h"
 #include "proto/convert.h"
@@ -74,8 +73,7 @@ int PlanFramework(const GlobalOptions& global, const PlanOptions& options, Frame
       WithWaitingLine("planning", [&](const auto&) { return PlanForFramework(request->spec, request->cluster, framework); });
   if (!plan.ok()) return Fail(plan.status());
   const HardwareProfile& profile = request->cluster.groups.front().profile;
-  const std::string json = nlohmann::ordered_json::parse(FrameworkPlanJson(*plan, profile)).dump(1) + "\n";
-  const int code = ShowJson(global.output, json, FrameworkPlanText(*plan, profile));
+  const int code = ShowJson(global.output, FrameworkAnswerJson(*plan, profile), FrameworkPlanText(*plan, profile));
   return code == kExitOk && !plan->fits() ? kExitJobFailed : code;
 }
 
@@ -111,15 +109,10 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   const Plan& plan = std::get<Plan>(*result);
   if (const absl::Status written = WriteReports(options, *request, plan); !written.ok()) return Fail(written);
   if (options.actions_rank >= 0) return PrintActions(plan, options.actions_rank);
-  const int code = Show(global.output, ToProto(plan), PlanTable(plan));
-  if (table && !plan.measured_profile) {
-    const char* source = !options.profile.empty()   ? "the profile's rates"
-                         : !options.cluster.empty() ? "the cluster file's figures"
-                                                    : "stated figures for one CPU core";
-    std::printf("times come from %s; on a cluster the agents measure them\n", source);
-  }
-  if (table) std::fputs(FasterModelText(faster, plan).c_str(), stdout);
-  return code;
+  const TimesFrom from = !options.profile.empty()   ? TimesFrom::kProfile
+                         : !options.cluster.empty() ? TimesFrom::kClusterFile
+                                                    : TimesFrom::kStatedCore;
+  return Show(global.output, ToProto(plan), PlanAnswer(plan, from, faster));
 }
 
 int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides,
