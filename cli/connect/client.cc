@@ -70,11 +70,14 @@ bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline 
   return false;
 }
 
-// Waits for the operation as Await does, but without a deadline. Calls `silent` once a second while it waits.
-bool AwaitLong(grpc::CompletionQueue& queue, const std::function<void()>& silent) {
+// Waits for the operation as Await does, but without a deadline. Calls `silent` once a second while it waits; if it returns
+// false, cancels the call.
+bool AwaitLong(grpc::CompletionQueue& queue, grpc::ClientContext& context, const std::function<bool()>& silent) {
   void* tag = nullptr;
   bool ok = false;
-  while (queue.AsyncNext(&tag, &ok, DeadlineIn(kTick)) == grpc::CompletionQueue::TIMEOUT) silent();
+  while (queue.AsyncNext(&tag, &ok, DeadlineIn(kTick)) == grpc::CompletionQueue::TIMEOUT) {
+    if (!silent()) context.TryCancel();
+  }
   return ok;
 }
 
@@ -402,7 +405,7 @@ absl::StatusOr<v1::ListNodesResponse> Client::Nodes(const v1::ListNodesRequest& 
 }
 
 Client::WatchEnd Client::WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
-                                   const std::function<void()>& silent) {
+                                   const std::function<bool()>& silent) {
   // A server that is silent leaves time for the others.
   const Nanos patience = servers_->several() ? timeout_ / kAttempts : timeout_;
   const Deadline first = DeadlineIn(patience);
@@ -421,9 +424,13 @@ Client::WatchEnd Client::WatchOnce(const std::string& job_id, const std::functio
   v1::WatchJobResponse response;
   while (going) {
     stream->Read(&response, nullptr);
-    if (!(heard ? AwaitLong(queue, silent) : Await(queue, context, first))) break;
+    const auto still = [&] {
+      stopped = stopped || !silent();
+      return !stopped;
+    };
+    if (!(heard ? AwaitLong(queue, context, still) : Await(queue, context, first))) break;
     heard = true;
-    stopped = !each(response);
+    stopped = !each(response) || stopped;
     if (stopped) context.TryCancel();
     going = !stopped;
   }
@@ -441,7 +448,7 @@ Client::WatchEnd Client::WatchOnce(const std::string& job_id, const std::functio
 
 absl::Status Client::Watch(const std::string& job_id, Nanos patience,
                            const std::function<bool(const v1::WatchJobResponse&)>& each, const std::function<void()>& lost,
-                           const std::function<void()>& silent) {
+                           const std::function<void()>& silent, const std::function<bool()>& going) {
   if (!server_.status.ok()) return server_.status;
   const RealClock clock;
   const Nanos began = clock.Monotonic();
@@ -460,7 +467,12 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
       stopped = !each(response);
       return !stopped;
     };
-    const WatchEnd end = WatchOnce(watched, hear, silent);
+    const auto wait = [&] {
+      silent();
+      stopped = !going();
+      return !stopped;
+    };
+    const WatchEnd end = WatchOnce(watched, hear, wait);
     const grpc::Status& status = end.status;
     if (status.ok() || stopped) return absl::OkStatus();
     const std::optional<Nanos> later = RetryDelay(status);
@@ -484,6 +496,7 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
     if (over) return elsewhere ? NoneLeads() : Error(status);
     if (!round_over) continue;
     if (heard) lost();
+    if (!going()) return absl::OkStatus();
     Pause(later.value_or(heard ? kTick : kRoundWait));
   }
 }

@@ -86,10 +86,12 @@ class Client {
   // the name, the watch stays with the first job. A server that does not begin to answer within the timeout is an error, as in
   // every other call. If the server is lost later, connects again and again, until no server has led for `patience`; calls
   // `lost` after each failed round over the addresses. Calls `silent` once a second while the server is connected but sends
-  // nothing.
+  // nothing. Then, and after each call of `lost`, asks `going`, which may come from another thread's wish: false ends the
+  // watch.
   absl::Status Watch(
       const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
-      const std::function<void()>& lost, const std::function<void()>& silent = [] {});
+      const std::function<void()>& lost, const std::function<void()>& silent = [] {},
+      const std::function<bool()>& going = [] { return true; });
 
  private:
   // A channel to one address, and the services on it.
@@ -119,9 +121,9 @@ class Client {
   std::string Why(const grpc::Status& status, const std::optional<std::string>& leader) const;
   // The present address has failed the call because of `why`; goes on to another one. True if a round is over.
   bool MoveOn(const std::string& why, const std::string& leader);
-  // Makes one call of WatchJob and reads its messages to the end. Cancelled: `each` returned false.
+  // Makes one call of WatchJob and reads its messages to the end. Cancelled: `each` or `silent` returned false.
   WatchEnd WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
-                     const std::function<void()>& silent);
+                     const std::function<bool()>& silent);
   absl::Status Error(const grpc::Status& status);
   // The error of a call for which no address did.
   absl::Status NoneLeads();

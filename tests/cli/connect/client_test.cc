@@ -250,6 +250,38 @@ TEST(ClientTest, ASilentServerIsToldFromOneThatIsAway) {
   EXPECT_EQ(lost, 0);
 }
 
+TEST(ClientTest, AWatchOfASilentServerEndsWhenAskedTo) {
+  FakeJobs jobs;
+  jobs.on_watch = [&](int, FakeJobs::Writer& writer) {
+    writer.Write(Message(v1::JOB_STATE_QUEUED));
+    jobs.Sleep();  // ends with the test, unless the watch does
+    return kGone;
+  };
+  int seen = 0;
+  const absl::Status status = Client({jobs.address(), "the test"}, kSecond * 20)
+                                  .Watch(
+                                      "job", kSecond * 20, [&](const auto&) { return ++seen < 100; }, [] {}, [] {},
+                                      [] { return false; });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(seen, 1);
+  EXPECT_EQ(jobs.watches(), 1);
+}
+
+TEST(ClientTest, AWatchOfALostServerEndsWhenAskedTo) {
+  FakeJobs jobs;
+  jobs.on_watch = [&](int, FakeJobs::Writer& writer) {
+    writer.Write(Message(v1::JOB_STATE_RUNNING));
+    return kGone;
+  };
+  bool going = true;
+  const absl::Status status =
+      Client({jobs.address(), "the test"}, kSecond * 20)
+          .Watch(
+              "job", kSecond * 20, [](const auto&) { return true; }, [&] { going = false; }, [] {}, [&] { return going; });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_FALSE(going);
+}
+
 TEST(ClientTest, AServerThatStaysAwayIsGivenUp) {
   FakeJobs jobs;
   jobs.on_watch = [&](int call, FakeJobs::Writer& writer) {
