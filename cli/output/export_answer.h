@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "planner/report/export.h"
+#include "planner/export/export.h"
 
 namespace lynx::cli {
 

@@ -9,7 +9,7 @@
 #include "cli/verbs/plan_request.h"
 #include "common/status.h"
 #include "node/file.h"
-#include "planner/report/export.h"
+#include "planner/export/export.h"
 
 namespace lynx::cli {
 namespace {

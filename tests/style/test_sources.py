@@ -47,7 +47,7 @@ CONTRACTS = {
 # program, may include all of them, but none of them may include it. docs/ARCHITECTURE.md says what each room is for.
 INNER_ORDER = {
     "planner": ("schedule", "problem", "program", "cost", "recompute", "plan", "lower", "candidates", "stages", "search", "frameworks",
-                ("report", "opt")),
+                ("report", "opt"), "export"),
     "server": ("values", "scheduling", "health", "controller", "metrics", "wire", "store", "loop", "access", "services"),
     "server/controller": ("state", "jobs"),
     "cli": ("spec", "frameworks", "connect", "local", "output", "verbs", "surface"),

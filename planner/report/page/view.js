@@ -16,7 +16,8 @@ function elementsOf(root) {
   for (const element of root.querySelectorAll("[id]")) elements[element.id] = element;
   const suffixed = (id, n) => n > 1 ? id + "-" + n : id;
   let n = 1;
-  while (![null, elements.lanes].includes(byId(suffixed("lanes", n)))) ++n;
+  const taken = ([id, element]) => ![null, element].includes(byId(suffixed(id, n)));
+  while (Object.entries(elements).some(taken)) ++n;
   for (const [id, element] of Object.entries(elements)) element.id = suffixed(id, n);
   for (const name of ["aria-labelledby", "aria-describedby"]) {
     for (const element of root.querySelectorAll(`[${name}]`)) {

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/frameworks/audit.h"
-#include "tests/planner/report/export_cases.h"
+#include "tests/planner/export/export_cases.h"
 
 namespace lynx::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/frameworks/audit.h"
-#include "planner/report/export.h"
+#include "planner/export/export.h"
 #include "tests/cli/frameworks/megatron_runs.h"
 #include "tests/planner/report/report_fixtures.h"
 

@@ -10,7 +10,7 @@
 #include "cli/frameworks/imported_run.h"
 #include "cli/frameworks/megatron_arguments.h"
 #include "tests/cli/frameworks/megatron_runs.h"
-#include "tests/planner/report/export_cases.h"
+#include "tests/planner/export/export_cases.h"
 #include "tests/planner/report/report_fixtures.h"
 
 namespace lynx::cli {

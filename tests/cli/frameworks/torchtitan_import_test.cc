@@ -5,7 +5,7 @@
 #include "absl/strings/str_replace.h"
 #include "cli/frameworks/audit.h"
 #include "cli/frameworks/toml_values.h"
-#include "tests/planner/report/export_cases.h"
+#include "tests/planner/export/export_cases.h"
 
 namespace lynx::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "planner/candidates/candidate_bound.h"
 #include "planner/candidates/supported.h"
-#include "planner/report/export.h"
+#include "planner/export/export.h"
 #include "planner/search/compare.h"
 #include "planner/search/make_plan.h"
 #include "planner/stages/layout_planner.h"

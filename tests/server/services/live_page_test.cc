@@ -101,8 +101,7 @@ TEST_F(LivePageTest, ServesThePageAndNothingFromElsewhere) {
   for (const char* other : {"http://", "https://", "unsafe-inline", "onclick", "style=\""})
     EXPECT_THAT(page, Not(HasSubstr(other)));
   EXPECT_THAT(page, HasSubstr("<script src=\"/shared.js\""));
-  for (const char* script : {"/page.js", "/shared.js"})
-    EXPECT_THAT(Get(script), HasSubstr("Content-Type: text/javascript"));
+  for (const char* script : {"/page.js", "/shared.js"}) EXPECT_THAT(Get(script), HasSubstr("Content-Type: text/javascript"));
   const std::string style = Get("/page.css");
   EXPECT_THAT(style, HasSubstr("Content-Type: text/css"));
   for (const char* rule : {"light-dark(", ".plot {", ".cell {"})

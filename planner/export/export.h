@@ -6,8 +6,8 @@
 // Frameworks recompute on the critical path, in the same way in every layer or in nearly every layer. If the framework does not
 // have the plan's policies, the same layout is planned again with the policies that the framework has, and the fastest plan
 // that fits is exported. The list of what cannot be expressed then says so, with the predicted times of both plans.
-#ifndef LYNX_PLANNER_REPORT_EXPORT_H_
-#define LYNX_PLANNER_REPORT_EXPORT_H_
+#ifndef LYNX_PLANNER_EXPORT_EXPORT_H_
+#define LYNX_PLANNER_EXPORT_EXPORT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -88,4 +88,4 @@ bool HasEvenStages(const Plan& plan);
 
 }  // namespace lynx
 
-#endif  // LYNX_PLANNER_REPORT_EXPORT_H_
+#endif  // LYNX_PLANNER_EXPORT_EXPORT_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/real_text.h"
-#include "planner/report/export_torchtitan.h"
+#include "planner/export/export_torchtitan.h"
 #include "planner/report/table.h"
 
 namespace lynx {

@@ -18,8 +18,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "planner/report/export_files.h"
-#include "tests/planner/report/export_cases.h"
+#include "planner/export/export_files.h"
+#include "tests/planner/export/export_cases.h"
 
 namespace lynx {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_join.h"
-#include "tests/planner/report/export_cases.h"
+#include "tests/planner/export/export_cases.h"
 
 namespace lynx {
 namespace {

@@ -1,6 +1,6 @@
 // Defines hand-written jobs and plans for the tests of exports.
-#ifndef LYNX_TESTS_PLANNER_REPORT_EXPORT_CASES_H_
-#define LYNX_TESTS_PLANNER_REPORT_EXPORT_CASES_H_
+#ifndef LYNX_TESTS_PLANNER_EXPORT_EXPORT_CASES_H_
+#define LYNX_TESTS_PLANNER_EXPORT_EXPORT_CASES_H_
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/report/export.h"
+#include "planner/export/export.h"
 
 namespace lynx {
 
@@ -138,4 +138,4 @@ inline Case WithZero(ZeroStage zero) { return Case({.dp = 4, .zero = zero}); }
 
 }  // namespace lynx
 
-#endif  // LYNX_TESTS_PLANNER_REPORT_EXPORT_CASES_H_
+#endif  // LYNX_TESTS_PLANNER_EXPORT_EXPORT_CASES_H_

@@ -1,10 +1,10 @@
 // The exporters, one for each framework. See export.h. Pure; thread-safe.
-#ifndef LYNX_PLANNER_REPORT_EXPORT_FILES_H_
-#define LYNX_PLANNER_REPORT_EXPORT_FILES_H_
+#ifndef LYNX_PLANNER_EXPORT_EXPORT_FILES_H_
+#define LYNX_PLANNER_EXPORT_EXPORT_FILES_H_
 
 #include <string>
 
-#include "planner/report/export.h"
+#include "planner/export/export.h"
 
 namespace lynx {
 
@@ -43,4 +43,4 @@ std::string ExportHeader(const std::string& what, const ExportInput& input, cons
 
 }  // namespace lynx
 
-#endif  // LYNX_PLANNER_REPORT_EXPORT_FILES_H_
+#endif  // LYNX_PLANNER_EXPORT_EXPORT_FILES_H_

@@ -1,4 +1,4 @@
-#include "planner/report/export.h"
+#include "planner/export/export.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "planner/report/export_files.h"
+#include "planner/export/export_files.h"
 #include "planner/report/plan_table.h"
 #include "planner/search/make_plan.h"
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/report/export.h"
+#include "planner/export/export.h"
 #include "planner/report/html_page.h"
 #include "tests/planner/report/report_fixtures.h"
 

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/real_text.h"
+#include "planner/export/export_files.h"
 #include "planner/problem/model_families.h"
-#include "planner/report/export_files.h"
 
 namespace lynx {
 namespace {

@@ -1,13 +1,13 @@
 // The values of torchtitan's configuration for a plan. The TOML files and the configuration in Python use the same values. See
 // export.h. Pure; thread-safe.
-#ifndef LYNX_PLANNER_REPORT_EXPORT_TORCHTITAN_H_
-#define LYNX_PLANNER_REPORT_EXPORT_TORCHTITAN_H_
+#ifndef LYNX_PLANNER_EXPORT_EXPORT_TORCHTITAN_H_
+#define LYNX_PLANNER_EXPORT_EXPORT_TORCHTITAN_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "planner/report/export_files.h"
+#include "planner/export/export_files.h"
 
 namespace lynx {
 
@@ -33,4 +33,4 @@ ExportedPlan TorchtitanPythonFiles(const ExportInput& input, TorchtitanChoices c
 
 }  // namespace lynx
 
-#endif  // LYNX_PLANNER_REPORT_EXPORT_TORCHTITAN_H_
+#endif  // LYNX_PLANNER_EXPORT_EXPORT_TORCHTITAN_H_

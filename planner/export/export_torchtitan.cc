@@ -1,4 +1,4 @@
-#include "planner/report/export_torchtitan.h"
+#include "planner/export/export_torchtitan.h"
 
 #include <algorithm>
 #include <limits>

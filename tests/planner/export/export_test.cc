@@ -1,4 +1,4 @@
-#include "planner/report/export.h"
+#include "planner/export/export.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "planner/report/export_files.h"
+#include "planner/export/export_files.h"
 #include "tests/golden/golden.h"
-#include "tests/planner/report/export_cases.h"
+#include "tests/planner/export/export_cases.h"
 #include "tests/planner/report/report_fixtures.h"
 
 namespace lynx {
