@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "planner/export/export.h"
 #include "planner/problem/layout.h"
+#include "planner/problem/model_families.h"
 #include "planner/report/html_page.h"
 #include "planner/report/plan_table.h"
 #include "planner/report/timeline.h"
@@ -68,6 +69,12 @@ absl::StatusOr<PlanRequest> FinishedRequest(StudioRequest made, const AnswerMean
   return request;
 }
 
+Json PlanOnlyJson(const ModelSpec& model) {
+  Json names = Json::array();
+  for (const PlanOnlyFeature feature : FeaturesOf(model.plan_only)) names.push_back(EnumName(feature));
+  return names;
+}
+
 Json SummaryJson(const PlanRequest& request, const Plan& plan, Nanos planning) {
   const PlanFigures figures = FiguresOf(plan);
   const PeakMemory memory = PeakOf(request, plan);
@@ -85,6 +92,7 @@ Json SummaryJson(const PlanRequest& request, const Plan& plan, Nanos planning) {
           {"exposedNs", figures.exposed.value},
           {"stallNs", figures.stall.value},
           {"recompute", EnumName(plan.mode)},
+          {"planOnly", PlanOnlyJson(plan.model)},
           {"planningNs", planning.value}};
 }
 

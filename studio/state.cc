@@ -1,6 +1,7 @@
 #include "studio/state.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -65,10 +66,8 @@ absl::StatusOr<int64_t> WholeNumberOf(const Json& json, const char* key, int64_t
   if (!json.contains(key)) return int64_t{0};
   const Json& value = json[key];
   const std::string expected = absl::StrCat("expected a whole number from 0 to ", most, ", found ", value.dump());
-  if (value.is_number_unsigned()) {
-    if (value.get<uint64_t>() > static_cast<uint64_t>(most)) return Wrong(key, expected);
-    return value.get<int64_t>();
-  }
+  const bool whole = value.is_number_integer() && (value.is_number_unsigned() || value.get<int64_t>() >= 0);
+  if (whole && value.get<uint64_t>() <= static_cast<uint64_t>(most)) return value.get<int64_t>();
   return Wrong(key, expected);
 }
 
@@ -251,18 +250,15 @@ absl::StatusOr<StudioState> ParseState(const Json& json) {
 }
 
 Json ValueJson(const JobValue& value) {
-  const cli::JobField* field = FindField(value.first);
+  const auto& [path, text] = value;
+  const cli::JobField* field = FindField(path);
+  const cli::ScalarKind kind = field == nullptr ? cli::ScalarKind::kText : field->scalar;
   int64_t whole = 0;
   double real = 0;
-  if (field != nullptr && field->scalar == cli::ScalarKind::kInteger && absl::SimpleAtoi(value.second, &whole)) return whole;
-  if (field != nullptr && field->scalar == cli::ScalarKind::kReal && absl::SimpleAtod(value.second, &real) &&
-      std::isfinite(real)) {
-    return real;
-  }
-  if (field != nullptr && field->scalar == cli::ScalarKind::kBoolean && (value.second == "true" || value.second == "false")) {
-    return value.second == "true";
-  }
-  return value.second;
+  if (absl::SimpleAtoi(text, &whole) && absl::StrCat(whole) == text) return whole;
+  if (kind == cli::ScalarKind::kReal && absl::SimpleAtod(text, &real) && std::isfinite(real)) return real;
+  if (kind == cli::ScalarKind::kBoolean && (text == "true" || text == "false")) return text == "true";
+  return text;
 }
 
 Json StateJson(const StudioState& state) {
@@ -330,11 +326,12 @@ StudioError ErrorOf(const absl::Status& status, const StudioState& state) {
     error.field = "machine";
     error.file = state.machine_name.empty() ? "" : state.machine_name;
   } else {
-    const std::string head(text.substr(0, text.find(": ")));
-    if (FindField(head) != nullptr || head == "model" || head == "nodes" || head == "memoryBytes" || head == "linkScale" ||
-        head == "job" || head == "state") {
-      error.field = head;
-    }
+    const size_t end = text.find_first_of(": ");
+    const std::string head(text.substr(0, end));
+    static constexpr std::array kKeys = {"state", "model", "machine", "job", "nodes", "memoryBytes", "linkScale"};
+    const bool key =
+        end != absl::string_view::npos && text[end] == ':' && std::find(kKeys.begin(), kKeys.end(), head) != kKeys.end();
+    if (key || FindField(head) != nullptr) error.field = head;
     absl::string_view rest = text;
     absl::ConsumePrefix(&rest, absl::StrCat(cli::kModelConfig, ": "));
     if (!state.config_name.empty() && TakePlace(state.config_name, rest, error)) {

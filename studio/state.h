@@ -50,7 +50,7 @@ inline constexpr char kStudioJobName[] = "studio", kStudioData[] = "corpus", kSt
 // is a key of the state ("nodes") or a field of the job file.
 absl::StatusOr<StudioState> ParseState(const nlohmann::json& json);
 nlohmann::json StateJson(const StudioState& state);
-// The value as the page writes it: a number or a truth value where the field has one, else a text.
+// The value as the page writes it: a number, a truth value where the field has one, or a text.
 nlohmann::json ValueJson(const JobValue& value);
 
 // What a state asks for.
@@ -62,7 +62,7 @@ struct StudioRequest {
 // `kept`: values for fields that the state leaves open. InvalidArgument as ParseState, or, if the job file, the config.json or
 // the cluster file is wrong, in the form that those readers give, with the file names kJobInErrors, the config's and
 // kMachineInErrors.
-inline constexpr char kJobInErrors[] = "job", kMachineInErrors[] = "machine";
+inline constexpr char kJobInErrors[] = "job file", kMachineInErrors[] = "cluster file";
 absl::StatusOr<StudioRequest> RequestOf(const StudioState& state, const std::vector<StudioMachine>& machines,
                                         const std::vector<JobValue>& kept = {});
 

@@ -351,7 +351,7 @@ ComparedPolicy PlanPolicy(const PlanRequest& pinned, RecomputeMode mode) {
   with.spec.recompute = mode;
   with.spec.recompute_options.forbidden.clear();
   ComparedPolicy row{.mode = mode};
-  absl::StatusOr<PlanResult> made = MakePlan(with);
+  absl::StatusOr<PlanResult> made = MakePlanWithoutAdvice(with);
   if (!made.ok()) {
     row.error = std::string(made.status().message());
   } else if (auto* plan = std::get_if<Plan>(&*made)) {

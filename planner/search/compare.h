@@ -36,7 +36,7 @@ struct CompareOptions {
 struct ComparedPolicy {
   RecomputeMode mode = RecomputeMode::kAuto;
   std::optional<Plan> plan;           // the fastest plan with this policy
-  std::optional<Infeasible> lacking;  // set if no plan fits
+  std::optional<Infeasible> lacking;  // set if no plan fits; has no suggestion, which would take longer than all the rest
   std::string error;                  // set if the planner does not support the policy for this request
 };
 

@@ -131,7 +131,7 @@ TEST(StudioAnswers, ChangesThatFitBecomePartsOfTheState) {
 }
 
 TEST(StudioAnswers, MoreHasPoliciesAFrontierAndAReason) {
-  Json state = SmallState();
+  Json state = SmallState({{"train.globalBatch", 16}, {"parallel.tp", 2}, {"parallel.weave", "off"}});
   state["memoryBytes"] = int64_t{12} << 30;
   const Json more = Ask({{"ask", "more"}, {"request", {{"state", state}}}}).answer;
   ASSERT_TRUE(more.contains("policies")) << more;
@@ -182,7 +182,7 @@ TEST(StudioAnswers, WhyNamesTheLargestLossAndTheBestChanges) {
 }
 
 TEST(StudioAnswers, ExportsFilesAndWhatTheyLack) {
-  Json state = SmallState({}, 2);
+  Json state = SmallState(Json::object(), 2);
   state["linkScale"] = 0.5;
   const Json job = Ask({{"ask", "export"}, {"request", {{"state", state}, {"format", "job"}}}}).answer;
   ASSERT_EQ(job["files"].size(), 2u) << job;

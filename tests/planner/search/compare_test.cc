@@ -51,6 +51,7 @@ TEST(Compare, EveryPolicyHasARowThatFitsOrSaysWhatItLacks) {
   }
   ASSERT_TRUE(rows.contains(RecomputeMode::kNone));
   EXPECT_GT(rows[RecomputeMode::kNone]->lacking->needed, kKiB * 1000);
+  EXPECT_EQ(rows[RecomputeMode::kNone]->lacking->suggestion, "");
   ASSERT_TRUE(rows[RecomputeMode::kHeu]->plan.has_value());
   ASSERT_TRUE(rows[RecomputeMode::kNoOverlap]->plan.has_value());
   const Nanos heu = rows[RecomputeMode::kHeu]->plan->step;
@@ -198,6 +199,20 @@ TEST(Explain, BoundsHowMuchFasterAPlanCouldBe) {
     }
   }
   EXPECT_GE(plans, 6);
+}
+
+TEST(Explain, LimitsAreThoseOfTheWholeExplanation) {
+  const PlanRequest request = TightRequest();
+  const absl::StatusOr<Explanation> whole = ExplainPlan(request);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const Explanation limits = ExplainLimits(request, whole->plan);
+  EXPECT_EQ(limits.bound, whole->bound);
+  EXPECT_TRUE(limits.rejected.empty());
+  ASSERT_EQ(limits.sensitivities.size(), whole->sensitivities.size());
+  for (size_t i = 0; i < limits.sensitivities.size(); ++i) {
+    EXPECT_EQ(limits.sensitivities[i].change, whole->sensitivities[i].change);
+    EXPECT_EQ(limits.sensitivities[i].plan->digest, whole->sensitivities[i].plan->digest);
+  }
 }
 
 TEST(Explain, PartsMayRunInAnyOrderAndAtOnce) {
