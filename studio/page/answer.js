@@ -105,9 +105,13 @@ export class Answer {
     document.title = title + " · Lynx studio";
   }
 
-  infeasible({ reason, suggestion, set }) {
+  // `searching`: the smallest change that fits is still being looked for.
+  infeasible({ reason, suggestion, set }, searching) {
     const some = set !== undefined && Object.keys(set).length > 0;
     this.trouble("It does not fit", reason, some ? { text: "Apply the smallest change: " + suggestion, set } : undefined);
+    if (!searching) return;
+    const bar = make("progress", { "aria-label": "Looking for the smallest change" });
+    byId("trouble").append(make("p", { class: "more-note" }, bar, "looks for the smallest change that fits …"));
   }
 
   // An error that stands beside its field: said to screen readers here, as the field may be far away.

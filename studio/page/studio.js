@@ -19,6 +19,7 @@ let state,
   toastTimer = 0,
   writtenLink = "";
 let form, answer, pins, planAsker, moreAsker;
+let lacking = null; // why what is asked does not fit, while the smallest change that fits is looked for
 
 function say(text) {
   clearTimeout(toastTimer);
@@ -62,10 +63,15 @@ function onPlan(got, { state: asked }) {
   }
   if (got.infeasible !== undefined) {
     form.clearErrors();
-    answer.infeasible(got.infeasible);
-    return noMore();
+    noMore();
+    const known = got.infeasible.suggestion !== "";
+    lacking = known ? null : got.infeasible;
+    answer.infeasible(got.infeasible, !known);
+    if (!known) moreAsker.ask({ state: asked });
+    return;
   }
   form.clearErrors();
+  lacking = null;
   summary = got.summary;
   if (!summary.layoutKept) slow = summary.planningNs > QUICK;
   form.show(state, summary);
@@ -142,6 +148,8 @@ async function start() {
       if (got.policies !== undefined) {
         answer.more(got);
         answer.moreWaiting(false);
+      } else if (lacking !== null) {
+        answer.infeasible(got.infeasible ?? lacking, false);
       } else answer.noMore();
     },
   });
