@@ -107,13 +107,28 @@ install(FILES ${made}/lynxctl/bash DESTINATION share/bash-completion/completions
 install(FILES ${made}/lynxctl/zsh DESTINATION share/zsh/vendor-completions RENAME _lynxctl COMPONENT ctl)
 install(FILES ${made}/lynxctl/fish DESTINATION share/fish/vendor_completions.d RENAME lynxctl.fish COMPONENT ctl)
 
+set(python_component)
+if(LYNX_PYTHON)
+  set(python_component python)
+  set(packages lib/python3/dist-packages)
+  install(TARGETS lynx_python LIBRARY DESTINATION ${packages}/lynx COMPONENT python)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/python/lynx DESTINATION ${packages} COMPONENT python
+          FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN py.typed PATTERN "*.yaml" PATTERN __pycache__ EXCLUDE)
+  install(FILES ${debian}/copyright ${made}/changelog.gz DESTINATION share/doc/python3-lynx COMPONENT python)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/python/ DESTINATION share/doc/python3-lynx/examples COMPONENT python)
+  foreach(script postinst prerm)
+    configure_file(${debian}/python3-lynx.${script} ${made}/python3-lynx/${script} COPYONLY)
+  endforeach()
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA ${made}/python3-lynx/postinst ${made}/python3-lynx/prerm)
+endif()
+
 # --- cpack
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME lynx)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
-set(CPACK_COMPONENTS_ALL common rank server agent worker ctl)
+set(CPACK_COMPONENTS_ALL common rank server agent worker ctl ${python_component})
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 # The folders /etc and /lib are outside the prefix.
 set(CPACK_SET_DESTDIR ON)
@@ -159,4 +174,14 @@ lynx_describe(worker lynx-worker "training with planned recomputation - worker o
 lynx_describe(ctl lynxctl "training with planned recomputation - command line"
   "${about}\n.\nThis package has the command that submits, watches and explains jobs,\nand plans without a cluster."
   NEEDS common SUGGESTS "lynx-server, lynx-agent, lynx-worker")
+if(LYNX_PYTHON)
+  # The extension is for one version of Python.
+  string(REGEX MATCH "cpython-3([0-9]+)" minor ${LYNX_PYTHON_SUFFIX})
+  set(minor ${CMAKE_MATCH_1})
+  math(EXPR next "${minor} + 1")
+  lynx_describe(python python3-lynx "training with planned recomputation - Python package"
+    "${about}\n.\nThis package has the planner and the client for Python: import lynx."
+    NEEDS common DEPENDS "python3 (>= 3.${minor}), python3 (<< 3.${next})" SUGGESTS "python3-pandas, lynxctl")
+  set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+endif()
 include(CPack)

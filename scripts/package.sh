@@ -14,7 +14,7 @@ for program in dpkg-deb dpkg-shlibdeps file; do
     exit 1
   fi
 done
-scripts/build.sh lynx-server lynx-agent lynx-worker lynx-rank lynx-gpu-ranks lynx-opt lynx-studio lynx-verbs lynxctl
+scripts/build.sh lynx-server lynx-agent lynx-worker lynx-rank lynx-gpu-ranks lynx-opt lynx-studio lynx-verbs lynxctl python_package
 rm -f build/packages/*.deb  # of other versions: apt would refuse two of one package
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

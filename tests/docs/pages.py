@@ -1,7 +1,7 @@
 """The project's pages as text: their fenced blocks, hidden commands, headings and links.
 
 The first word of a fenced block says what it is: `sh` (commands), `yaml`, `mermaid`, or `text` (output of programs, and
-drawings). test_commands.py runs the commands, page by page and in order. If another test runs a block, the block begins
+drawings), or `python`, which tests/python runs. test_commands.py runs the commands, page by page and in order. If another test runs a block, the block begins
 with ```sh by="TEST", and that test gets its text from commands_of. If a block cannot be run, it begins with ```sh norun="why".
 The blocks in docs/measurements are records: their commands were typed once, and are too large to be run unchanged. Each
 block names a test that runs it in a tiny form (tests/bench), or says why there is none. Commands that a page needs first,
@@ -12,7 +12,7 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LANGUAGES = ("sh", "yaml", "text", "mermaid")
+LANGUAGES = ("sh", "yaml", "text", "mermaid", "python")
 # The output of `lynxctl reference`, which test_surface.py checks. Its indented lines are synopses.
 GENERATED = ("docs/cli.md",)
 RECORDS = "docs/measurements/"

@@ -21,7 +21,7 @@ from debian_tree import NEEDED, PATIENCE, Tree, build_folder, check_machine, mak
 from pages import commands_of, lines_of
 
 SERVICES = ("lynx-server", "lynx-agent", "lynx-worker")
-PACKAGES = ("lynx-common", "lynx-rank", *SERVICES, "lynxctl")
+PACKAGES = ("lynx-common", "lynx-rank", *SERVICES, "lynxctl", "python3-lynx")
 JOB = """apiVersion: lynx/v1
 kind: TrainingJob
 name: {name}
@@ -146,6 +146,7 @@ class CleanTreeTest(unittest.TestCase):
         self.installed()
         self.units_are_sound()
         self.has_pages_completions_and_shared_files()
+        self.imports_the_python_package()
         ranks = self.trains_while_daemons_restart()
         self.trains_while_the_server_is_backed_up(ranks)
         self.trains_while_it_is_upgraded(ranks)
@@ -207,6 +208,18 @@ class CleanTreeTest(unittest.TestCase):
         self.assertEqual(self.tree.path("/usr/share/lynx/docs/runbooks.md").read_text(), (ROOT / "docs/runbooks.md").read_text())
         self.assertEqual(self.files_below("/usr/share/doc/lynxctl/examples"), {path.relative_to(ROOT / "examples"): path.read_text()
                                                                              for path in (ROOT / "examples").rglob("*") if path.is_file()})
+
+    def imports_the_python_package(self):
+        """The package finds the exact solver and the ready-made machines, and plans and calls as lynxctl does."""
+        python = [package for package in self.packages if package.name.startswith("python3-lynx")]
+        self.tree.run("apt-get", "install", *(f"/packages/{file.name}" for file in python))
+        said = self.tree.run("python3", "-c", "import lynx; print(lynx.plan(lynx.Job(model='gpt-22b', batch=64), lynx.Cluster('h100')))\n"
+                             "print(lynx.plan(lynx.Job('/usr/share/doc/lynxctl/examples/gpt-bytes.yaml', recompute='opt')).stages)\nprint(lynx.Client().nodes())")
+        self.assertIn("predicted: step", said)
+        self.assertIn(self.tree.run("lynxctl", "nodes", "-o", "name").split()[0], said)
+        self.assertTrue(self.tree.path("/usr/lib/python3/dist-packages/lynx/__pycache__").is_dir(), "postinst compiles the modules")
+        self.tree.run("apt-get", "remove", "python3-lynx")
+        self.assertFalse(self.tree.path("/usr/lib/python3/dist-packages/lynx").exists(), "prerm removes what was compiled")
 
     def files_below(self, folder, names=("",)):
         """Path -> text of the files in these subfolders."""

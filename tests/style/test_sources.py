@@ -9,7 +9,7 @@ import subprocess
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROOMS = ("common", "planner", "proto", "node", "security", "server", "agent", "worker", "cli", "solver", "report", "studio")
+ROOMS = ("common", "planner", "proto", "node", "security", "server", "agent", "worker", "cli", "solver", "report", "studio", "python")
 
 # A room is a top folder of the sources; an inner room is a folder in a room. Three inner rooms have rules of their own.
 # The worker's daemon uses gRPC, but its engine does not. The planner's exact solver has a time limit and a MILP
@@ -32,6 +32,7 @@ MAY_INCLUDE = {
     "studio": {"common", "planner", "node", "cli/spec", "studio"},
     "cli": {"common", "planner", "proto", "node", "security", "report", "cli/spec", "studio", "cli"},
     "solver": {"common", "planner", "planner/opt", "node", "solver"},
+    "python": {"common", "planner", "proto", "node", "report", "cli/spec", "cli", "python"},
 }
 # The worker's headers that other rooms may include: plain data that crosses a file or a pipe between them, and
 # functions on the files that a run leaves.
@@ -56,7 +57,7 @@ INNER_ORDER = {
     "worker/rank": ("process", "measure", "records", "peers", "check", "states"),
 }
 # The rooms that have a namespace of their own, lynx::ROOM. All other rooms and SHARED_FOLDERS use namespace lynx.
-NAMED_ROOMS = ("server", "cli", "agent", "worker")
+NAMED_ROOMS = ("server", "cli", "agent", "worker", "python")
 SHARED_FOLDERS = ("worker/contract",)
 # A folder with more files of its own is hard to survey and needs inner rooms.
 MOST_FILES = 40
