@@ -6,6 +6,7 @@
 #include "common/connection_secret.h"
 #include "common/status.h"
 #include "planner/problem/batch_split.h"
+#include "planner/problem/model_families.h"
 #include "proto/bounds.h"
 #include "proto/convert.h"
 #include "proto/field_visitors.h"
@@ -29,6 +30,7 @@ absl::Status CheckPeers(const std::vector<PeerAddress>& peers, int32_t ranks, co
 absl::Status CompleteContext(RankConfig& config, const std::string& path) {
   StageContext& context = config.context;
   context.model = config.spec.model;
+  context.model.plan_only &= ~kLeftOutFeatures;  // ranks and their checkpoints have only what is trained
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "rank"), config.rank, 0, context.layout.ranks() - 1));
   const BatchSplit split{config.spec.train.global_batch, context.layout.dp, context.micro_batch};
   if (!split.Possible()) {

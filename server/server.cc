@@ -150,6 +150,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
   // A second server on one data directory must not take the lease from the first one, which may just not be able to renew it.
   if (!server->alone_) {
     LYNX_ASSIGN_OR_RETURN(server->lock_, LockDirectory(directory));
+    LYNX_RETURN_IF_ERROR(server->CheckPolicyOfOthers());
   }
   absl::StatusOr<std::unique_ptr<Store>> store = server->OpenItsStore();
   if (!store.ok() && !IsHeldByAnother(store.status())) return store.status();
@@ -248,6 +249,7 @@ std::string Server::ReachedAt() const {
 std::vector<KnownServer> Server::Servers() const {
   const ServerLease* const lease = core_->store().lease();
   KnownServer own{.server = identity_, .leads = true, .since = started_};
+  own.server.address = AdvertisedAt(options_, listen_, port_);
   if (lease == nullptr) return {own};
   own.epoch = lease->epoch();
   std::vector<KnownServer> servers = lease->servers();

@@ -142,6 +142,8 @@ class Server {
   SharedPlaces Places(const std::string& store) const;
   // FailedPrecondition: the server that leads has another --encrypt-ranks than this one.
   absl::Status CheckPolicy(const LeaseWatch::View& view) const;
+  // The same of the servers that share the store now.
+  absl::Status CheckPolicyOfOthers() const;
   // Waits until another server has written what all share, or takes the lease and returns the store. FailedPrecondition: this
   // server cannot be one of them.
   absl::StatusOr<std::unique_ptr<Store>> AwaitShared();

@@ -35,11 +35,18 @@ SharedPlaces Server::Places(const std::string& store) const {
 
 absl::Status Server::CheckPolicy(const LeaseWatch::View& view) const {
   if (view.encryption.empty() || view.encryption == identity_.encryption) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "--encrypt-ranks is ", identity_.encryption, " here, and ", view.encryption, " on the server",
-      view.leader.empty() ? "" : absl::StrCat(" at ", view.leader), " that leads on ", StoreName(options_),
-      ": start this one with --encrypt-ranks ", view.encryption,
-      "; to change it for the cluster, stop all its servers, and then start them with the same new value (ranks train on)"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("--encrypt-ranks is ", identity_.encryption, " here, and ", view.encryption, " on the server",
+                   view.leader.empty() ? "s that stand by" : absl::StrCat(" at ", view.leader, " that leads"), " on ",
+                   StoreName(options_), ": start this one with --encrypt-ranks ", view.encryption,
+                   "; to change it for the cluster, stop all its servers, and ten seconds later start them with the same new "
+                   "value (ranks train on)"));
+}
+
+absl::Status Server::CheckPolicyOfOthers() const {
+  LeaseWatch watch(options_.store, identity_, options_.lease);
+  const absl::StatusOr<LeaseWatch::View> view = watch.Look();
+  return view.ok() ? CheckPolicy(*view) : absl::OkStatus();  // opening the store says what is wrong with the database
 }
 
 absl::StatusOr<std::unique_ptr<Store>> Server::AwaitShared() {
@@ -154,8 +161,14 @@ std::optional<milliseconds> Server::StandBy() {
   metrics_page_->SetEpoch(view->epoch);
   if (view->epoch != last_epoch_) spdlog::info("{}", gate_.Text());
   last_epoch_ = view->epoch;
-  if (view->free) return TakeOver();
   if (const absl::Status same = CheckPolicy(*view); !same.ok()) return End(ServerEnd::kStore, same);
+  if (view->free) {
+    // A server that cannot follow would take the lease from those that can, and end.
+    const absl::Status followed = trouble_.empty() ? absl::OkStatus() : FollowShared();
+    if (followed.ok()) return TakeOver();
+    ShowStandby(trouble_);
+    return kAfterFailure;
+  }
   if (looks_++ % kLooksPerShared == 0) {
     const absl::Status followed = FollowShared();
     if (followed.code() == absl::StatusCode::kFailedPrecondition) return End(ServerEnd::kStore, followed);

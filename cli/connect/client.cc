@@ -429,8 +429,9 @@ Client::WatchEnd Client::WatchOnce(const std::string& job_id, const std::functio
       return !stopped;
     };
     if (!(heard ? AwaitLong(queue, context, still) : Await(queue, context, first))) break;
+    if (stopped) break;  // a message came while the watch was being ended
     heard = true;
-    stopped = !each(response) || stopped;
+    stopped = !each(response);
     if (stopped) context.TryCancel();
     going = !stopped;
   }
@@ -464,12 +465,12 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
       lost_at.reset();
       failures_.clear();
       Answered();
-      stopped = !each(response);
+      stopped = stopped || !each(response);
       return !stopped;
     };
     const auto wait = [&] {
       silent();
-      stopped = !going();
+      stopped = stopped || !going();
       return !stopped;
     };
     const WatchEnd end = WatchOnce(watched, hear, wait);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -56,7 +57,9 @@ void RememberLeader(const std::string& file, const std::string& addresses, const
   // The folder holds secrets of other commands, so it is made for the user alone.
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   if (!std::filesystem::exists(folder, error)) {
-    std::filesystem::create_directories(folder.parent_path(), error);
+    // Another user, such as root with somebody's HOME, would make a folder that its owner cannot use.
+    struct stat above {};
+    if (::stat(folder.parent_path().c_str(), &above) != 0 || above.st_uid != ::geteuid()) return;
     ::mkdir(folder.c_str(), 0700);
   }
   std::string text = absl::StrCat(addresses, " ", leader, "\n");
@@ -66,7 +69,8 @@ void RememberLeader(const std::string& file, const std::string& addresses, const
     absl::StrAppend(&text, known, " ", before, "\n");
     ++lines;
   }
-  const std::string fresh = absl::StrCat(file, ".", ::getpid());
+  static std::atomic<int> written{0};  // so that threads do not share a file
+  const std::string fresh = absl::StrCat(file, ".", ::getpid(), ".", written++);
   {
     std::ofstream out(fresh, std::ios::trunc);
     out << text;

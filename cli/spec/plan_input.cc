@@ -31,8 +31,8 @@ ClusterTopology UniformTopology(const PlanInput& input, const JobSpec& spec) {
 }
 
 absl::StatusOr<ClusterTopology> TopologyOf(const PlanInput& input, const JobSpec& spec) {
-  if (input.cluster.empty()) return UniformTopology(input, spec);
-  LYNX_ASSIGN_OR_RETURN(ClusterFile file, ParseClusterFile(input.cluster, input.cluster_name));
+  if (!input.cluster) return UniformTopology(input, spec);
+  LYNX_ASSIGN_OR_RETURN(ClusterFile file, ParseClusterFile(*input.cluster, input.cluster_name));
   if (input.nodes > 0) {
     if (file.cluster.groups.size() > 1) {
       return absl::InvalidArgumentError(absl::StrCat("--nodes ", input.nodes, ": ", input.cluster_name, " has ",

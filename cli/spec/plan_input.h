@@ -20,7 +20,7 @@ struct PlanInput {
   std::string folder = "/";            // absolute; relative paths in the job's text start here
   std::vector<std::string> overrides;  // "model.seq=4096"; they replace the values in the job's text
 
-  std::string cluster;                   // text of a cluster file; "" = a uniform cluster by the fields below
+  std::optional<std::string> cluster;    // text of a cluster file; none = a uniform cluster by the fields below
   std::string cluster_name = "cluster";  // names the cluster's text in errors
   // Replaces what the cluster's text states of this kind of device; it is the profile of a uniform cluster, for which none
   // means stated figures of a CPU core.

@@ -110,7 +110,8 @@ class Space {
 
   bool TensorParallelFits(int32_t tp) const {
     return tp <= least_devices_ && model_.heads % tp == 0 && model_.key_heads() % tp == 0 &&
-           (!model_.HasDenseBlock() || model_.ffn % tp == 0) && tp <= model_.vocab;
+           (!model_.HasDenseBlock() || model_.ffn % tp == 0) && tp <= model_.vocab &&
+           (any_ || !model_.qk_norm_whole || tp == 1);  // the engine norms all queries on one rank
   }
 
   void AddReplicas(ParallelLayout layout) {

@@ -19,7 +19,8 @@ namespace lynx::python {
 struct RequestTexts {
   std::string job, job_name, folder;
   std::vector<std::string> overrides;
-  std::string cluster, cluster_name;
+  std::optional<std::string> cluster;  // none: a uniform cluster
+  std::string cluster_name;
   std::optional<std::string> profile;  // the text of a profile
   std::string profile_name;
   int32_t nodes = 0, devices_per_node = 0;

@@ -41,7 +41,7 @@ class Cluster:
 
     def __init__(self, source: ClusterLike | None = None, /, *, nodes: int = 0, devices_per_node: int = 0,
                  device_memory: str = "", host_memory: str = "", **fields: Any) -> None:
-        self._text, self._name = "", "<cluster>"
+        self._text, self._name = None, "<cluster>"
         self._uniform: dict[str, Any] = {"devices_per_node": devices_per_node, "device_memory": device_memory,
                                          "host_memory": host_memory}
         self._nodes = nodes
@@ -65,7 +65,7 @@ class Cluster:
         if self._text and any(self._uniform.values()):
             name = next(name for name, value in self._uniform.items() if value)
             raise Error(f"{name}: this is for nodes that no file describes; change the machine's file instead", field=name)
-        self._description = as_records(json.loads(_lynx.describe_cluster(self._text, self._name))) if self._text else Record()
+        self._description = as_records(json.loads(_lynx.describe_cluster(self._text, self._name))) if self._text is not None else Record()
 
     @property
     def name(self) -> str:

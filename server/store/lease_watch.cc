@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "common/status.h"
+#include "server/access/shared_keys.h"
 
 namespace lynx::server {
 namespace {
@@ -27,13 +28,28 @@ absl::StatusOr<LeaseWatch::View> LeaseWatch::Look() {
   LYNX_ASSIGN_OR_RETURN(const std::optional<LeaseRow> row, ReadLease(*connection_));
   if (!row.has_value()) return View{.free = true};
   if (row->left > times_.life) LYNX_RETURN_IF_ERROR(CapLease(*connection_, times_));
-  LYNX_RETURN_IF_ERROR(EnterServer(*connection_, own_));
   const bool is_free = row->left <= std::chrono::milliseconds(0);
-  return View{.free = is_free,
-              .left = row->left,
-              .epoch = row->epoch,
-              .leader = is_free ? "" : row->holder.address,
-              .encryption = is_free ? "" : row->holder.encryption};
+  View view{.free = is_free,
+            .left = row->left,
+            .epoch = row->epoch,
+            .leader = is_free ? "" : row->holder.address,
+            .encryption = is_free ? "" : row->holder.encryption};
+  if (is_free) {
+    LYNX_ASSIGN_OR_RETURN(view.encryption, PolicyOfOthers());
+  }
+  // A server with another policy does not stand by, so it is not one of those that do.
+  if (view.encryption.empty() || view.encryption == own_.encryption) {
+    LYNX_RETURN_IF_ERROR(EnterServer(*connection_, own_));
+  }
+  return view;
+}
+
+absl::StatusOr<std::string> LeaseWatch::PolicyOfOthers() {
+  LYNX_ASSIGN_OR_RETURN(const auto shared, LoadShared());
+  const auto policy = shared.find(kSharedEncryption);
+  if (policy == shared.end()) return "";
+  LYNX_ASSIGN_OR_RETURN(const int64_t others, OthersWith(*connection_, own_, policy->second));
+  return others > 0 ? policy->second : "";
 }
 
 absl::StatusOr<std::map<std::string, std::string>> LeaseWatch::LoadShared() {

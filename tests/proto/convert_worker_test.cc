@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/problem/model_families.h"
 #include "proto/convert.h"
 #include "tests/proto/random_values.h"
 
@@ -240,6 +241,16 @@ TEST(ConvertWorkerTest, AssignmentBecomesConfig) {
   v1::RankAssignment waiting = GoodAssignment();
   waiting.clear_peers();
   EXPECT_TRUE(RankConfigFromProto(waiting).value().peers.empty());
+}
+
+// A checkpoint has no place for parts that are left out, so the model that a rank trains has none.
+TEST(ConvertWorkerTest, RanksTrainTheModelWithoutPartsThatAreLeftOut) {
+  v1::RankAssignment message = GoodAssignment();
+  message.mutable_spec()->mutable_model()->set_plan_only(kLeftOutFeatures);
+  const absl::StatusOr<RankConfig> config = RankConfigFromProto(message);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->spec.model.plan_only, kLeftOutFeatures);
+  EXPECT_EQ(config->context.model.plan_only, PlanOnlyFeatures{0});
 }
 
 TEST(ConvertWorkerTest, AssignmentsComeBackTheSame) {

@@ -211,6 +211,8 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
                  "such that an even number of at most 512 elements of a head turn");
   reader.Require(shape.heads % shape.tp == 0, "heads", "a multiple of tp");
   reader.Require(shape.heads % shape.key_heads() == 0, "kv_heads", "a divisor of heads");
+  reader.Require(!shape.qk_norm_whole || (shape.qk_norm && shape.tp == 1 && shape.key_heads() == shape.heads), "qk_norm_whole",
+                 "true only with qk_norm, tp 1 and as many heads of keys as of queries");
   reader.Require(shape.key_heads() % shape.tp == 0, "kv_heads", "a multiple of tp");
   reader.Require(shape.moe() || shape.ffn % shape.tp == 0, "ffn", "a multiple of tp");
   reader.Require(!shape.sequence_parallel || shape.seq % shape.tp == 0, "seq", "a multiple of tp");

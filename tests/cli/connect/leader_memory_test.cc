@@ -63,6 +63,8 @@ TEST_F(LeaderMemoryTest, AFileOfOtherContentIsNoReasonToFail) {
 
 TEST_F(LeaderMemoryTest, WhatCannotBeWrittenIsNotRemembered) {
   RememberLeader("/proc/nowhere/leaders", "a:1,b:2", "b:2");
+  RememberLeader(directory_ + "/not/there/leaders", "a:1,b:2", "b:2");
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/not")) << "no folder of another program is made";
   EXPECT_EQ(RememberedLeader("/proc/nowhere/leaders", "a:1,b:2"), "");
   RememberLeader("", "a:1,b:2", "b:2");
   EXPECT_EQ(RememberedLeader("", "a:1,b:2"), "");

@@ -70,6 +70,15 @@ TEST_F(PlanRequestTest, AJobOnAnyDeviceIsOnThatOfTheProfile) {
   EXPECT_TRUE(GroupOf("any").host_is_device);
 }
 
+TEST_F(PlanRequestTest, AnEmptyClusterFileIsNoCluster) {
+  GroupOf("cpu");
+  options_.cluster = folder_ + "/cluster.yaml";
+  std::ofstream(options_.cluster).close();
+  const absl::Status status = ReadPlanRequest(options_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cluster.yaml"));
+}
+
 TEST_F(PlanRequestTest, HostMemoryIsStated) {
   options_.host_memory = "1TiB";
   EXPECT_EQ(GroupOf("cuda").host_memory, kGiB * 1024);

@@ -420,6 +420,25 @@ TEST(Candidates, SpanEveryDegreeAndMode) {
   EXPECT_EQ(Modes(*any).zeros.size(), 4u);
 }
 
+TEST(Candidates, HaveOneTensorRankIfTheEngineNormsAllQueries) {
+  PlanRequest request = TightRequest();
+  request.spec.model.family = ModelFamily::kLlama;
+  request.spec.model.dropout = 0;
+  request.spec.model.qk_norm = request.spec.model.qk_norm_whole = true;
+  request.spec.parallel = {};
+  const auto degrees = [&](PlanTarget target) {
+    const auto candidates = Candidates(request.spec, request.cluster, target);
+    EXPECT_TRUE(candidates.ok()) << candidates.status();
+    std::set<int32_t> tp;
+    if (candidates.ok())
+      std::for_each(candidates->begin(), candidates->end(), [&](const Candidate& c) { tp.insert(c.layout.tp); });
+    return tp;
+  };
+  EXPECT_EQ(degrees(PlanTarget::kLynxEngine), std::set{1});
+  EXPECT_GT(degrees(PlanTarget::kAnyFramework).size(), 1u);
+  for (const LayerShape& shape : WantedShapes(request.spec, request.cluster)) EXPECT_EQ(shape.tp, 1);
+}
+
 TEST(Compare, WhatIsNotPlannedYetIsAnError) {
   PlanRequest request = TightRequest();
   request.spec.recompute_options.offload_permille = 100;
