@@ -20,5 +20,5 @@ from ._records import Record, Table
 __version__: str = _lynx.version
 
 __all__ = ["Answer", "Client", "Cluster", "Error", "Export", "FrameworkPlan", "Infeasible", "Job", "JobRecord", "Plan",
-           "Record", "Table", "Unavailable", "Update", "Watch", "compare", "explain", "machines", "memory", "models", "plan", "sweep",
-           "whatif"]
+           "Record", "Table", "Unavailable", "Update", "Watch", "compare", "explain", "machines", "memory", "models", "plan",
+           "sweep", "whatif"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import pathlib
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from ._records import Record, as_records, size_text
 
 ClusterLike = Union["Cluster", str, "os.PathLike[str]", Mapping[str, Any]]
 
+_MAX_COUNT = 1 << 20  # devices of a machine
 _MACHINES = pathlib.Path(__file__).parent / "clusters"
 
 
@@ -41,6 +43,10 @@ class Cluster:
 
     def __init__(self, source: ClusterLike | None = None, /, *, nodes: int = 0, devices_per_node: int = 0,
                  device_memory: str = "", host_memory: str = "", **fields: Any) -> None:
+        nodes, devices_per_node = _count("nodes", nodes), _count("devices_per_node", devices_per_node)
+        for name, size in (("device_memory", device_memory), ("host_memory", host_memory)):
+            if not isinstance(size, str):
+                raise Error(f"{name} {size!r}: expected a text with a unit, such as '80GiB'", field=name)
         self._text, self._name = None, "<cluster>"
         self._uniform: dict[str, Any] = {"devices_per_node": devices_per_node, "device_memory": device_memory,
                                          "host_memory": host_memory}
@@ -99,6 +105,17 @@ class Cluster:
         groups = ", ".join(f"{group.nodes} x {group.devices_per_node} {group.device} with {size_text(group.memory_bytes)}"
                            for group in self.groups)
         return f"<lynx.Cluster {self.name}: {groups}>"
+
+
+def _count(name: str, value: Any) -> int:
+    """The number that an argument gives; 0 = it is not given."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = -1
+    if count < 0 or count > _MAX_COUNT:
+        raise Error(f"{name} {value!r}: expected a whole number from 1 to {_MAX_COUNT}", field=name)
+    return count
 
 
 def _named_text(source: str | os.PathLike[str]) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from ._records import Record, Table, as_records, in_seconds
 ProfileLike = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 _FRAME_HEIGHT = 900  # pixels of a plan's page in a notebook
+_MIN_OPT_SECONDS, _MAX_OPT_SECONDS = 0.01, 86400
 _MAX_AT_ONCE = 8  # plans of a sweep; each may hold the programs of thousands of devices
 _CLUSTER_KEYS = ("nodes", "devices_per_node", "device_memory", "host_memory")
 
@@ -42,8 +43,15 @@ def _profile_texts(profile: ProfileLike | None) -> dict[str, Any]:
     return {"profile": read_text(profile, "profile"), "profile_name": os.fspath(profile)}
 
 
+def _check_seconds(opt_seconds: float) -> None:
+    if not _MIN_OPT_SECONDS <= opt_seconds <= _MAX_OPT_SECONDS:
+        raise Error(f"opt_seconds {opt_seconds}: expected seconds from {_MIN_OPT_SECONDS} to {_MAX_OPT_SECONDS}",
+                    field="opt_seconds")
+
+
 def _request(job: Job, cluster: Cluster, *, profile: ProfileLike | None = None, opt: bool = False, opt_seconds: float = 10,
              keep_node_order: bool = False, any_framework: bool = False) -> _lynx.Request:
+    _check_seconds(opt_seconds)
     return _lynx.Request(**job._texts(ranks=cluster.devices or 1), **cluster._texts(), **_profile_texts(profile), exact=opt,
                          exact_seconds=opt_seconds, solver=_solver(), keep_node_order=keep_node_order,
                          any_framework=any_framework)
@@ -295,7 +303,8 @@ def whatif(job: JobLike, cluster: ClusterLike | None = None, *, set: Mapping[str
     if base._text is None and with_cluster is not None:
         ranks = other.devices or ranks
     texts = {**changed._texts(ranks=ranks), **other._texts()}
-    after = _lynx.Request(**texts, **_profile_texts(options.get("profile")), exact_seconds=options.get("opt_seconds", 10), solver=_solver(),
+    after = _lynx.Request(**texts, **_profile_texts(options.get("profile")),
+                          exact_seconds=options.get("opt_seconds", 10), solver=_solver(),
                           keep_node_order=options.get("keep_node_order", False),
                           any_framework=options.get("any_framework", False))
     return Answer(_lynx.what_if(now, after, str(nodes)))

@@ -113,6 +113,11 @@ class ErrorTest(unittest.TestCase):
         self.raises(lambda: lynx.Cluster("h100", device_memory="80GiB"))
         self.raises(lambda: lynx.Cluster("h100", colour="red"))
         self.raises(lambda: lynx.plan(SMALL, lynx.Cluster(nodes=1, device_memory="much")))
+        for count in (-1, 1.5, "two", 1 << 21):
+            self.assertEqual(self.raises(lambda: lynx.Cluster("h100", nodes=count)).field, "nodes")
+            self.assertEqual(self.raises(lambda: lynx.Cluster(devices_per_node=count)).field, "devices_per_node")
+        self.assertIn("80GiB", str(self.raises(lambda: lynx.Cluster(nodes=1, device_memory=80))))
+        self.assertEqual(self.raises(lambda: lynx.plan(SMALL, opt_seconds=0)).field, "opt_seconds")
         self.raises(lambda: lynx.plan(SMALL, framework="jax"))
         self.raises(lambda: lynx.plan(SMALL).export("jax"))
         self.assertIn("version", str(self.raises(lambda: lynx.plan(SMALL).export("megatron", "0.0.1"))))
