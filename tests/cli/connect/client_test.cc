@@ -258,10 +258,10 @@ TEST(ClientTest, AWatchOfASilentServerEndsWhenAskedTo) {
     return kGone;
   };
   int seen = 0;
-  const absl::Status status = Client({jobs.address(), "the test"}, kSecond * 20)
-                                  .Watch(
-                                      "job", kSecond * 20, [&](const auto&) { return ++seen < 100; }, [] {}, [] {},
-                                      [] { return false; });
+  const absl::Status status =
+      Client({jobs.address(), "the test"}, kSecond * 20)
+          .Watch(
+              "job", kSecond * 20, [&](const auto&) { return ++seen < 100; }, [] {}, [] {}, [] { return false; });
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(seen, 1);
   EXPECT_EQ(jobs.watches(), 1);
