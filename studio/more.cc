@@ -20,8 +20,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kFrontierLimits = 7;     // memory limits of the frontier, beside the machine's own
-constexpr int64_t kLeastGainPermille = 5;  // a change that makes the step shorter by less is not named
+constexpr int64_t kFrontierLimits = 7;   // memory limits of the frontier, beside the machine's own
+constexpr int64_t kMinGainPermille = 5;  // a change that makes the step shorter by less is not named
 constexpr size_t kMaxNamedGains = 2;
 
 Json PlanJson(const char* name, const PlanRequest& request, const Plan& plan, std::string note) {
@@ -123,14 +123,14 @@ std::string WhyNotFaster(const Explanation& explanation) {
                              Loss{"recomputation is not hidden", recomputation}, Loss{"ranks wait for shared cores", waiting}};
   const Loss& largest =
       *std::max_element(losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.time < b.time; });
-  std::string text = largest.time.value * 1000 < whole * kLeastGainPermille
+  std::string text = largest.time.value * 1000 < whole * kMinGainPermille
                          ? "The step is nearly all computation"
                          : absl::StrCat("For ", PercentText(largest.time.value, whole), " of the step, ", largest.words);
   std::vector<std::pair<Nanos, std::string>> gains;
   for (const Alternative& change : explanation.sensitivities) {
     if (!change.plan) continue;
     const Nanos gain = plan.step - change.plan->step;
-    if (gain.value * 1000 < plan.step.value * kLeastGainPermille) continue;
+    if (gain.value * 1000 < plan.step.value * kMinGainPermille) continue;
     gains.emplace_back(gain, absl::StrCat(change.change, " would take ", PercentText(gain.value, plan.step.value), " off it"));
   }
   std::sort(gains.begin(), gains.end(), [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -241,9 +241,9 @@ absl::StatusOr<StudioState> ParseState(const Json& json) {
   if (json.contains("linkScale")) {
     const Json& scale = json["linkScale"];
     if (scale.is_number()) state.link_scale = scale.get<double>();
-    if (!scale.is_number() || !(state.link_scale >= kLeastLinkScale && state.link_scale <= kMostLinkScale)) {
+    if (!scale.is_number() || !(state.link_scale >= kMinLinkScale && state.link_scale <= kMaxLinkScale)) {
       return Wrong("linkScale",
-                   absl::StrCat("expected a number from ", kLeastLinkScale, " to ", kMostLinkScale, ", found ", scale.dump()));
+                   absl::StrCat("expected a number from ", kMinLinkScale, " to ", kMaxLinkScale, ", found ", scale.dump()));
     }
   }
   return state;

@@ -39,7 +39,7 @@ struct StudioState {
   double link_scale = 1;            // multiplies the rate of links between nodes
 };
 
-inline constexpr double kLeastLinkScale = 0.001, kMostLinkScale = 1000;
+inline constexpr double kMinLinkScale = 0.001, kMaxLinkScale = 1000;
 inline constexpr int32_t kMaxStudioNodes = 1 << 20;
 inline constexpr Bytes kMaxDeviceMemory{int64_t{1} << 50};
 
