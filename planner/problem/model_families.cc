@@ -153,7 +153,7 @@ constexpr FamilyTraits kPlannedOnly[] = {
      .key_heads = 1, .plan_only = Set(kLayerNorm), .experts = {.experts = 4, .top_k = 1, .aux_loss = 0.01}},
     {.model_type = "minimax_m2", .model_class = "MiniMaxM2ForCausalLM", .models = "MiniMax-M2", .base = kLlama, .weights = kNoNames,
      .qk_norm = true, .qk_norm_whole = true, .rope_theta = 5e6, .rotary_share = 0.5, .head_dim = 128, .key_heads = 8,
-     .plan_only = Set(kOtherRouting), .experts = {.experts = 256, .top_k = 8}},
+     .plan_only = Set(kWholeQueryNorm, kOtherRouting), .experts = {.experts = 256, .top_k = 8}},
     {.model_type = "deepseek_v2", .model_class = "DeepseekV2ForCausalLM", .models = "DeepSeek-V2 and V2-Lite", .base = kLlama,
      .weights = kNoNames, .experts = {.experts = 64, .weights = ExpertWeights::kPlain, .ffn = 1407,
      .shared = SharedExperts::kByCount, .absent_shared = 2, .dense_layers = true}, .latent = true},
