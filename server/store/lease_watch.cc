@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "common/status.h"
-#include "server/access/shared_keys.h"
 
 namespace lynx::server {
 namespace {
@@ -35,21 +34,13 @@ absl::StatusOr<LeaseWatch::View> LeaseWatch::Look() {
             .leader = is_free ? "" : row->holder.address,
             .encryption = is_free ? "" : row->holder.encryption};
   if (is_free) {
-    LYNX_ASSIGN_OR_RETURN(view.encryption, PolicyOfOthers());
+    LYNX_ASSIGN_OR_RETURN(view.encryption, PolicyOfOthers(*connection_, own_));
   }
   // A server with another policy does not stand by, so it is not one of those that do.
   if (view.encryption.empty() || view.encryption == own_.encryption) {
     LYNX_RETURN_IF_ERROR(EnterServer(*connection_, own_));
   }
   return view;
-}
-
-absl::StatusOr<std::string> LeaseWatch::PolicyOfOthers() {
-  LYNX_ASSIGN_OR_RETURN(const auto shared, LoadShared());
-  const auto policy = shared.find(kSharedEncryption);
-  if (policy == shared.end()) return "";
-  LYNX_ASSIGN_OR_RETURN(const int64_t others, OthersWith(*connection_, own_, policy->second));
-  return others > 0 ? policy->second : "";
 }
 
 absl::StatusOr<std::map<std::string, std::string>> LeaseWatch::LoadShared() {

@@ -25,8 +25,8 @@ class LeaseWatch {
     std::chrono::milliseconds left{0};  // until it is free, unless it is renewed
     int64_t epoch = 0;
     std::string leader;  // HOST:PORT of the server that has the lease; empty: nobody has it, or it takes no calls
-    // Its --encrypt-ranks; if nobody has the lease, that of the newest leader, as long as another server with it is there.
-    // Empty: it is not known, or no such server is there.
+    // Its --encrypt-ranks; if nobody has the lease, that of the other servers that are there. Empty: it is not known, or no
+    // other server is there.
     std::string encryption;
   };
 
@@ -43,7 +43,6 @@ class LeaseWatch {
 
  private:
   absl::Status Connect();
-  absl::StatusOr<std::string> PolicyOfOthers();
 
   const std::string url_;
   const LeaseTimes times_;

@@ -60,9 +60,10 @@ absl::StatusOr<std::optional<LeaseRow>> ReadLease(PostgresConnection& connection
 absl::StatusOr<int64_t> TakeLease(PostgresConnection& connection, const ServerIdentity& holder, const LeaseTimes& times);
 // The database's clock was put back, so that the lease would last longer than `life`: shortens it to `life` from now.
 absl::Status CapLease(PostgresConnection& connection, const LeaseTimes& times);
-// How many servers beside `own` have this --encrypt-ranks and entered themselves within kStillThere.
+// The --encrypt-ranks of the other servers that entered themselves within kStillThere; empty: there are none. All of them have
+// the same one, since a server with another one is refused.
 inline constexpr std::chrono::milliseconds kStillThere{10'000};
-absl::StatusOr<int64_t> OthersWith(PostgresConnection& connection, const ServerIdentity& own, const std::string& encryption);
+absl::StatusOr<std::string> PolicyOfOthers(PostgresConnection& connection, const ServerIdentity& own);
 // Enters the server in the list. A server whose address is empty is not entered.
 absl::Status EnterServer(PostgresConnection& connection, const ServerIdentity& server);
 // The servers that entered themselves within the last hour, in the order of their addresses. Their epochs are not said.
