@@ -288,13 +288,12 @@ export class Form {
     for (const element of document.querySelectorAll("#form [aria-invalid]")) element.removeAttribute("aria-invalid");
   }
 
-  // Shows an error beside its field; false if the form has no such field. An error that names no field belongs to the first of
-  // those in its text that people have set.
+  // Shows an error beside its field; false if the form has no such field. If people have not set the field that an error is about,
+  // but another one that its text names, the error stands there: a size that does not divide the model's heads is changed there.
   error({ field, text, line }, state) {
-    const host = this.#hostOf(
-      field ||
-        [...text.matchAll(/\b[a-z]\w*(?:\.\w+)+\b/g)].map(([path]) => path).find((path) => state?.job[path] !== undefined),
-    );
+    const isSet = (path) => state?.job[path] !== undefined;
+    const named = [...text.matchAll(/\b[a-z]\w*(?:\.\w+)+\b/g)].map(([path]) => path).find(isSet);
+    const host = this.#hostOf(isSet(field) || field === "machine" ? field : (named ?? field));
     if (host === null) return false;
     const place = host.querySelector(".error");
     place.replaceChildren(text);
