@@ -129,19 +129,20 @@ export class Answer {
     if (is) byId("progress").removeAttribute("value");
   }
 
-  progress(done, of) {
-    if (of > 0) {
-      byId("progress").max = of;
-      byId("progress").value = done;
-    }
-  }
-
   // ---- Policies and the frontier ----
   // `is`: what stands there is of another plan, and is being worked out again.
   moreWaiting(is) {
     byId("more").classList.toggle("old", is);
     byId("more").setAttribute("aria-busy", String(is));
     byId("more-note").hidden = !is;
+    const bar = make("progress", { "aria-label": "Policies and what memory buys" });
+    if (is) byId("more-note").replaceChildren(bar, "plans every policy and several memory limits …");
+  }
+
+  moreFailed(text) {
+    byId("more-note").replaceChildren("Policies and limits could not be planned: " + text);
+    byId("more-note").hidden = false;
+    byId("more").setAttribute("aria-busy", "false");
   }
 
   more({ policies, frontier, limitBytes, why }) {

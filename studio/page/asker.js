@@ -58,22 +58,19 @@ export class Asker {
     this.next = null;
     this.flying = flight;
     const silent = setTimeout(() => this.flying === flight && this.on.waiting?.(true), SILENT);
-    let wait = 0;
+    let wait = 0,
+      answer = null;
     try {
-      const answer = await post(this.path, { ...question, sequence: ++sequence, client }, flight.abort.signal);
+      answer = await post(this.path, { ...question, sequence: ++sequence, client }, flight.abort.signal);
       if (this.flying !== flight) return;
       this.on.failed?.(null);
-      if (answer.stale)
-        wait = 1; // a newer question of this page has taken its place; if there is none, this one is asked again
-      else this.on.answer(answer, question);
+      if (answer.stale) wait = 1; // a newer question has taken its place; if there is none, this one is asked again
     } catch (error) {
       if (this.flying !== flight) return;
       wait = error instanceof Refused ? error.again : AGAIN;
-      this.on.failed?.(
-        error instanceof Refused
-          ? "The studio says: " + error.message
-          : "The studio does not answer. Is lynxctl studio still running?",
-      );
+      const told = error instanceof Refused ? "The studio says: " + error.message : "The studio does not answer.";
+      const advice = error instanceof Refused ? "" : " Is lynxctl studio still running?";
+      this.on.failed?.(told + advice + (wait > 0 ? " The page asks again." : ""));
     } finally {
       clearTimeout(silent);
     }
@@ -83,7 +80,8 @@ export class Asker {
       this.timer = setTimeout(() => this.flying === null && this.next !== null && this.#send(), wait);
       return;
     }
-    if (this.next !== null) return this.#send();
-    this.on.waiting?.(false);
+    if (this.next !== null) this.#send();
+    else this.on.waiting?.(false);
+    if (answer !== null) this.on.answer(answer, question);
   }
 }

@@ -27,6 +27,7 @@ const rate = (bytesPerSecond) =>
 export const SLIDERS = [
   {
     field: "memoryBytes",
+    ofMachine: true,
     label: "Memory per device",
     unit: "GiB",
     scale: GIB,
@@ -80,6 +81,7 @@ export const SLIDERS = [
   },
   {
     field: "nodes",
+    ofMachine: true,
     label: "Nodes",
     unit: "nodes",
     scale: 1,
@@ -146,6 +148,12 @@ export class Slider {
     this.element.classList.toggle("with-auto", Boolean(spec.auto));
     this.range.addEventListener("input", () => this.#moved(true));
     this.range.addEventListener("change", () => this.#moved(false));
+    this.number.addEventListener("input", () => {
+      this.dirty = true; // an answer that arrives now must not take away what is being typed
+    });
+    this.number.addEventListener("blur", () => {
+      this.dirty = false;
+    });
     this.number.addEventListener("change", () => this.#typed());
     this.number.addEventListener("keydown", (event) => {
       if (event.key === "Enter") {
@@ -169,13 +177,16 @@ export class Slider {
     if (spec.auto && at === 0) return this.#set(null, moving);
     const value = this.stops[at - (spec.auto ? 1 : 0)],
       own = spec.own(this.context);
-    this.#set(!spec.auto && spec.ownWord && value === own ? null : value, moving);
+    this.#set(!spec.auto && spec.ownWord && value === own && !this.context.edited ? null : value, moving);
   }
 
   #typed() {
     const { spec } = this,
-      text = this.number.value.trim().replace(",", ".");
+      text = this.number.value.trim();
+    this.dirty = false;
     if (text === this.shown) return;
+    if (text.includes(","))
+      return this.on.wrong(spec.field, `'${text}' has a comma: write 1024 for thousands, and a point before decimals`);
     if (text === "" || text === "auto") return this.#set(null, false);
     const value = Number(text);
     if (!(value >= spec.least && value <= spec.most) || (spec.integer && !Number.isInteger(value))) {
@@ -184,7 +195,7 @@ export class Slider {
       const advice = spec.ownWord ? `; leave it empty, ${own}` : "";
       return this.on.wrong(spec.field, `'${text}' is not ${kind} from ${spec.least} to ${spec.most}${advice}`);
     }
-    this.#set(spec.integer ? value * spec.scale : Math.round(value * spec.scale * 1e6) / 1e6, false);
+    this.#set(spec.scale > 1 ? Math.round(value * spec.scale) : value, false);
   }
 
   show(state, context) {
@@ -205,19 +216,17 @@ export class Slider {
     this.range.setAttribute("aria-valuetext", set === null && spec.auto ? `chosen by the planner: ${words}` : words);
     this.range.style.setProperty("--at", place(at));
     this.range.style.setProperty("--own", place(spec.auto ? 0 : nearest(this.stops, own)));
-    this.shown = spec.auto && set === null ? "" : this.#numeral(value);
-    if (document.activeElement !== this.number || this.number.value !== this.typedText) this.number.value = this.shown;
+    const unknown = set === null && context.edited && spec.ofMachine; // what people have written into the description
+    this.shown = unknown || (spec.auto && set === null) ? "" : this.#numeral(value);
+    if (!this.dirty) this.number.value = this.shown;
     this.number.placeholder = spec.auto ? "auto" : "";
-    setText(
-      this.note,
-      set === null
-        ? spec.auto
-          ? `auto: ${words}`
-          : [spec.note?.(context, value), spec.ownWord].filter(Boolean).join(" · ")
-        : (spec.note?.(context, value) ?? ""),
-    );
+    const note = spec.note?.(context, value);
+    if (unknown) setText(this.note, "as the description says");
+    else if (set !== null) setText(this.note, note ?? "");
+    else setText(this.note, spec.auto ? `auto: ${words}` : [note, spec.ownWord].filter(Boolean).join(" · "));
     this.own.hidden = set === null || !spec.ownWord;
-    setText(this.own, spec.auto ? "back to auto" : "back to " + this.#words(own));
+    const standard = spec.auto ? "auto" : context.edited && spec.ofMachine ? "the description's" : this.#words(own);
+    setText(this.own, "back to " + standard);
   }
 
   #numeral(value) {
@@ -269,7 +278,10 @@ export class FieldRow {
       description?.meaning ? make("p", { class: "facts" }, description.meaning) : null,
     );
     this.input.addEventListener("change", () =>
-      on.change((state) => setAt(state, field, this.input.value === "" ? null : typed(this.input.value)), false),
+      on.change(
+        (state) => setAt(state, field, this.input.value === "" ? null : typed(this.input.value, description?.kind)),
+        false,
+      ),
     );
     remove.addEventListener("click", () => on.remove(field));
   }

@@ -48,7 +48,11 @@ export function startFinder(input, list, fields, choose) {
   };
   const look = () => {
     shown = found(fields(), input.value);
-    const nothing = make("p", { class: "facts nothing" }, "No field has this in its name or meaning.");
+    const nothing = make(
+      "div",
+      { class: "facts nothing", role: "option", "aria-disabled": "true" },
+      "No field has this in its name or meaning.",
+    );
     list.replaceChildren(
       ...(shown.length > 0
         ? shown.map((field, i) =>

@@ -26,6 +26,9 @@ const billions = (parameters) =>
 export const sizesOf = (layout) =>
   Object.fromEntries([...(layout ?? "").matchAll(/\b(tp|pp|dp|cp|ep)(\d+)\b/g)].map(([, name, size]) => [name, Number(size)]));
 
+// A field that says which model it is.
+const isOfModel = (field) => field.startsWith("model.") && !HOW_TRAINED.includes(field);
+
 export class Form {
   // `choices`: the answer of api/choices. `change(edit, moving)`: people have changed something; edit(state) does the same to a
   // state.
@@ -36,7 +39,10 @@ export class Form {
         this.clearErrors();
         change(edit, moving);
       },
-      wrong: (field, text) => this.error({ field, text }),
+      wrong: (field, text) => {
+        this.error({ field, text });
+        setText(byId("said"), text);
+      },
       remove: (field) => this.#remove(field),
     };
     this.sliders = SLIDERS.map((spec) => new Slider(spec, this.on));
@@ -62,10 +68,7 @@ export class Form {
     byId("model").append(...families.values());
     byId("model").addEventListener("change", ({ target }) =>
       this.#edit((state) => {
-        if (state.model.preset === undefined) {
-          for (const field of Object.keys(state.job))
-            if (field.startsWith("model.") && !HOW_TRAINED.includes(field)) delete state.job[field];
-        }
+        for (const field of Object.keys(state.job)) if (isOfModel(field)) delete state.job[field];
         state.model = { preset: target.value };
       }),
     );
@@ -82,14 +85,14 @@ export class Form {
       ["dragleave", false],
       ["drop", false],
     ]) {
-      byId("form").addEventListener(name, (event) => {
+      // Anywhere on the page, as a file beside the form would take the page's place. Texts are dropped as elsewhere.
+      document.addEventListener(name, (event) => {
+        if (!event.dataTransfer?.types.includes("Files")) return;
         event.preventDefault();
         drop.classList.toggle("over", over);
+        if (name === "drop" && event.dataTransfer.files.length > 0) this.#takeConfig(event.dataTransfer.files[0]);
       });
     }
-    byId("form").addEventListener("drop", (event) => {
-      if (event.dataTransfer?.files.length > 0) this.#takeConfig(event.dataTransfer.files[0]);
-    });
   }
 
   async #takeConfig(file) {
@@ -102,8 +105,7 @@ export class Form {
       });
     const config = await file.text();
     this.#edit((state) => {
-      for (const field of Object.keys(state.job))
-        if (field.startsWith("model.") && !HOW_TRAINED.includes(field)) delete state.job[field];
+      for (const field of Object.keys(state.job)) if (isOfModel(field)) delete state.job[field];
       state.model = { config, name: file.name };
     });
   }
@@ -124,6 +126,7 @@ export class Form {
     if (model !== undefined)
       facts.push(billions(model.parameters) + " parameters", model.layers + " layers", "hidden " + grouped(model.hidden));
     if (model?.experts > 0) facts.push(model.experts + " experts");
+    if (Object.keys(state.job).some(isOfModel)) facts.push("before the changes below");
     setText(byId("model-facts"), config !== undefined ? "read from the file that you gave" : facts.join(" · "));
   }
 
@@ -141,6 +144,7 @@ export class Form {
     );
     byId("machine").addEventListener("change", ({ target }) => {
       if (target.value === OWN_TEXT) return;
+      clearTimeout(this.timer);
       this.base = target.value;
       this.#edit((state) => {
         state.machine = { name: target.value };
@@ -275,7 +279,8 @@ export class Form {
     this.#showModel(state);
     this.#showMachine(state, summary);
     const batch = state.job["train.globalBatch"] ?? batchOf(summary);
-    const context = { model: this.modelOf(state), machine: this.machineOf(state), summary, batch };
+    const edited = state.machine.text !== undefined;
+    const context = { model: this.modelOf(state), machine: this.machineOf(state), edited, summary, batch };
     for (const slider of this.sliders) slider.show(state, context);
     this.#showRest(state, summary);
   }
@@ -288,8 +293,9 @@ export class Form {
     for (const element of document.querySelectorAll("#form [aria-invalid]")) element.removeAttribute("aria-invalid");
   }
 
-  // Shows an error beside its field; false if the form has no such field. If people have not set the field that an error is about,
-  // but another one that its text names, the error stands there: a size that does not divide the model's heads is changed there.
+  // Shows an error beside its field; false if the form has no such field. If people have not set the field that an error is
+  // about, but another one that its text names, the error stands there: a size that does not divide the model's heads is
+  // changed there.
   error({ field, text, line }, state) {
     const isSet = (path) => state?.job[path] !== undefined;
     const named = [...text.matchAll(/\b[a-z]\w*(?:\.\w+)+\b/g)].map(([path]) => path).find(isSet);

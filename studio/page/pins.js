@@ -31,8 +31,8 @@ function standardOf(field, choices) {
 // What was asked, of all plans: the rows that any of them sets.
 function questions(plans, choices) {
   const rows = [
-    ["model", (p) => p.state.model.preset ?? p.state.model.name ?? "of the job"],
-    ["machine", (p) => p.state.machine.name ?? "edited"],
+    ["model", (p) => JSON.stringify(p.state.model), (v) => JSON.parse(v).preset ?? JSON.parse(v).name ?? "of the job"],
+    ["machine", (p) => JSON.stringify(p.state.machine), (v) => JSON.parse(v).name ?? "edited"],
   ];
   for (const [field, words] of Object.entries(OWN_NAMES)) {
     const own = (p) => {
@@ -55,7 +55,7 @@ function questions(plans, choices) {
   }
   for (const field of new Set(plans.flatMap((p) => Object.keys(p.state.job))))
     rows.push([field, (p) => String(p.state.job[field] ?? standardOf(field, choices))]);
-  return rows.map(([words, value]) => [words, value, String, null]);
+  return rows.map(([words, value, say = String]) => [words, value, say, null]);
 }
 
 // "+12.3%" of a value against that of the first plan, and whether this is good.
@@ -70,12 +70,22 @@ function against(value, first, lessIsBetter) {
   );
 }
 
+// Whether this is a pin, and not what another version of the studio has kept.
+function isPin(pin) {
+  const { state, summary, bars, letter, name } = pin ?? {};
+  return (
+    state?.model && state.machine && state.job && summary?.layout && Array.isArray(bars) && LETTERS.includes(letter) && name
+  );
+}
+
 export class Pins {
   // open(state): shows a pinned plan again; say(text): tells what was done.
   constructor(choices, open, say) {
-    Object.assign(this, { choices, open, say, pins: [], now: null });
+    Object.assign(this, { choices, open, say, pins: [], now: null, allowed: false });
     try {
-      this.pins = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]").slice(0, MAX_PINS);
+      this.pins = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]")
+        .filter(isPin)
+        .slice(0, MAX_PINS);
     } catch {
       this.pins = [];
     }
@@ -91,6 +101,13 @@ export class Pins {
   // The plan that is shown now.
   show({ state, summary, data }) {
     this.now = { state: copyOf(state), summary, bars: barsOf(data) };
+    this.allowed = true;
+    this.#draw();
+  }
+
+  // What is asked has no plan, so none can be pinned.
+  forbid() {
+    this.allowed = false;
     this.#draw();
   }
 
@@ -119,7 +136,7 @@ export class Pins {
   #draw() {
     const full = this.pins.length >= MAX_PINS,
       again = this.pins.some((pin) => this.#same(pin));
-    byId("pin").disabled = this.now === null || full || again;
+    byId("pin").disabled = !this.allowed || full || again;
     setText(byId("pin"), full ? "Four are pinned" : again ? "Pinned" : "Pin this plan");
     byId("pinned").hidden = this.pins.length === 0;
     setText(byId("pinned-aside"), `${this.pins.length} of ${MAX_PINS}; differences are against ${this.pins[0]?.letter ?? ""}`);
@@ -210,6 +227,7 @@ function valueOf(text) {
 
 // Where the step of the slowest stage goes, as [kind, share] in the order of the kinds; from the spans of its compute lane.
 function barsOf(data) {
+  if (data === null) return []; // a plan that is too large to be drawn
   const plan = new PlanModel(data),
     stage = plan.stages[plan.fullest],
     time = new Float64Array(plan.kinds.length);

@@ -60,8 +60,10 @@ export function setAt(state, field, value) {
 }
 
 // What people type, as the job file would read it.
-export function typed(text) {
+export function typed(text, kind) {
   text = text.trim();
-  if (/^-?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(text) && Number.isFinite(Number(text))) return Number(text);
-  return text === "true" ? true : text === "false" ? false : text;
+  const number = Number(text);
+  const whole = !Number.isInteger(number) || Number.isSafeInteger(number);
+  if ((kind === "integer" || kind === "real") && whole && String(number) === text) return number;
+  return kind === "boolean" && (text === "true" || text === "false") ? text === "true" : text;
 }

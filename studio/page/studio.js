@@ -33,7 +33,11 @@ function say(text) {
 const linkNow = () => location.origin + location.pathname + "#s=" + encoded(state);
 function writeLink() {
   writtenLink = "#s=" + encoded(state);
-  history.replaceState(null, "", writtenLink);
+  try {
+    history.replaceState(null, "", writtenLink);
+  } catch {
+    /* browsers refuse it for a while after very many changes; the next change writes the link */
+  }
 }
 
 // At most once a frame, however many changes come.
@@ -51,12 +55,13 @@ function change(edit, moving = false) {
   edit(next);
   state = next;
   form.show(state, summary);
-  if (!moving) writeLink();
   plan(moving);
+  if (!moving) writeLink();
 }
 
 function onPlan(got, { state: asked }) {
   if (got.error !== undefined) {
+    form.clearErrors();
     if (form.error(got.error, asked)) answer.errorBeside(got.error.text);
     else answer.trouble("This cannot be planned", got.error.text);
     return noMore();
@@ -84,14 +89,25 @@ function onPlan(got, { state: asked }) {
   }, REST);
 }
 
+function onMore(got) {
+  if (got.policies !== undefined) {
+    answer.more(got);
+    answer.moreWaiting(false);
+  } else if (lacking !== null) {
+    answer.infeasible(got.infeasible ?? lacking, false);
+  } else {
+    answer.moreFailed(got.error?.text ?? got.infeasible?.reason ?? "there is no answer");
+  }
+}
+
 function noMore() {
-  byId("pin").disabled = true;
+  pins.forbid();
   byId("copy").disabled = false;
   answer.noMore();
 }
 
 function onFailed(text) {
-  if (text !== null) answer.trouble("No answer", text + " The page asks again.");
+  if (text !== null) answer.trouble("No answer", text);
 }
 
 // What people have opened: a link, or another one in the same window.
@@ -103,7 +119,10 @@ function follow() {
   } catch (error) {
     say(error.message);
   }
-  if (linked === null) return;
+  if (linked === null) {
+    if (writtenLink !== "") writeLink(); // the skip link, for one, has replaced it
+    return;
+  }
   state = linked;
   writeLink();
   form.show(state, summary);
@@ -117,6 +136,7 @@ async function start() {
     const reply = await fetch("api/choices", { cache: "no-store" });
     if (!reply.ok) throw new Error((await reply.text()).trim().slice(0, 300));
     choices = await reply.json();
+    if (choices.state === undefined) throw new Error(choices.error?.text ?? "the answer is of another version");
   } catch (error) {
     byId("answer").setAttribute("aria-busy", "false");
     byId("trouble").replaceChildren(
@@ -143,16 +163,7 @@ async function start() {
   pins = new Pins(choices, (pinned) => change((next) => Object.assign(next, copyOf(pinned))), say);
   new Copies({ state: () => state, link: linkNow, say });
   planAsker = new Asker("api/plan", { answer: onPlan, waiting: (is) => answer.waiting(is), failed: onFailed });
-  moreAsker = new Asker("api/more", {
-    answer: (got) => {
-      if (got.policies !== undefined) {
-        answer.more(got);
-        answer.moreWaiting(false);
-      } else if (lacking !== null) {
-        answer.infeasible(got.infeasible ?? lacking, false);
-      } else answer.noMore();
-    },
-  });
+  moreAsker = new Asker("api/more", { answer: onMore, failed: (text) => text !== null && answer.moreFailed(text) });
   follow();
   if (writtenLink === "") {
     form.show(state, null);
