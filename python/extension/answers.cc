@@ -10,7 +10,7 @@
 #include "cli/spec/job_fields.h"
 #include "cli/spec/job_file.h"
 #include "cli/spec/what_if.h"
-#include "cli/verbs/run_tasks.h"
+#include "common/cores.h"
 #include "common/status.h"
 #include "planner/problem/model_presets.h"
 #include "planner/report/framework_table.h"
@@ -32,7 +32,7 @@ absl::StatusOr<AnswerTexts> TextsOf(const cli::PlansAnswer& answer) {
 AnswerTexts Compare(const std::shared_ptr<const Request>& request) {
   return Take(Unlocked([request]() -> absl::StatusOr<AnswerTexts> {
     const PlanRequest arranged = request->Arranged();
-    LYNX_ASSIGN_OR_RETURN(const PolicyComparison comparison, ComparePolicies(arranged, {.run = cli::RunOnAllCores}));
+    LYNX_ASSIGN_OR_RETURN(const PolicyComparison comparison, ComparePolicies(arranged, {.run = RunOnAllCores}));
     return TextsOf(cli::ComparisonAnswer(arranged, comparison));
   }));
 }
@@ -40,7 +40,7 @@ AnswerTexts Compare(const std::shared_ptr<const Request>& request) {
 AnswerTexts Explain(const std::shared_ptr<const Request>& request) {
   return Take(Unlocked([request]() -> absl::StatusOr<AnswerTexts> {
     const PlanRequest arranged = request->Arranged();
-    LYNX_ASSIGN_OR_RETURN(const Explanation explanation, ExplainPlan(arranged, {.run = cli::RunOnAllCores}));
+    LYNX_ASSIGN_OR_RETURN(const Explanation explanation, ExplainPlan(arranged, {.run = RunOnAllCores}));
     LYNX_ASSIGN_OR_RETURN(const std::vector<Plan> at_skews,
                           PlanAtSkews(arranged.cluster, explanation.plan, cli::ShownSkews(arranged.spec.model.moe)));
     return TextsOf(cli::ExplanationAnswer(arranged, explanation, at_skews));

@@ -102,9 +102,9 @@ std::shared_ptr<const Request> ReadRequest(const RequestTexts& texts) {
   made->request = Take(cli::PlanRequestOf(Take(InputOf(texts))));
   made->request.most_program_actions = kMaxProgramActions;
   made->keep_node_order = texts.keep_node_order;
-  made->from = texts.profile            ? cli::TimesFrom::kProfile
-               : !texts.cluster.empty() ? cli::TimesFrom::kClusterFile
-                                        : cli::TimesFrom::kStatedCore;
+  made->from = texts.profile   ? cli::TimesFrom::kProfile
+               : texts.cluster ? cli::TimesFrom::kClusterFile
+                               : cli::TimesFrom::kStatedCore;
   if (texts.exact || made->request.spec.recompute == RecomputeMode::kOpt) {
     made->request.exact = Take(SolverInProcess({.binary = texts.solver, .seconds = texts.exact_seconds}));
   }
