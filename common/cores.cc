@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "common/check.h"
@@ -61,8 +63,15 @@ bool RunOnCores(const std::vector<int32_t>& cores) {
 
 void RunOnAllCores(const std::vector<std::function<void()>>& tasks) {
   std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr thrown;  // guarded by mutex
   const auto work = [&] {
-    for (size_t i = next++; i < tasks.size(); i = next++) tasks[i]();
+    try {
+      for (size_t i = next++; i < tasks.size(); i = next++) tasks[i]();
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (thrown == nullptr) thrown = std::current_exception();
+    }
   };
   const size_t threads = std::min({tasks.size(), AvailableCores().size(), kMaxTasksAtOnce});
   {
@@ -70,6 +79,7 @@ void RunOnAllCores(const std::vector<std::function<void()>>& tasks) {
     for (size_t i = 1; i < threads; ++i) others.emplace_back(work);
     work();
   }
+  if (thrown != nullptr) std::rethrow_exception(thrown);
 }
 
 }  // namespace lynx

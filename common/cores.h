@@ -32,7 +32,8 @@ bool RunOnCores(const std::vector<int32_t>& cores);
 inline constexpr size_t kMaxTasksAtOnce = 8;
 
 // Runs each task once, as many at a time as this process has cores, at most kMaxTasksAtOnce. Returns when all are done.
-// The calling thread runs some of the tasks itself.
+// The calling thread runs some of the tasks itself. What a task throws, such as std::bad_alloc, is thrown again when all
+// threads have ended; then some tasks may not have run.
 void RunOnAllCores(const std::vector<std::function<void()>>& tasks);
 
 }  // namespace lynx

@@ -1,6 +1,16 @@
 // Answers to the questions of the studio's page. A question and its answer are JSON texts; studio/service.h describes the
-// addresses at which the page asks, and docs/studio.md the keys. Each function depends only on its arguments and, for
-// AnswerQuestion with `ask` "choices", on the config.json that a job file names; thread-safe.
+// addresses at which the page asks. The keys of the answers, beside those of errors:
+//
+//     choices  "version", "models", "machines", "policies", "fields" (of the job file), "formats", "state" (to begin with)
+//     plan     "summary" (figures; times in ns), "parts" and "data" (PlanPageParts in planner/report/html_page.h; empty and
+//     null
+//              for a step that is too large to draw), "state" (without fields that have their defaults)
+//     more     "policies", "frontier" (each with "stepNs", "peakBytes", "note"), "limitBytes", "why" (one sentence)
+//     export   "files" (each with "name", "text"), "notExpressed" (sentences)
+//
+// If nothing fits, the answer has "infeasible" in their place: "reason", and for "more" also "suggestion" and what it sets in
+// the state, "set". Each function depends only on its arguments and, for AnswerQuestion with `ask` "choices", on the
+// config.json that a job file names; thread-safe.
 #ifndef LYNX_STUDIO_ANSWERS_H_
 #define LYNX_STUDIO_ANSWERS_H_
 

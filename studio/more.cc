@@ -42,7 +42,8 @@ Json PoliciesOf(const PlanRequest& request, const PolicyComparison& comparison) 
   for (const ComparedPolicy& policy : comparison.policies) list.push_back(PolicyJson(request, policy));
   if (comparison.unlimited) {
     list.push_back(PlanJson("unlimited memory", request, *comparison.unlimited, "everything stored, as if it fitted"));
-    list.back()["fits"] = false;
+    const PeakMemory memory = PeakOf(request, comparison.best);
+    list.back()["fits"] = memory.limit.value == 0 || PeakOf(request, *comparison.unlimited).peak <= memory.limit;
   }
   list.push_back(PlanJson(EnumName(request.spec.recompute), request, comparison.best, LayoutText(comparison.best.layout)));
   list.back()["chosen"] = true;
@@ -148,7 +149,9 @@ absl::StatusOr<Json> MoreJson(const PlanRequest& request, const AnswerMeans& mea
   const Bytes limit = PeakOf(request, comparison.best).limit;
   Json json;
   json["policies"] = PoliciesOf(request, comparison);
-  json["frontier"] = FrontierOf(request, FrontierLimits(request, comparison, limit), means);
+  // One limit says nothing of a machine whose groups of nodes have different memory.
+  json["frontier"] = request.cluster.groups.size() > 1 ? Json::array()
+                                                       : FrontierOf(request, FrontierLimits(request, comparison, limit), means);
   json["limitBytes"] = limit.value;
   json["why"] = WhyNotFaster(ExplainLimits(request, comparison.best, options));
   return json;

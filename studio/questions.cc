@@ -80,7 +80,7 @@ absl::StatusOr<std::shared_ptr<StudioQuestions::Question>> StudioQuestions::Begi
   ForgetOldClients();
   if (running_ >= limits_.at_once && waiting_ >= limits_.waiting) {
     asker.present[index] = nullptr;
-    return absl::ResourceExhaustedError("too many questions at once; ask again soon");
+    return absl::UnavailableError("too many questions at once; ask again soon");
   }
   ++waiting_;
   changed_.wait(lock, [&] { return question->stale || running_ < limits_.at_once; });

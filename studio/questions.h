@@ -52,7 +52,7 @@ class StudioQuestions {
   explicit StudioQuestions(StudioAnswerer answerer, StudioLimits limits = {});
 
   // Returns what the answerer returned after its first line; the first line of the last plan is kept for the client. Cancelled:
-  // the question is stale. ResourceExhausted: too many questions wait. Other errors are those of `make` and of the answerer.
+  // the question is stale. Unavailable: too many questions wait. Other errors are those of `make` and of the answerer.
   absl::StatusOr<std::string> Ask(const std::string& client, StudioAsk ask, int64_t sequence, const MakeQuestion& make);
   // The same for a question that is not a page's newest, such as an export: no other question makes it stale.
   absl::StatusOr<std::string> AskAlone(const MakeQuestion& make);

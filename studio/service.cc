@@ -67,6 +67,7 @@ absl::StatusOr<Head> HeadOf(const Json& json, const Address& address) {
   if (!json.contains("state")) return absl::InvalidArgumentError("the key 'state' is missing");
   const Json layout = json.value("layout", Json("any"));
   if (layout != "any" && layout != "same") return absl::InvalidArgumentError("'layout' must be \"same\" or \"any\"");
+  if (json.contains("format") && !json["format"].is_string()) return absl::InvalidArgumentError("'format' must be a text");
   Head head;
   const bool counted = address.ask != StudioAsk::kExport;
   if (!json.contains("client") || !json.contains("sequence")) {
@@ -101,7 +102,7 @@ std::string WithSequence(int64_t sequence, const std::string& body) {
 // What no answer could be found for. Errors of the question itself are answers.
 HttpReply Unanswered(const absl::Status& status, int64_t sequence) {
   if (absl::IsCancelled(status)) return {.type = kJson, .body = WithSequence(sequence, "{\"stale\":true}\n")};
-  if (absl::IsResourceExhausted(status) || absl::IsUnavailable(status)) {
+  if (absl::IsUnavailable(status)) {
     HttpReply reply = Plain(503, std::string(status.message()));
     reply.headers.emplace_back("Retry-After", "1");
     return reply;
@@ -156,12 +157,16 @@ HttpReply StudioService::File(const std::string& path) const {
 }
 
 HttpReply StudioService::Choices() {
+  // Without machines of the program, the answer is always the same.
+  const std::lock_guard lock(choices_mutex_);
+  if (!choices_.empty()) return {.type = kJson, .body = choices_};
   const absl::StatusOr<std::string> answer = questions_.AskAlone([&](const std::string&) -> absl::StatusOr<std::string> {
     if (!options_.machines) return options_.choices;
     LYNX_ASSIGN_OR_RETURN(const std::string machines, options_.machines());
     return absl::StrCat("{\"machines\":", machines, ",", options_.choices.substr(1));
   });
   if (!answer.ok()) return Unanswered(answer.status(), 0);
+  if (!options_.machines) choices_ = *answer;
   return {.type = kJson, .body = *answer};
 }
 

@@ -1,5 +1,4 @@
-// StudioService: the studio's page, and the addresses at which the page asks. lynxctl serves it on loopback, and lynx-server as
-// a part of its page.
+// StudioService: the studio's page, and the addresses at which the page asks. lynxctl serves it on loopback.
 //
 //     GET  /               the page, with the view of a plan in the place of {{plan_view}}; its files are at /studio.js, ...
 //     GET  /plan.css, /plan.js     style and scripts that show a plan (planner/report/page_text.h)
@@ -8,8 +7,9 @@
 //     POST /api/more       {"state", "sequence", "client"}
 //     POST /api/export     {"state", "format": "job"|"megatron"|"deepspeed"|"torchtitan", "sequence", "client"}
 //
-// docs/studio.md has the keys of the answers. "sequence" and "client" may be left out with /api/export. An answer has the
-// question's sequence, and {"stale": true} if a newer question of the client and kind has come (studio/questions.h), or
+// studio/state.h has the keys of a state, and studio/answers.h those of the answers. "sequence" and "client" may be left out
+// with /api/export. An answer has the question's sequence, and {"stale": true} if a newer question of the client and kind has
+// come (studio/questions.h), or
 // {"error": {...}}, or {"infeasible": {...}}. All of these have status 200; only what no page of the studio sends has another:
 // 400 (not JSON, or unknown keys), 403 (asked by another web page), 404, 405, 415 (another content type), 421 (another host),
 // and 503 with Retry-After if too many questions wait.
@@ -25,6 +25,7 @@
 #define LYNX_STUDIO_SERVICE_H_
 
 #include <functional>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -62,6 +63,8 @@ class StudioService {
 
   const StudioOptions options_;
   StudioQuestions questions_;
+  std::mutex choices_mutex_;  // held while the answer is made; other threads wait for it
+  std::string choices_;       // guarded by choices_mutex_; "" = not kept
 };
 
 }  // namespace lynx

@@ -29,7 +29,7 @@ using Json = nlohmann::json;
 
 constexpr char kConfigName[] = "config.json";
 constexpr size_t kMaxFileName = 255;
-constexpr int64_t kExactReal = int64_t{1} << 53;  // below it, every whole number is a double
+constexpr int64_t kExactReal = int64_t{1} << 53;  // below it, every whole number is a double, as all numbers of a browser are
 
 absl::Status Wrong(const std::string& field, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
@@ -255,7 +255,7 @@ Json ValueJson(const JobValue& value) {
   const cli::ScalarKind kind = field == nullptr ? cli::ScalarKind::kText : field->scalar;
   int64_t whole = 0;
   double real = 0;
-  if (absl::SimpleAtoi(text, &whole) && absl::StrCat(whole) == text) return whole;
+  if (absl::SimpleAtoi(text, &whole) && absl::StrCat(whole) == text && std::abs(whole) < kExactReal) return whole;
   if (kind == cli::ScalarKind::kReal && absl::SimpleAtod(text, &real) && std::isfinite(real)) return real;
   if (kind == cli::ScalarKind::kBoolean && (text == "true" || text == "false")) return text == "true";
   return text;

@@ -1,6 +1,12 @@
 // StudioState: everything that the studio's page lets people choose, as one JSON value. The page sends it with every question,
-// and a link to the studio holds it. docs/studio.md describes its fields. From a state follow a job file, a cluster and so a
-// request for a plan. The functions depend only on their arguments; thread-safe.
+// and a link to the studio holds it. From a state follow a job file, a cluster and so a request for a plan.
+//
+//     {"model":   {"preset": NAME} or {"config": TEXT of a config.json, "name": FILE} or {},
+//      "machine": {"name": NAME of a machine} or {"text": TEXT of a cluster file},
+//      "job":     {"model.seq": 4096, "parallel.tp": 8, ...}: fields of the job file that do not have their defaults,
+//      "nodes": N or 0, "memoryBytes": N or 0, "linkScale": 1.0}
+//
+// The functions depend only on their arguments; thread-safe.
 #ifndef LYNX_STUDIO_STATE_H_
 #define LYNX_STUDIO_STATE_H_
 

@@ -59,8 +59,9 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> Listen(const StudioOptions& option
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint = start(options.port > 0 ? options.port : kStudioPort);
   if (!endpoint.ok() && options.port == 0) endpoint = start(0);
   if (!endpoint.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--port ", options.port, ": ", std::string(endpoint.status().message()), "; give another port, or none"));
+    return absl::FailedPreconditionError(absl::StrCat(options.port > 0 ? absl::StrCat("--port ", options.port) : "127.0.0.1",
+                                                      ": ", std::string(endpoint.status().message()),
+                                                      "; give another port, or none"));
   }
   return endpoint;
 }

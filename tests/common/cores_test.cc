@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 
 namespace lynx {
 namespace {
@@ -58,6 +59,11 @@ TEST(RunTasks, EachRunsOnce) {
     RunOnAllCores(tasks);
     for (const std::atomic<int>& of : runs) EXPECT_EQ(of, 1);
   }
+}
+
+TEST(RunTasks, WhatATaskThrowsIsThrownAgain) {
+  std::vector<std::function<void()>> tasks(20, [] { throw std::bad_alloc(); });
+  EXPECT_THROW(RunOnAllCores(tasks), std::bad_alloc);
 }
 
 }  // namespace

@@ -72,6 +72,17 @@ TEST(StudioService, AsksWithWhatThePageSent) {
   EXPECT_EQ(Json::parse(alone.body)["question"]["request"]["format"], "job");
 }
 
+TEST(StudioService, AsksForTheChoicesOnce) {
+  int asked = 0;
+  StudioService service({.hosts = {"localhost"}}, [&](const std::string&, const WakeEvent&) -> absl::StatusOr<std::string> {
+    if (++asked == 1) return absl::InternalError("ended");
+    return "{}\n{\"state\":{}}\n";
+  });
+  EXPECT_THAT(service.Answer(Get("/api/choices")).body, HasSubstr("ended"));
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(service.Answer(Get("/api/choices")).body, HasSubstr("state"));
+  EXPECT_EQ(asked, 2);  // a fault is not kept
+}
+
 TEST(StudioService, KnowsTheMachinesOfItsProgram) {
   std::string machines = R"([{"name": "live", "title": "t", "text": "x"}])";
   StudioService service({.hosts = {"localhost"},
@@ -163,6 +174,7 @@ TEST(StudioService, RefusesBodiesThatNoPageSends) {
       {"/api/plan", R"({"state": {}, "client": " 1", "sequence": 1})", "letters, digits and dashes"},
       {"/api/plan", R"({"state": {}, "client": "c", "sequence": 1, "layout": "other"})", "'layout' must be"},
       {"/api/plan", R"({"state": {}, "client": "c", "sequence": 1, "layout": 3})", "'layout' must be"},
+      {"/api/export", R"({"state": {}, "format": 5})", "'format' must be a text"},
   };
   for (const auto& [path, body, wanted] : cases) {
     const HttpReply reply = service.Answer(Post(path, body));
@@ -179,6 +191,11 @@ TEST(StudioService, AFaultOfThePlannerIsAnAnswer) {
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(Json::parse(reply.body)["sequence"], 3);
   EXPECT_EQ(Json::parse(reply.body)["error"]["text"], "no plan was made: lynx-studio did not end within 5 min");
+  // An answer that is too long stays so: the page must not ask again.
+  StudioService long_service({.hosts = {"localhost"}}, [](const std::string&, const WakeEvent&) -> absl::StatusOr<std::string> {
+    return absl::ResourceExhaustedError("lynx-studio printed more than 4194304 bytes");
+  });
+  EXPECT_EQ(long_service.Answer(Post("/api/plan", kPlan)).status, 200);
   service.Stop();
   EXPECT_EQ(Json::parse(service.Answer(Post("/api/plan", R"({"client": "c-1", "sequence": 9, "state": {}})")).body)["stale"],
             true);

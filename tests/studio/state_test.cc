@@ -54,6 +54,12 @@ TEST(StudioState, IsReadAndWritten) {
   EXPECT_EQ(StateJson(*again), written);
 }
 
+// A browser's numbers are doubles, so longer whole numbers are texts.
+TEST(StudioState, WholeNumbersAreExactInABrowser) {
+  EXPECT_EQ(ValueJson({"train.seed", "9007199254740991"}), Json(9007199254740991));
+  EXPECT_EQ(ValueJson({"train.seed", "9007199254740993"}), Json("9007199254740993"));
+}
+
 // A wrong state, and what the error says.
 TEST(StudioState, RefusesWhatItDoesNotKnow) {
   const std::pair<const char*, const char*> cases[] = {
@@ -103,7 +109,8 @@ TEST(StudioState, RefusesWhatItDoesNotKnow) {
 // States cut off, and with a byte changed, are read, or refused with a text; nothing else happens.
 TEST(StudioState, AnyTextIsReadOrRefused) {
   const std::string whole =
-      R"({"model":{"config":"{\"model_type\": \"llama\"}","name":"c.json"},"machine":{"text":"kind: Cluster"},"job":{"model.seq":4096,)"
+      R"({"model":{"config":"{\"model_type\": \"llama\"}","name":"c.json"},"machine":{"text":"kind: Cluster"},)"
+      R"("job":{"model.seq":4096,)"
       R"("parallel.stageLayers":[1,2],"recompute":"auto"},"nodes":8,"memoryBytes":1,"linkScale":2.5})";
   ASSERT_TRUE(Read(whole).ok());
   int read = 0;
