@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "cli/output/exit_code.h"
 #include "cli/output/waiting_line.h"
 #include "cli/spec/job_file.h"
@@ -48,7 +50,8 @@ absl::StatusOr<std::string> ChoicesQuestion(const StudioOptions& options) {
 absl::Status CheckChoices(const StudioAnswerer& answerer, const std::string& question) {
   const WakeEvent never;
   LYNX_ASSIGN_OR_RETURN(const std::string answer, answerer(question, never));
-  const auto json = nlohmann::json::parse(answer.substr(answer.find('\n') + 1), nullptr, false);
+  const std::vector<std::string> parts = absl::StrSplit(answer, absl::MaxSplits('\n', 1));
+  const auto json = nlohmann::json::parse(parts.back(), nullptr, false);
   if (json.is_object() && json.contains("state")) return absl::OkStatus();
   return absl::InvalidArgumentError(json.is_object() && json.contains("error") ? json["error"].value("text", "") : answer);
 }
