@@ -39,7 +39,9 @@ Json PolicyJson(const PlanRequest& request, const ComparedPolicy& policy) {
 
 Json PoliciesOf(const PlanRequest& request, const PolicyComparison& comparison) {
   Json list = Json::array();
-  for (const ComparedPolicy& policy : comparison.policies) list.push_back(PolicyJson(request, policy));
+  for (const ComparedPolicy& policy : comparison.policies) {
+    if (policy.mode != request.spec.recompute) list.push_back(PolicyJson(request, policy));  // the chosen one comes last
+  }
   if (comparison.unlimited) {
     list.push_back(PlanJson("unlimited memory", request, *comparison.unlimited, "everything stored, as if it fitted"));
     const PeakMemory memory = PeakOf(request, comparison.best);
@@ -66,8 +68,9 @@ std::vector<Bytes> FrontierLimits(const PlanRequest& request, const PolicyCompar
 }
 
 // One plan for each limit, in any layout that the job allows, without those that need more memory and no less time than
-// another.
+// another. Empty if the groups of nodes differ, because one limit is not that of all their devices.
 Json FrontierOf(const PlanRequest& request, const std::vector<Bytes>& limits, const AnswerMeans& means) {
+  if (request.cluster.groups.size() > 1) return Json::array();
   std::vector<std::optional<Plan>> plans(limits.size());
   std::vector<std::function<void()>> tasks;
   for (size_t i = 0; i < limits.size(); ++i) {

@@ -25,6 +25,7 @@ namespace lynx::cli {
 namespace {
 
 constexpr char kOpener[] = "/usr/bin/xdg-open";
+constexpr int kOpenerLookMillis = 500;  // how often the opener is looked at until it ends
 
 absl::StatusOr<nlohmann::json> FileJson(const std::string& what, const std::string& path) {
   absl::StatusOr<std::string> text = ReadTextFile(path);
@@ -94,7 +95,13 @@ int Studio(const StudioOptions& options) {
     }
   }
   pollfd stop{.fd = signals.fd(), .events = POLLIN, .revents = 0};
-  while (!signals.Take()) ::poll(&stop, 1, -1);
+  while (!signals.Take()) {
+    ::poll(&stop, 1, opener ? kOpenerLookMillis : -1);
+    if (const auto ended = opener ? ReapChild(opener->pidfd) : std::nullopt; ended.has_value()) {
+      if (ended->code != 0) std::fprintf(stderr, "lynxctl: --open: %s found no browser; open the address yourself\n", kOpener);
+      opener.reset();
+    }
+  }
   service.Stop();
   return kExitOk;
 }

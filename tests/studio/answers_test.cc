@@ -130,6 +130,17 @@ TEST(StudioAnswers, ChangesThatFitBecomePartsOfTheState) {
   for (const auto& [text, state, wanted] : cases) EXPECT_EQ(ChangeOfState(text, cluster, *state), wanted) << text;
 }
 
+TEST(StudioAnswers, AChosenPolicyStandsOnceInMore) {
+  Json state = SmallState({{"train.globalBatch", 16}, {"parallel.tp", 2}, {"parallel.weave", "off"}, {"recompute", "full"}});
+  const Json more = Ask({{"ask", "more"}, {"request", {{"state", state}}}}).answer;
+  ASSERT_TRUE(more.contains("policies")) << more;
+  std::vector<bool> full;
+  for (const Json& policy : more["policies"]) {
+    if (policy["name"] == "full") full.push_back(policy["chosen"].get<bool>());
+  }
+  EXPECT_EQ(full, std::vector<bool>{true});
+}
+
 TEST(StudioAnswers, MoreHasPoliciesAFrontierAndAReason) {
   Json state = SmallState({{"train.globalBatch", 16}, {"parallel.tp", 2}, {"parallel.weave", "off"}});
   state["memoryBytes"] = int64_t{12} << 30;
