@@ -308,7 +308,7 @@ void ReadWindow(const FamilyTraits& family, ConfigReader& config, ModelSpec& mod
   const bool all_full = config.Has("layer_types") && !config.HasWord("layer_types", "sliding");
   if (family.window != WindowField::kNone && used && !all_full) model.window = config.Count("sliding_window", absent);
   // In this class only every second layer has a window.
-  if (family.model_type == "qwen2_moe" && model.window != 0) model.plan_only |= Bit(PlanOnlyFeature::kLocalLayers);
+  if (std::string(family.model_type) == "qwen2_moe" && model.window != 0) model.plan_only |= Bit(PlanOnlyFeature::kLocalLayers);
 }
 
 // Reads the experts that every token passes, and the first layers, which have no experts.
