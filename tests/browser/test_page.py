@@ -107,6 +107,18 @@ class PageTest(checks.PageChecks, unittest.TestCase):
         window.mouse("mouseReleased", left + width / 2 + 80, top + 20, button="left", clickCount=1)
         self.assertNotEqual(window.run(PIXELS, "axis"), zoomed)
 
+    def test_two_fingers_zoom(self):
+        window = self.opened()
+        whole = window.run(PIXELS, "axis")
+        window.run("""const lanes = document.getElementById("lanes"), box = lanes.getBoundingClientRect();
+            const send = (type, pointerId, x) => lanes.dispatchEvent(new PointerEvent(type, {
+                pointerId, pointerType: "touch", bubbles: true, clientX: box.left + x, clientY: box.top + 20 }));
+            send("pointerdown", 1, 300); send("pointerdown", 2, 400); send("pointermove", 2, 600);
+            send("pointerup", 1, 300); send("pointerup", 2, 600);""")
+        window.settle()
+        self.assertNotEqual(window.run(PIXELS, "axis"), whole)
+        self.assertEqual(window.complaints(), [])
+
     def test_passes_side_by_side_have_a_row_each(self):
         woven = pathlib.Path(self.folder.name) / "woven.html"
         subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), "--set", "parallel.weave=pairs", "--html", str(woven)], check=True,

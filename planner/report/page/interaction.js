@@ -165,7 +165,7 @@ class InteractiveTimeline extends Timeline {
       const t = by / this.layout.plot * (this.view.end - this.view.begin);
       this.setView(this.view.begin - t, this.view.end - t);
     } else {
-      const other = [...pointers].find(([id]) => id !== event.pointerId)[1];
+      const other = [...this.pointers].find(([id]) => id !== event.pointerId)[1];
       const was = Math.abs(before - other), is = Math.abs(event.offsetX - other);
       if (was > 8 && is > 8) this.zoomAt(this.toTime((event.offsetX + other) / 2), was / is);
     }
