@@ -9,6 +9,7 @@
 #include "common/digest.h"
 #include "common/limits.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/problem/model_families.h"
 
 namespace lynx::worker {
 namespace {
