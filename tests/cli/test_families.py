@@ -42,7 +42,7 @@ CONFIGS = {
     "olmo": {**LLAMA}, "olmo2": {**LLAMA}, "granite": {**LLAMA, "embedding_multiplier": 12.0}, "smollm3": {**LLAMA, "no_rope_layers": [1, 1, 1, 0]},
     "mixtral": {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2},
     "qwen3_moe": {**LLAMA, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "decoder_sparse_step": 1, "mlp_only_layers": []},
-    "olmoe": {**LLAMA, "num_experts": 8, "num_experts_per_tok": 2}, "flex_olmo": {**LLAMA, "num_experts": 7, "num_experts_per_tok": 5},
+    "olmoe": {**LLAMA, "num_key_value_heads": LLAMA["num_attention_heads"], "num_experts": 8, "num_experts_per_tok": 2}, "flex_olmo": {**LLAMA, "num_experts": 7, "num_experts_per_tok": 5},
     "gpt_oss": {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 4, "head_dim": 32, "attention_bias": True},
     "granitemoe": {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2},
     "phimoe": {**LLAMA, "num_local_experts": 16, "num_experts_per_tok": 2}, "minimax_m2": {**LLAMA, "num_local_experts": 8, "head_dim": 32},
