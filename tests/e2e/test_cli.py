@@ -237,7 +237,7 @@ class CliTest(ClusterTest):
         self.assertLessEqual({"run", "recoveries", "step", "recomputation", "memory", "loss", "plan", "events"}, page.ids)
         self.assertEqual([r for r in page.references if not r.startswith(("#", "data:"))], [], "nothing from elsewhere")
         kinds = {rect["class"] for rect in page.rects["step"]}
-        self.assertLessEqual({"c-forward", "c-backward"}, kinds)
+        self.assertLessEqual({"k-forward", "k-backward"}, kinds)
         for name in ("was killed by signal 9", "store everything", "leaving", "predicted"):
             self.assertIn(name, path.read_text())
         self.assertLess(path.stat().st_size, 1 << 20)
