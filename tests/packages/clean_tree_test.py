@@ -257,6 +257,8 @@ class CleanTreeTest(unittest.TestCase):
         options = self.tree.path("/etc/default/lynx-agent").read_text()
         self.type(UPGRADE, "/root/later")
         for package in PACKAGES:
+            if package == "python3-lynx":  # which was removed before
+                continue
             self.assertEqual(self.tree.run("dpkg-query", "--show", "--showformat=${Version} ${db:Status-Status}", package), "99.0 installed")
         for service in SERVICES:
             self.assertNotIn(self.pid_of(service), (before[service], "0"), service)
