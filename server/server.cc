@@ -241,7 +241,8 @@ std::string Server::ReachedAt() const {
   if (alone_) return options_.advertise.empty() && (listen_.loopback || listen_.port == 0) ? "" : identity_.address;
   std::string all = AdvertisedAt(options_, listen_, port_);
   for (const KnownServer& known : core_->store().lease()->servers()) {
-    if (!known.leads) absl::StrAppend(&all, ",", known.server.address);
+    const bool stands_by = !known.leads && known.server.encryption == identity_.encryption;  // others are refused
+    if (stands_by) absl::StrAppend(&all, ",", known.server.address);
   }
   return all;
 }

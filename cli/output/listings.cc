@@ -96,10 +96,18 @@ std::vector<std::string> NodeRow(const v1::Node& node, const CellText& cells) {
       absl::StrJoin(node.jobs(), ",")};
 }
 
-std::string RoleOf(v1::ServerRole role) {
-  switch (role) {
+// nullptr: none of them leads.
+const v1::ListedServer* LeaderOf(const std::vector<v1::ListedServer>& servers) {
+  const auto leader =
+      std::find_if(servers.begin(), servers.end(), [](const auto& server) { return server.role() == v1::SERVER_ROLE_LEADS; });
+  return leader == servers.end() ? nullptr : &*leader;
+}
+
+std::string RoleOf(const v1::ListedServer& server, const v1::ListedServer* leader) {
+  const bool other = leader != nullptr && server.encrypt_ranks() != leader->encrypt_ranks();
+  switch (server.role()) {
     case v1::SERVER_ROLE_LEADS: return "leads";
-    case v1::SERVER_ROLE_STANDS_BY: return "stands by";
+    case v1::SERVER_ROLE_STANDS_BY: return other ? "refused" : "stands by";
     case v1::SERVER_ROLE_SILENT: return "silent";
     default: return "unknown";
   }
@@ -107,9 +115,8 @@ std::string RoleOf(v1::ServerRole role) {
 
 // Servers whose policy is not that of the leader, one per line.
 std::string ServerNotes(const std::vector<v1::ListedServer>& servers) {
-  const auto leader =
-      std::find_if(servers.begin(), servers.end(), [](const auto& server) { return server.role() == v1::SERVER_ROLE_LEADS; });
-  if (leader == servers.end()) return "";
+  const v1::ListedServer* const leader = LeaderOf(servers);
+  if (leader == nullptr) return "";
   std::string notes;
   for (const v1::ListedServer& server : servers) {
     if (server.encrypt_ranks() == leader->encrypt_ranks()) continue;
@@ -241,10 +248,11 @@ Listing ServerListing(const std::vector<v1::ListedServer>& servers, const CellTe
                               {"SEEN", "seen"}},
                   .nothing = "no servers",
                   .notes = ServerNotes(servers)};
+  const v1::ListedServer* const leader = LeaderOf(servers);
   for (const v1::ListedServer& server : servers) {
     listing.names.push_back(server.address());
     listing.rows.push_back(
-        {OrNone(server.address(), cells), RoleOf(server.role()),
+        {OrNone(server.address(), cells), RoleOf(server, leader),
          server.epoch() == 0 ? cells.None() : absl::StrCat(server.epoch()), server.version(),
          OrNone(server.encrypt_ranks(), cells), OrNone(server.host(), cells), absl::StrCat(server.process()),
          cells.Age(server.since_unix_ns()),

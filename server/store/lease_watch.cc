@@ -28,17 +28,15 @@ absl::StatusOr<LeaseWatch::View> LeaseWatch::Look() {
   if (!row.has_value()) return View{.free = true};
   if (row->left > times_.life) LYNX_RETURN_IF_ERROR(CapLease(*connection_, times_));
   const bool is_free = row->left <= std::chrono::milliseconds(0);
+  LYNX_RETURN_IF_ERROR(EnterServer(*connection_, own_));
   View view{.free = is_free,
             .left = row->left,
             .epoch = row->epoch,
             .leader = is_free ? "" : row->holder.address,
-            .encryption = is_free ? "" : row->holder.encryption};
+            .encryption = row->holder.encryption};
   if (is_free) {
-    LYNX_ASSIGN_OR_RETURN(view.encryption, PolicyOfOthers(*connection_, own_));
-  }
-  // A server with another policy does not stand by, so it is not one of those that do.
-  if (view.encryption.empty() || view.encryption == own_.encryption) {
-    LYNX_RETURN_IF_ERROR(EnterServer(*connection_, own_));
+    LYNX_ASSIGN_OR_RETURN(const bool stands, OthersHave(*connection_, own_, view.encryption));
+    if (!stands) view.encryption.clear();
   }
   return view;
 }

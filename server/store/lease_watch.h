@@ -25,16 +25,16 @@ class LeaseWatch {
     std::chrono::milliseconds left{0};  // until it is free, unless it is renewed
     int64_t epoch = 0;
     std::string leader;  // HOST:PORT of the server that has the lease; empty: nobody has it, or it takes no calls
-    // Its --encrypt-ranks; if nobody has the lease, that of the other servers that are there. Empty: it is not known, or no
-    // other server is there.
+    // Its --encrypt-ranks; if nobody has the lease, that of the last leader, as long as another server with it is there. Empty:
+    // it is not known, or no such server is there.
     std::string encryption;
   };
 
   LeaseWatch(std::string url, ServerIdentity own, const LeaseTimes& times)
       : url_(std::move(url)), times_(times), own_(std::move(own)) {}
 
-  // Who leads now, by the database's clock. Enters this server in the list of servers, unless its --encrypt-ranks is another
-  // one than View::encryption. Unavailable: the database cannot be reached.
+  // Who leads now, by the database's clock. Enters this server in the list of servers. Unavailable: the database cannot be
+  // reached.
   absl::StatusOr<View> Look();
   // See Store::LoadShared; empty if no server has led yet.
   absl::StatusOr<std::map<std::string, std::string>> LoadShared();

@@ -102,13 +102,14 @@ absl::Status CapLease(PostgresConnection& connection, const LeaseTimes& times) {
       .status();
 }
 
-absl::StatusOr<std::string> PolicyOfOthers(PostgresConnection& connection, const ServerIdentity& own) {
-  LYNX_ASSIGN_OR_RETURN(const PostgresResult rows,
-                        connection.Run(absl::StrCat("SELECT encryption FROM lynx_servers WHERE id <> ? AND address <> ? AND "
-                                                    "seen_ns > ",
-                                                    kNow, " - ? ORDER BY seen_ns DESC LIMIT 1"),
-                                       {OfText(own.id), OfText(own.address), Integer(kStillThere.count() * 1'000'000)}));
-  return rows.rows() == 0 ? "" : rows.Text(0, 0);
+absl::StatusOr<bool> OthersHave(PostgresConnection& connection, const ServerIdentity& own, const std::string& encryption) {
+  LYNX_ASSIGN_OR_RETURN(
+      const PostgresResult rows,
+      connection.Run(absl::StrCat("SELECT count(*) FROM lynx_servers WHERE id <> ? AND address <> ? AND "
+                                  "encryption = ? AND seen_ns > ",
+                                  kNow, " - ?"),
+                     {OfText(own.id), OfText(own.address), OfText(encryption), Integer(kStillThere.count() * 1'000'000)}));
+  return rows.Int(0, 0) > 0;
 }
 
 absl::Status EnterServer(PostgresConnection& connection, const ServerIdentity& server) {

@@ -60,10 +60,9 @@ absl::StatusOr<std::optional<LeaseRow>> ReadLease(PostgresConnection& connection
 absl::StatusOr<int64_t> TakeLease(PostgresConnection& connection, const ServerIdentity& holder, const LeaseTimes& times);
 // The database's clock was put back, so that the lease would last longer than `life`: shortens it to `life` from now.
 absl::Status CapLease(PostgresConnection& connection, const LeaseTimes& times);
-// The --encrypt-ranks of the other servers that entered themselves within kStillThere; empty: there are none. All of them have
-// the same one, since a server with another one is refused.
+// Whether servers beside `own` have this --encrypt-ranks and entered themselves within kStillThere.
 inline constexpr std::chrono::milliseconds kStillThere{10'000};
-absl::StatusOr<std::string> PolicyOfOthers(PostgresConnection& connection, const ServerIdentity& own);
+absl::StatusOr<bool> OthersHave(PostgresConnection& connection, const ServerIdentity& own, const std::string& encryption);
 // Enters the server in the list. A server whose address is empty is not entered.
 absl::Status EnterServer(PostgresConnection& connection, const ServerIdentity& server);
 // The servers that entered themselves within the last hour, in the order of their addresses. Their epochs are not said.

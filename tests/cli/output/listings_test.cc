@@ -305,6 +305,10 @@ TEST(ServerListing, NamesServersWithAnotherPolicy) {
   EXPECT_EQ(listing.notes,
             "a:7470: --encrypt-ranks is on there, and off on the server that leads: it does not stand by until it is started "
             "with the same\n");
+  const auto refused =
+      ServerListing({ServerOf("a:7470", v1::SERVER_ROLE_STANDS_BY, "on"), ServerOf("b:7470", v1::SERVER_ROLE_LEADS, "off")},
+                    CellText(OutputFormat::kTable, kNow));
+  EXPECT_THAT(Text(refused), HasSubstr("a:7470  refused"));
 }
 
 }  // namespace
