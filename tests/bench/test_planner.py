@@ -30,6 +30,9 @@ FORMS = {
         Tiny({"none full": "full", "layers: 14": "layers: 8", "--nodes 8": "--nodes 8 --set parallel.weave=off"}, [r"^tp1 pp4 dp16 ep16 .*\(64 ranks\)", (r"^predicted: step ", 2), "^memory: at most "]),
         Tiny({"bench/peers.py": "bench/peers.py --pinned && bench/peers.py --only metis-gpt"},
              [(r"^\S+: [\d.]+ s by the peer, [\d.]+ s by Lynx$", 7), r"^\| metis-gpt \| dp8 mb4 none \|(.* [\d.]+ \|){3}$"])],
+    "docs/measurements/studio.md": [
+        Tiny({"bench/studio.py --moves 60": "bench/studio.py --moves 3 --models gpt-1.3b --nodes 1"},
+             [r"^gpt-1.3b, tp\d.*: \d+ ms a move \(\d+ to \d+\), of them [\d.]+ ms of planning; whole search [\d.]+ s$"])],
     "docs/measurements/schedules.md": [
         Tiny({"--benchmark_min_time=0.1 --benchmark_repetitions=9": "--benchmark_min_time=0.001 --benchmark_repetitions=2"},
              medians("StepTime", "Timeline", "OrderSlots", "Generate"), never=["ERROR"])],
