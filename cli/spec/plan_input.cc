@@ -35,7 +35,7 @@ absl::StatusOr<ClusterTopology> TopologyOf(const PlanInput& input, const JobSpec
   LYNX_ASSIGN_OR_RETURN(ClusterFile file, ParseClusterFile(*input.cluster, input.cluster_name));
   if (input.nodes > 0) {
     if (file.cluster.groups.size() > 1) {
-      return absl::InvalidArgumentError(absl::StrCat("--nodes ", input.nodes, ": ", input.cluster_name, " has ",
+      return absl::InvalidArgumentError(absl::StrCat("nodes ", input.nodes, ": ", input.cluster_name, " has ",
                                                      file.cluster.groups.size(),
                                                      " groups of nodes; change their counts in the file"));
     }

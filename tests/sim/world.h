@@ -184,7 +184,8 @@ class World {
   void StoreReturns();
   // What the event loop does with effects while the store is away: keeps them, and what depends on them.
   void Keep(std::vector<Effect> effects);
-  // Nothing of what is kept was written: submissions are lost, everything else stays kept.
+  // The store wrote nothing of what is kept: kept submissions are dropped, and their callers get an error. Other effects stay
+  // kept.
   void LoseSubmissions();
   // The process that led has ended.
   void ForgetKept();

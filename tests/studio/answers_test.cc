@@ -85,7 +85,7 @@ TEST(StudioAnswers, SameLayoutIsKeptWhileItFits) {
   same = Ask(question);
   EXPECT_FALSE(same.answer["summary"]["layoutKept"].get<bool>());
   EXPECT_EQ(same.answer["summary"]["stepNs"], first.answer["summary"]["stepNs"]);
-  // Nothing is kept yet.
+  // The first question of a page has no layout of an earlier answer, so all layouts are searched.
   question["kept"] = Json::object();
   EXPECT_FALSE(Ask(question).answer["summary"]["layoutKept"].get<bool>());
 }

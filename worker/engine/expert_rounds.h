@@ -6,8 +6,8 @@
 // each other in the forward pass of each layer and microbatch. The host must know the number, so there, on a device with memory
 // of its own, it waits for the device. Recomputation and the backward pass run as many rounds again, of the same rows.
 //
-// Not thread-safe; the engine uses it from its own thread. It keeps references to the backend, the communicator and the states,
-// so these must exist longer than it does.
+// Not thread-safe: only the thread of the engine calls it. The backend, the communicator and the states must outlive the
+// object, because it keeps references to them.
 #ifndef LYNX_WORKER_ENGINE_EXPERT_ROUNDS_H_
 #define LYNX_WORKER_ENGINE_EXPERT_ROUNDS_H_
 

@@ -79,6 +79,31 @@ TEST_F(PlanRequestTest, AnEmptyClusterFileIsNoCluster) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("cluster.yaml"));
 }
 
+TEST_F(PlanRequestTest, ACountOfNodesNeedsOneGroup) {
+  GroupOf("cpu");
+  const auto with_groups = [&](const std::string& groups) {
+    options_.cluster = folder_ + "/cluster.yaml";
+    std::ofstream(options_.cluster) << "apiVersion: lynx/v1\nkind: Cluster\nname: two\nnodeGroups:\n" << groups;
+    return ReadPlanRequest(options_);
+  };
+  const std::string first = R"(  - name: first
+    nodes: 1
+    devicesPerNode: 4
+    device: {memory: 40GB, peak: {float32: 10TFLOP/s}, memoryBandwidth: 1TB/s}
+    links: {node: {latency: 5us, bandwidth: 20GB/s}, network: {latency: 20us, bandwidth: 10GB/s}}
+)";
+  std::string second = first;
+  second.replace(second.find("first"), 5, "second");
+  options_.nodes = 3;
+  const auto one = with_groups(first);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->cluster.groups.front().nodes, 3);
+  const absl::Status refused = with_groups(first + second).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("nodes 3: "));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("has 2 groups of nodes; change their counts in the file"));
+}
+
 TEST_F(PlanRequestTest, HostMemoryIsStated) {
   options_.host_memory = "1TiB";
   EXPECT_EQ(GroupOf("cuda").host_memory, kGiB * 1024);

@@ -283,7 +283,8 @@ TEST_F(SeveralServersTest, AServerWithAnotherPolicyIsRefused) {
                                                                      leader.address(), " that leads")));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("start this one with --encrypt-ranks off"));
   EXPECT_TRUE(leader.leads());
-  // Nobody leads, but a server with the policy of the cluster may just begin to.
+  // No server leads now. Servers with the policy "off" were seen a moment ago, so one of them may take over: another policy is
+  // still refused.
   servers_.erase("a");
   const absl::Status early = Server::Start(options, clock_).status();
   EXPECT_EQ(early.code(), absl::StatusCode::kFailedPrecondition) << early;
