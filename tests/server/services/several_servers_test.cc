@@ -468,6 +468,23 @@ TEST_F(SeveralServersTest, WhatKeepsAStandbyFromFollowingIsOnItsPage) {
   Await([&] { return Page(standby, "/healthz").find("it cannot see who leads on the database") != std::string::npos; });
 }
 
+// A server that would take the lease without what all share would end, and keep others from leading.
+TEST_F(SeveralServersTest, AServerThatCannotFollowLeavesTheLeaseUntilItCan) {
+  Start("a");
+  const Server& standby = Start("b");
+  cluster_->Execute(url_, "ALTER TABLE lynx_shared RENAME COLUMN value TO other");
+  Await([&] { return Page(standby, "/healthz").find("cannot take from the database") != std::string::npos; });
+  servers_.erase("a");
+  Await([&] { return Page(standby, "/healthz").find("no server leads") != std::string::npos; });
+  const std::string free = "SELECT epoch FROM lynx_lease";
+  const auto epoch = cluster_->Query(url_, free);
+  std::this_thread::sleep_for(2 * kShort.life);
+  EXPECT_EQ(cluster_->Query(url_, free), epoch) << "the lease was taken";
+  EXPECT_FALSE(EndOf("b").has_value());
+  cluster_->Execute(url_, "ALTER TABLE lynx_shared RENAME COLUMN other TO value");
+  Await([&] { return standby.leads(); });
+}
+
 // During an upgrade: a server of a newer version has led, and has changed the schema.
 TEST_F(SeveralServersTest, AServerThatDoesNotKnowTheSchemaDoesNotLeadAndSaysWhy) {
   Start("a");
