@@ -80,9 +80,10 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
 
 template <class T>
 T CudaBackend::Fetch(const T* value, T failed) {
-  T fetched;
-  stream_.Note(cudaMemcpyAsync(&fetched, value, sizeof(T), cudaMemcpyDefault, stream_.handle()), "fetching a number");
-  return stream_.Synchronize().ok() ? fetched : failed;
+  T fetched = failed;
+  // Not a copy of CUDA's own: after an error the device could write the stack of another function later.
+  stream_.Copy(value, Bytes(sizeof(T)), &fetched);
+  return stream_.ok() ? fetched : failed;
 }
 
 }  // namespace lynx::worker::cuda

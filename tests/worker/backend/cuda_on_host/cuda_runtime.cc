@@ -17,10 +17,9 @@ std::atomic<int> compute_major = 9;
 void SetComputeMajor(int major) { compute_major = major; }
 void FailFromCall(int64_t k) { calls_left = k; }
 bool Fails() {
-  if (calls_left == 0) return false;
-  if (calls_left == 1) return true;  // every later call fails too
-  --calls_left;
-  return false;
+  int64_t left = calls_left;
+  while (left > 1 && !calls_left.compare_exchange_weak(left, left - 1)) continue;
+  return left == 1;  // every later call fails too
 }
 
 }  // namespace lynx::worker::cuda_on_host

@@ -129,6 +129,18 @@ void Settle() {
   state.changed.notify_all();
 }
 
+cudaMemoryType KindOfLocked(const void* memory) {
+  const State& state = TheState();
+  auto after = state.pinned.upper_bound(const_cast<void*>(memory));
+  if (after != state.pinned.begin()) {
+    --after;
+    if (static_cast<const char*>(memory) < static_cast<const char*>(after->first) + after->second) return cudaMemoryTypeHost;
+  }
+  const bool on_device = device.Has(memory) || std::any_of(state.streams.begin(), state.streams.end(),
+                                                           [&](cudaStream_t stream) { return stream->device->Has(memory); });
+  return on_device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+}
+
 void Close() {
   State& state = TheState();
   if (state.open != nullptr) state.open->Protect(PROT_NONE);
@@ -272,19 +284,14 @@ void Synchronize(cudaStream_t stream) {
 
 cudaMemoryType KindOf(const void* memory) {
   const Locked locked;
-  const State& state = TheState();
-  auto after = state.pinned.upper_bound(const_cast<void*>(memory));
-  if (after != state.pinned.begin()) {
-    --after;
-    if (static_cast<const char*>(memory) < static_cast<const char*>(after->first) + after->second) return cudaMemoryTypeHost;
-  }
-  const bool on_device = device.Has(memory) || std::any_of(state.streams.begin(), state.streams.end(),
-                                                           [&](cudaStream_t stream) { return stream->device->Has(memory); });
-  return on_device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  return KindOfLocked(memory);
 }
 
 void CopyAsync(cudaStream_t stream, const void* from, size_t bytes, void* to) {
   const Locked locked;
+  for (const void* const memory : {from, static_cast<const void*>(to)}) {
+    LYNX_CHECK((bytes == 0 || KindOfLocked(memory) != cudaMemoryTypeUnregistered) && "a copy of memory that is not pinned");
+  }
   Enqueue(stream, {.ready = nullptr, .run = [to, from, bytes] { std::memcpy(to, from, bytes); }});
 }
 

@@ -4,7 +4,7 @@
 // The order says when work is done for which nobody waits. If a program needs an event between two streams and lacks it, one of
 // the orders gives a wrong result, the same one each time. If somebody waits for work, this work is done, and no other work.
 // Two things wait for work: a synchronization, and an event of another stream for which somebody waits. A copy from or to
-// memory that is not pinned waits for nothing, as on a device that can address that memory.
+// memory that is not pinned ends the process: on a device that can address that memory, it could use it after its end.
 //
 // Thread-safe.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_SCHEDULER_H_
