@@ -20,7 +20,7 @@ std::string RenewAuthority(Client& client, const std::string& context_file, Nano
   const std::optional<std::string> successor = SuccessorOf(context->authority, me->authority());
   if (!successor.has_value()) return "";
   context->authority = *successor;
-  // The file of the context in use is a link, which stays.
+  // The file of the context in use is reached through a link. The file behind the link is replaced, and the link stays.
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(context_file, error);
   const absl::Status written = WriteContextFile(error ? context_file : file.string(), *context);

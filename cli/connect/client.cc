@@ -26,14 +26,15 @@ constexpr Nanos kProbeLimit{2'000'000'000};
 constexpr Nanos kTick{1'000'000'000};
 constexpr Nanos kShortestRetry{50'000'000};
 constexpr Nanos kMaxRetry{60'000'000'000};
-// With several addresses: how long to wait for a connection to one of them, and how long if another one is connected already,
-// which says at once who leads. It may have named the one that is waited for: rightly, or because that one has just failed.
+// How long to wait for a connection if there are several addresses. kReachBesideOthers: if another address is connected
+// already, because the server there can say at once who leads. kReachNamed: if a server has named this address as the leader.
+// That may be wrong, because the leader may just have failed.
 constexpr Nanos kReachLimit{2'000'000'000}, kReachNamed{500'000'000}, kReachBesideOthers{200'000'000};
 constexpr int64_t kAttempts = 3;  // the first attempt of a call has this part of its time
 constexpr Nanos kReachTick{20'000'000};
 // The wait between two rounds over the addresses.
 constexpr Nanos kRoundWait{150'000'000};
-constexpr char kSilent[] = "does not answer";  // said of an address
+constexpr char kSilent[] = "does not answer";  // the text about an address
 
 std::shared_ptr<grpc::Channel> Dial(const ServerAddress& server, const std::string& address, bool several) {
   grpc::ChannelArguments arguments;
@@ -163,7 +164,7 @@ std::string Client::Reach(Deadline deadline) {
   if (!servers_->several()) return "";
   const std::shared_ptr<grpc::Channel> channel = present_link().channel;
   const Deadline limit = std::min(deadline, DeadlineIn(kReachLimit));
-  // An address that did not answer before in this call is looked at and not waited for: it goes on connecting meanwhile.
+  // An address that failed earlier in this call gets no time: it is only checked, and its connection can still be made later.
   const Nanos patience = failures_.contains(present()) ? Nanos(0) : servers_->named() ? kReachNamed : kReachBesideOthers;
   const Deadline beside_others = DeadlineIn(patience);
   while (true) {
@@ -191,7 +192,7 @@ bool Client::MoveOn(const std::string& why, const std::string& leader) {
 
 absl::Status Client::NoneLeads() {
   std::vector<std::string> reasons;
-  std::string advice;  // about the first address that does not answer
+  std::string advice;  // advice about the first address that does not answer
   for (const std::string& address : servers_->all()) {
     const auto failure = failures_.find(address);
     if (failure == failures_.end()) continue;
@@ -224,8 +225,8 @@ void Client::Prepare(grpc::ClientContext& context) const {
 absl::Status Client::Run(Repeat repeat, const std::function<grpc::Status(Link&, grpc::ClientContext*)>& call) {
   if (!server_.status.ok()) return server_.status;
   const Deadline deadline = DeadlineIn(timeout_);
-  // A server that stops while it has the call says nothing, and another one may lead. So the first attempt has a part of the
-  // time.
+  // A server that stops during the call sends no answer, and another server may lead. So the first attempt gets only a part of
+  // the time.
   const bool may_leave = repeat == Repeat::kAlways && servers_->several();
   bool first = true;
   failures_.clear();
@@ -253,7 +254,7 @@ absl::Status Client::Run(Repeat repeat, const std::function<grpc::Status(Link&, 
           status.error_code() == grpc::StatusCode::UNAVAILABLE || (silent && std::chrono::system_clock::now() < deadline);
       if (!standby.has_value() && !(lost && may_leave)) {
         const absl::Status error = Error(status);
-        if (lost || silent) MoveOn(status.error_message(), "");  // the next call begins elsewhere
+        if (lost || silent) MoveOn(status.error_message(), "");  // the next call begins with another address
         return error;
       }
       leader = standby.value_or("");
@@ -406,7 +407,7 @@ absl::StatusOr<v1::ListNodesResponse> Client::Nodes(const v1::ListNodesRequest& 
 
 Client::WatchEnd Client::WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
                                    const std::function<bool()>& silent) {
-  // A server that is silent leaves time for the others.
+  // If one server does not answer, there must be time left to ask the others.
   const Nanos patience = servers_->several() ? timeout_ / kAttempts : timeout_;
   const Deadline first = DeadlineIn(patience);
   if (const std::string failure = Reach(first); !failure.empty()) {

@@ -54,10 +54,10 @@ std::string RememberedLeader(const std::string& file, const std::string& address
 void RememberLeader(const std::string& file, const std::string& addresses, const std::string& leader) {
   if (file.empty() || !IsOneWord(addresses) || !IsOneWord(leader)) return;
   std::error_code error;
-  // The folder holds secrets of other commands, so it is made for the user alone.
+  // Other commands keep secrets in the folder, so only the user may read it.
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   if (!std::filesystem::exists(folder, error)) {
-    // Another user, such as root with somebody's HOME, would make a folder that its owner cannot use.
+    // If another user, such as root with this user's HOME, made the folder, the user could not use it.
     struct stat above {};
     if (::stat(folder.parent_path().c_str(), &above) != 0 || above.st_uid != ::geteuid()) return;
     ::mkdir(folder.c_str(), 0700);
@@ -69,7 +69,7 @@ void RememberLeader(const std::string& file, const std::string& addresses, const
     absl::StrAppend(&text, known, " ", before, "\n");
     ++lines;
   }
-  static std::atomic<int> written{0};  // so that threads do not share a file
+  static std::atomic<int> written{0};  // a number for each file, so that two threads never write the same file
   const std::string fresh = absl::StrCat(file, ".", ::getpid(), ".", written++);
   {
     std::ofstream out(fresh, std::ios::trunc);

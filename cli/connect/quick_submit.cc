@@ -21,8 +21,8 @@ namespace {
 
 // The limits of --timeout in all verbs.
 constexpr double kLeastTimeout = 0.1, kMaxTimeout = 3600;
-// With several servers: how long one of them may say nothing before the next one is called, and the part of the time in which
-// one that does speak must answer.
+// With several servers: kSilence: if one of them sends nothing for so long, the next one is called. 1 / kAttempts: the part of
+// the time in which a server that has sent something must answer.
 constexpr Nanos kSilence{250'000'000};
 constexpr int64_t kAttempts = 3;
 
@@ -62,7 +62,7 @@ std::optional<std::string> CallLeader(ServerAddresses& servers, const std::strin
     const UnaryAnswer answer = CallUnary(servers.present(), "/lynx.v1.Jobs/SubmitJob", message,
                                          several ? std::min(left, timeout / kAttempts) : left, several ? kSilence : left);
     if (answer.message.has_value()) return answer.message;
-    if (answer.ended && !answer.leader.has_value()) return std::nullopt;  // the server that leads has refused the job
+    if (answer.ended && !answer.leader.has_value()) return std::nullopt;  // the leader has refused the job
     next = servers.Failed(answer.leader.value_or(""));
   }
   return std::nullopt;

@@ -60,7 +60,7 @@ std::optional<Target> ParseTarget(const std::string& text) {
 
 class UnaryCall {
  public:
-  // `heard_by`: when the server must have sent something.
+  // `heard_by`: the time by which the server must have sent something.
   UnaryCall(const std::string& message, Clock::time_point deadline, Clock::time_point heard_by)
       : deadline_(deadline), heard_by_(std::min(deadline, heard_by)) {
     request_.push_back('\0');
@@ -146,7 +146,7 @@ class UnaryCall {
     }
   }
 
-  // Sends everything that is ready, in as few writes as possible.
+  // Sends all data that is ready, with as few writes as possible.
   bool Send() {
     std::string waiting;
     while (true) {

@@ -13,7 +13,7 @@ namespace {
 // With this number of actions, planning takes seconds and less than a gigabyte.
 constexpr int64_t kMaxProgramActions = 6'000'000;
 
-// Layers of each piece of the model.
+// The number of layers of each piece of the model.
 std::vector<int32_t> LayersOfPieces(const StepRequest& request) {
   if (!request.stage_layers.empty()) return request.stage_layers;
   const int32_t pieces = request.layout.pp * request.layout.virtual_stages;
@@ -22,7 +22,7 @@ std::vector<int32_t> LayersOfPieces(const StepRequest& request) {
   return layers;
 }
 
-// The layers of the rank that has the most. Pieces go around the ranks.
+// The number of layers of the rank that has the most. Pieces go to the ranks in turn: piece i goes to rank i modulo pp.
 int64_t LayersOfRank(const StepRequest& request) {
   std::vector<int64_t> ranks(static_cast<size_t>(request.layout.pp), 0);
   const std::vector<int32_t> pieces = LayersOfPieces(request);
@@ -33,7 +33,7 @@ int64_t LayersOfRank(const StepRequest& request) {
 Nanos Between(Nanos a, Nanos b, int64_t permille) { return a + (b - a) * permille / 1000; }
 Bytes Between(Bytes a, Bytes b, int64_t permille) { return Bytes(a.value + (b.value - a.value) / 1000 * permille); }
 
-// A plan between two that differ in the recomputation alone.
+// A plan between `none` and `full`, which differ only in their recomputation. Permille 0 gives `none`, and 1000 gives `full`.
 FrameworkPlan Interpolated(const FrameworkPlan& none, const FrameworkPlan& full, int64_t permille) {
   FrameworkPlan plan = none;
   StepEstimate& step = plan.step;
@@ -44,13 +44,13 @@ FrameworkPlan Interpolated(const FrameworkPlan& none, const FrameworkPlan& full,
   step.layer.recompute = Between(none.step.layer.recompute, full.step.layer.recompute, permille);
   for (size_t i = 0; i < plan.memory.size(); ++i) {
     plan.memory[i].activations = Between(none.memory[i].activations, full.memory[i].activations, permille);
-    // One recomputed layer keeps everything again while its backward pass runs.
+    // If any layer is recomputed, all activations of this layer are in memory while its backward pass runs.
     plan.memory[i].transient = std::max(none.memory[i].transient, full.memory[i].transient);
   }
   return plan;
 }
 
-// As EstimateOn, but with the traits of this run.
+// Does the same as EstimateOn, but with the traits of this run instead of those of its framework.
 absl::StatusOr<FrameworkPlan> EstimateRun(const StepRequest& request, const ImportedRun& run, const ClusterTopology& cluster) {
   LYNX_ASSIGN_OR_RETURN(FrameworkPlan plan, EstimateOn(request, run.framework, cluster));
   plan.request.traits = run.traits;
@@ -82,7 +82,7 @@ absl::Status EstimateAsItIs(const ClusterTopology& cluster, RunAudit& audit) {
   request.microbatches = job.train.global_batch / (request.micro_batch * request.layout.dp);
   const bool block = job.recompute == RecomputeMode::kBlock, uniform = job.recompute == RecomputeMode::kUniform;
   if (uniform) {
-    // Groups of layers recompute as much as single layers do; they keep fewer inputs. Counted is a group of one layer.
+    // The estimate counts each layer as a group. Larger groups recompute the same amount, and store fewer layer inputs.
     request.recompute = RecomputeMode::kFull;
   }
   if (!block) {

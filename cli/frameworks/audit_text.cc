@@ -29,7 +29,7 @@ std::string BatchText(const StepRequest& request) {
   return absl::StrCat("micro-batch ", request.micro_batch, " x ", request.microbatches);
 }
 
-// How far `value` is from `base`: "12.3% more".
+// By how much `value` differs from `base`, such as "12.3% more".
 std::string MoreText(int64_t value, int64_t base) {
   if (base <= 0) return "";
   const double percent = 100.0 * (static_cast<double>(value) / static_cast<double>(base) - 1);
@@ -110,7 +110,7 @@ std::string MeasuredText(const RunAudit& audit) {
   return text;
 }
 
-// Predicted bytes of the fullest rank of a plan of Lynx's planner.
+// The predicted bytes of the rank with the most, in a plan of Lynx's planner.
 Bytes PeakOf(const Plan& plan) {
   Bytes most;
   for (const StagePlan& stage : plan.stages) most = std::max(most, stage.arena + stage.states.total());

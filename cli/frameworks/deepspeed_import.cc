@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Keys that matter but for which a job has no field. `neutral`: a value with which the key changes nothing.
+// Keys that change a run, but for which a job has no field. `neutral`: a value with which the key changes nothing.
 struct MissingKey {
   const char* path;
   const char* why;
@@ -48,7 +48,7 @@ constexpr MissingKey kMissing[] = {
     {"amp.enabled", "mixed precision of Apex is not planned"},
 };
 
-// Keys without effect on a plan; those that end in a point stand for all keys below them.
+// Keys that have no effect on a plan. A key that ends in a point stands for all keys below it.
 constexpr const char* kOthers[] = {
     "comment",
     "steps_per_print",
@@ -107,7 +107,7 @@ constexpr const char* kOthers[] = {
     "disable_allgather",
 };
 
-// Objects inside one another; a configuration has a few.
+// The maximum depth of objects inside objects. Real configurations have only a few levels.
 constexpr int kMaxDepth = 16;
 
 void Flatten(const Json& json, const std::string& path, int depth, std::map<std::string, Json>& values) {
@@ -143,7 +143,7 @@ class DeepSpeedReader {
   }
   static std::string Text(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-  // The value of a key that is not "auto"; nullptr if it is absent or "auto". Values that are "auto" are named.
+  // Returns the value of a key; nullptr if the key is absent or its value is "auto". Keys whose value is "auto" are reported.
   const Json* Find(const std::string& path) {
     const auto found = values_.find(path);
     used_.push_back(path);
@@ -205,7 +205,7 @@ class DeepSpeedReader {
     constexpr ZeroStage kStages[] = {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
     job_.parallel.zero = kStages[stage.value_or(0)];
     run_.traits = TraitsOf(Framework::kDeepspeed);
-    // Without a value, only ZeRO-3 overlaps (runtime/zero/config.py).
+    // If the key is absent, only ZeRO-3 overlaps its communication (runtime/zero/config.py).
     const Json* overlap = Find("zero_optimization.overlap_comm");
     run_.traits.overlaps_data_reduction = overlap != nullptr ? *overlap == true : job_.parallel.zero == ZeroStage::kWeights;
     LYNX_ASSIGN_OR_RETURN(const std::optional<int64_t> tp, Count("tensor_parallel.autotp_size", 0));
@@ -222,7 +222,8 @@ class DeepSpeedReader {
     return absl::OkStatus();
   }
 
-  // train_batch_size = train_micro_batch_size_per_gpu * gradient_accumulation_steps * replicas; any two say the third.
+  // train_batch_size = train_micro_batch_size_per_gpu * gradient_accumulation_steps * replicas. Two of them determine the
+  // third.
   absl::Status Batches() {
     LYNX_ASSIGN_OR_RETURN(std::optional<int64_t> batch, Count("train_batch_size", 1));
     LYNX_ASSIGN_OR_RETURN(std::optional<int64_t> micro, Count("train_micro_batch_size_per_gpu", 1));
@@ -273,7 +274,8 @@ class DeepSpeedReader {
     return absl::OkStatus();
   }
 
-  // The model's code decides what recomputes. The file may say how many checkpoints there are.
+  // The code of the model decides what is recomputed. The file may only give the number of checkpoints or layers per
+  // checkpoint.
   absl::Status Recomputation() {
     LYNX_ASSIGN_OR_RETURN(const std::optional<int64_t> interval, Count("pipeline.activation_checkpoint_interval", 0));
     LYNX_ASSIGN_OR_RETURN(const std::optional<int64_t> count, Count("activation_checkpointing.number_checkpoints", 1));

@@ -11,7 +11,7 @@
 namespace lynx::cli {
 namespace {
 
-// The stem of the file's name, in the characters that names of jobs have.
+// The file's name without its extension. Characters that names of jobs cannot have are replaced.
 std::string NameOf(const std::string& file) {
   std::string name;
   for (const char c : std::filesystem::path(file).stem().string()) {

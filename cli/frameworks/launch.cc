@@ -16,13 +16,13 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// The index of the word that names the program; the size if there is none.
+// The index of the word that names the program, a .py file. The number of words if there is no such word.
 size_t ProgramAt(const Words& words) {
   const auto at = std::find_if(words.begin(), words.end(), [](const std::string& word) { return absl::EndsWith(word, ".py"); });
   return static_cast<size_t>(at - words.begin());
 }
 
-// A word of several words holds a command itself: sh -c "torchrun ... train.py ...".
+// Splits a word that contains a command, as in sh -c "torchrun ... train.py ...", into the words of this command.
 absl::StatusOr<Words> Unwrapped(const Words& words) {
   Words flat;
   for (const std::string& word : words) {
@@ -36,8 +36,8 @@ absl::StatusOr<Words> Unwrapped(const Words& words) {
   return flat;
 }
 
-// The value of an option before the program, as "--option value" or "--option=value". Where several of the options stand, the
-// one that comes first in `options` wins.
+// The value of an option before the program, as "--option value" or "--option=value". If the command has several of the
+// options, the one that comes first in `options` counts.
 std::optional<std::string> OptionOf(const Words& words, size_t end, std::initializer_list<const char*> options) {
   for (const char* option : options) {
     for (size_t i = 0; i < end; ++i) {
@@ -56,9 +56,9 @@ absl::StatusOr<int64_t> CountOf(const std::string& place, const char* option, co
                                                  "', which is no number; give the number of devices with --devices"));
 }
 
-// The devices of torchrun, deepspeed, mpirun and srun. 0: the launcher does not say. srun may start one torchrun a node, which
-// starts a process for each device: what torchrun says wins. --num_gpus of deepspeed counts the devices of one node. Of srun's
-// options, a number of processes in all wins over a number for each of an unknown number of nodes.
+// The devices of torchrun, deepspeed, mpirun and srun. 0: the launcher does not say how many. srun may start one torchrun on
+// each node, and torchrun a process for each device: then torchrun's option counts. --num_gpus of deepspeed counts the devices
+// of one node. If srun's options give no number of nodes, the total number of processes counts.
 absl::StatusOr<int32_t> LauncherDevices(const Words& words, size_t program, const std::string& place) {
   const auto started = OptionOf(words, program, {"--nproc_per_node", "--nproc-per-node", "--num_gpus"});
   const auto reserved = OptionOf(words, program, {"--gpus-per-node", "--ntasks-per-node"});
@@ -79,7 +79,7 @@ absl::StatusOr<int32_t> LauncherDevices(const Words& words, size_t program, cons
   return static_cast<int32_t>(std::min<int64_t>(devices, INT32_MAX));
 }
 
-// The devices of "#SBATCH --nodes=4" and "#SBATCH --ntasks-per-node=8". 0: there are no such lines.
+// The number of devices by lines such as "#SBATCH --nodes=4" and "#SBATCH --ntasks-per-node=8". 0: there are no such lines.
 int32_t SbatchDevices(const std::string& text) {
   Words words;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -98,7 +98,7 @@ int32_t SbatchDevices(const std::string& text) {
   return nodes >= 1 && nodes <= kMaxEach && per_node >= 1 && per_node <= kMaxEach ? static_cast<int32_t>(nodes * per_node) : 0;
 }
 
-// Lynx's own exports say "N in all" in the comment about torchrun.
+// Scripts that Lynx exports have the number of devices in the comment about torchrun, as "N in all".
 int32_t ExportDevices(const std::string& text) {
   const size_t end = text.find(" in all> ");
   if (end == std::string::npos) return 0;
@@ -108,7 +108,7 @@ int32_t ExportDevices(const std::string& text) {
   return absl::SimpleAtoi(text.substr(begin, end - begin), &devices) ? devices : 0;
 }
 
-// A script may show its command before it runs it.
+// True if the command only prints its words: a script may show its command before it runs it.
 bool Prints(const Words& words) { return words[0] == "echo" || words[0] == "printf"; }
 
 bool Has(const Words& words, const std::string& mark) {

@@ -232,8 +232,8 @@ constexpr MegatronMissing kMissing[] = {
     {"--data-args-path", MissingFlag::kSaid, "not read; set data.path"},
 };
 
-// Logging, data, tokenizers, checkpoints, initial values, faults, launching. Flags that start a kernel that the plan counts in
-// any case (fusions) are here, too, and those that say what the plan assumes in any case.
+// Logging, data, tokenizers, checkpoints, initial values, faults, launching. Also flags for kernels that every plan counts
+// (fusions), and flags that state what every plan assumes.
 constexpr const char* kOthers[] = {
     "--accumulate-allreduce-grads-in-fp32",
     "--adlr-autoresume",
@@ -492,7 +492,7 @@ class Reader {
     return text;
   }
 
-  // The words up to the next flag.
+  // Returns the words up to the next flag.
   std::vector<std::string> Values() {
     std::vector<std::string> values;
     if (inline_value_) values.push_back(*inline_value_);
@@ -554,7 +554,7 @@ class Reader {
     out = value;
     return absl::OkStatus();
   }
-  // Names of folders may be unknown: a plan does not read them.
+  // Variables in the names of folders may be unknown, because a plan does not use these names.
   absl::Status Parse(const char* flag, const std::string& text, M::Text& out) const {
     if (std::string(flag) != "--save") LYNX_RETURN_IF_ERROR(Known(flag, text));
     out = text;

@@ -16,7 +16,7 @@
 namespace lynx::cli {
 namespace {
 
-constexpr int64_t kMaxCount = 1 << 20;  // far above the limits of a job, which say more
+constexpr int64_t kMaxCount = 1 << 20;  // far above the limits of a job, whose errors are more helpful
 
 // The layers that --moe-layer-freq gives experts (1) and those to which it gives none (0): "1", or lists such as
 // "([0]*3+[1]*58)" or "[0,1,1]". Empty if the text is neither, or says more than kMaxCount layers.
@@ -156,7 +156,7 @@ class ExpertReader {
   }
 
   void Capacity() {
-    if (!v_.capacity || *v_.capacity < 0) {  // Megatron-LM drops nothing then
+    if (!v_.capacity || *v_.capacity < 0) {  // Megatron-LM drops no rows then
       run_.assumed.push_back(
           "model.moe.skew 1: all experts get as many rows; --set model.moe.skew=F plans for F times as many on the fullest "
           "rank");

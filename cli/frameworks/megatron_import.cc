@@ -58,7 +58,7 @@ class Converter {
   void Miss(const std::string& text) { run_.not_taken.push_back(text); }
   void Assume(const std::string& text) { run_.assumed.push_back(text); }
 
-  // Reads a count that has to be above zero.
+  // Reads a count, which must be above zero.
   absl::Status Need(const char* flag, const MegatronArguments::Count& value, int32_t& out) const {
     if (!value) return Error(absl::StrCat(flag, " is missing; it is required"));
     return Fits(flag, *value, out);
@@ -75,7 +75,7 @@ class Converter {
     return absl::OkStatus();
   }
 
-  // Programs of Megatron-LM for other models than those of pretrain_gpt.py.
+  // Refuses programs of Megatron-LM for models that pretrain_gpt.py cannot train.
   absl::Status Program() const {
     for (const char* other : {"bert", "t5", "ict", "retro", "vision", "mamba", "hybrid", "vlm"}) {
       if (absl::StrContains(launch_.program, absl::StrCat("_", other))) {
@@ -138,8 +138,8 @@ class Converter {
     return v_.old_rotary ? "rope" : v_.no_positions ? "none" : "learned_absolute";
   }
 
-  // Norms, biases, positions and activation. Lynx plans two kinds of layers: gated ones with RMSNorm, rotary positions and
-  // without biases, and others with LayerNorm, learned positions and biases. model.planOnly has what differs.
+  // Reads norms, biases, positions and the activation function. Lynx plans two kinds of layers: gated ones with RMSNorm, rotary
+  // positions and no biases; and others with LayerNorm, learned positions and biases. Differences are noted in plan_only.
   void Layers() {
     const std::string positions = Positions(), norm = v_.normalization.value_or("LayerNorm");
     const bool rotary = positions == "rope" || positions == "yarn";
@@ -190,7 +190,7 @@ class Converter {
     }
     if (Positions() == "yarn") model_.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
     if (v_.rope_scaling) {
-      // Llama 3.1's frequencies, which Megatron-LM has as constants.
+      // The scaling of rotary frequencies of Llama 3.1. Its parameters are constants in Megatron-LM.
       rotary.scaling = RopeScaling::kLlama3;
       rotary.factor = v_.rope_factor.value_or(8);
       rotary.original_seq = 8192;
@@ -201,7 +201,7 @@ class Converter {
     return absl::OkStatus();
   }
 
-  // --window-size is a pair: how many positions to the left and to the right, without the position itself. -1: all of them.
+  // --window-size is a pair: how many positions a token sees before and after its own position. -1: all positions.
   absl::Status Window() {
     if (!v_.window) return absl::OkStatus();
     std::string left = v_.window->substr(0, v_.window->find(','));
@@ -261,7 +261,8 @@ class Converter {
     }
   }
 
-  // Products in 8 bits. Recipes differ in their scales: mxfp8 has one for 32 elements, which move with them.
+  // Products in 8 bits. Recipes differ in their scales: mxfp8 has one scale for 32 elements, and moves the scales with the
+  // elements.
   void EightBits() {
     if (!v_.fp8_format && !v_.fp8_hybrid && !v_.fp8_e4m3) return;
     const std::string recipe = v_.fp8_recipe.value_or("delayed");
@@ -272,7 +273,7 @@ class Converter {
     }
   }
 
-  // The vocabulary is padded to a multiple of --make-vocab-size-divisible-by times tp.
+  // The size of the vocabulary is rounded up to a multiple of --make-vocab-size-divisible-by times tp.
   absl::Status Vocabulary() {
     const bool given = std::any_of(request_.overrides.begin(), request_.overrides.end(),
                                    [](const std::string& text) { return absl::StartsWith(text, "model.vocab="); });
@@ -317,7 +318,7 @@ class Converter {
     } else if (v_.layers_per_virtual) {
       int32_t each = 1;
       LYNX_RETURN_IF_ERROR(Fits("--num-layers-per-virtual-pipeline-stage", *v_.layers_per_virtual, each));
-      // The embedding and the loss count as one layer each if their flags are given.
+      // If their flags are given, the embedding and the loss count as one layer each.
       const int64_t counted = int64_t{model_.layers} + (v_.embedding_counts ? 1 : 0) + (v_.loss_counts ? 1 : 0);
       if (counted % (int64_t{each} * parallel.pp) != 0) {
         return Error(absl::StrCat("--num-layers ", model_.layers,
@@ -333,7 +334,7 @@ class Converter {
     return absl::OkStatus();
   }
 
-  // Stages that differ in their number of layers.
+  // Sets the number of layers of each stage, if the stages differ in it.
   void Spread(const std::vector<int32_t>& layers, const char* flag) {
     ParallelSpec& parallel = job_.parallel;
     if (std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end()) return;
@@ -347,7 +348,8 @@ class Converter {
                       " layers; a job has no stages without layers, so the planner spreads them itself (parallel.partition)"));
   }
 
-  // The first and the last stage may have numbers of layers of their own, or one layer less for the embedding and the loss.
+  // The first and the last stage may have their own numbers of layers, or one layer less because they have the embedding or
+  // loss.
   absl::Status Ends() {
     ParallelSpec& parallel = job_.parallel;
     const bool counts = v_.embedding_counts || v_.loss_counts;
@@ -420,12 +422,12 @@ class Converter {
             absl::StrCat("--num-distributed-optimizer-instances ", instances, " does not divide dp ", job_.parallel.dp));
       }
       job_.parallel.zero_group = job_.parallel.dp / instances;
-      if (job_.parallel.zero_group == 1) {  // each replica holds all states
+      if (job_.parallel.zero_group == 1) {  // each replica holds all optimizer states
         job_.parallel.zero_group = 0;
         zero = ZeroStage::kNone;
       }
     }
-    // Megatron-FSDP overlaps by itself.
+    // Megatron-FSDP always overlaps its transfers, without a flag.
     run_.traits = TraitsOf(run_.framework);
     run_.traits.overlaps_data_reduction = v_.overlap_reduce || v_.fsdp;
     run_.traits.hides_weight_gather = v_.overlap_gather || v_.fsdp;
@@ -458,7 +460,8 @@ class Converter {
     return absl::OkStatus();
   }
 
-  // --recompute-modules says which parts of a layer are recomputed. Without it: the attention core.
+  // --recompute-modules names the parts of a layer that are recomputed. Without this flag, only the attention core is
+  // recomputed.
   void SelectiveModules() {
     std::set<std::string> modules(v_.recompute_modules.begin(), v_.recompute_modules.end());
     if (modules.empty()) modules.insert("core_attn");

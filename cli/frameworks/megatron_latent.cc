@@ -11,7 +11,7 @@
 namespace lynx::cli {
 namespace {
 
-constexpr int64_t kMaxCount = 1 << 20;  // far above the limits of a job, which say more
+constexpr int64_t kMaxCount = 1 << 20;  // far above the limits of a job, whose errors are more helpful
 
 double YarnScale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
 
@@ -73,7 +73,7 @@ class LatentReader {
     return absl::OkStatus();
   }
 
-  // Positions are YaRN's, unless --rope-type says otherwise. YaRN by a factor of 1 changes nothing.
+  // Positions are scaled by YaRN, unless --rope-type names another method. A YaRN factor of 1 changes nothing.
   absl::Status Rotary() {
     RotarySpec rotary{.theta = model_.rotary.theta, .dims = rotated_};
     const std::string type = v_.rope_type.value_or("yarn");
@@ -91,13 +91,13 @@ class LatentReader {
       if (v_.mscale.value_or(1) != 1 || all != 0) {
         rotary.attention_factor = YarnScale(factor, v_.mscale.value_or(1)) / YarnScale(factor, all);
       }
-      if (all != 0) model_.plan_only |= Bit(PlanOnlyFeature::kMultipliers);  // the scores are multiplied by it
+      if (all != 0) model_.plan_only |= Bit(PlanOnlyFeature::kMultipliers);  // then the scores have another factor
     }
     model_.rotary = rotary;
     return absl::OkStatus();
   }
 
-  // --qk-layernorm norms the latents here.
+  // With latent attention, --qk-layernorm adds norms of the latents.
   void Norms() {
     model_.qk_norm = false;
     if (!v_.qk_norm) Miss("no --qk-layernorm: latent attention is planned with norms of its latents");
@@ -110,7 +110,7 @@ class LatentReader {
   const std::string& place_;
   ImportedRun& run_;
   ModelSpec& model_;
-  int32_t rotated_ = 0;  // elements of a head
+  int32_t rotated_ = 0;  // the number of elements of a head that are rotated
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ class Parser {
  public:
   explicit Parser(const std::string& text) : text_(text) {}
 
-  // The layout without repetitions.
+  // Returns the layout string with all repetitions written out.
   absl::StatusOr<std::string> Run() {
     std::string flat;
     LYNX_RETURN_IF_ERROR(Sequence(flat, 0));

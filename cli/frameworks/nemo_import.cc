@@ -19,7 +19,7 @@
 namespace lynx::cli {
 namespace {
 
-// Parts of a file without effect on a plan: experiment folders, loggers, data loaders, initial values, kernels.
+// Sections of a file that have no effect on a plan: experiment folders, loggers, data loaders, initial values, kernels.
 constexpr const char* kOtherKeys[] = {
     "name",
     "restore_from_path",
@@ -75,13 +75,14 @@ constexpr const char* kOtherKeys[] = {
     "model.nemo_version",
 };
 
-// Keys whose values are words that are looked at one by one.
+// Keys whose values are words. The code checks each of these words.
 constexpr const char* kWordKeys[] = {
     "model.normalization", "model.activation",  "trainer.precision",
     "model.optim.name",    "model.optim.betas", "model.optim.sched.name",
 };
 
-// Keys that matter but for which a job has no field. `neutral`: the values, in small letters, with which a key changes nothing.
+// Keys that change a run, but for which a job has no field. `neutral`: the values, in small letters, with which a key changes
+// nothing.
 struct MissingKey {
   const char* path;
   const char* why;
@@ -95,9 +96,9 @@ constexpr MissingKey kMissing[] = {
     {"model.optim.grad_sync_dtype", "the plan counts gradients and their reduction in 32 bits", "fp32 float32 32"},
 };
 
-using Values = std::map<std::string, std::vector<std::string>>;  // path -> scalars, several of a list
+using Values = std::map<std::string, std::vector<std::string>>;  // path -> its value, or the values of its list
 
-// YAML's words for nothing and for values that a person still has to fill in.
+// The words of YAML for no value, and the mark "???" for a value that a person must still fill in.
 bool IsNothing(const std::string& text) {
   return text.empty() || text == "null" || text == "~" || text == "None" || text == "???";
 }
@@ -143,8 +144,8 @@ class NemoReader {
     return found == values_.end() || found->second.size() != 1 ? "" : found->second.front();
   }
 
-  // Replaces "${model.encoder_seq_length}" and "${.encoder_seq_length}" by the value of that key. Bounded: a value that is a
-  // reference itself is followed a few times.
+  // Replaces "${model.encoder_seq_length}" and "${.encoder_seq_length}" by the value of that key. A value may be a reference
+  // itself; at most kMaxSteps references are followed.
   absl::Status Resolve() {
     constexpr int kMaxSteps = 8;
     for (auto& [path, list] : values_) {
@@ -180,7 +181,7 @@ class NemoReader {
   }
 
   absl::Status Take(const NemoKey& key, const std::vector<std::string>& list) {
-    // A plan reads no data.
+    // A plan reads no data, so references in the paths of data may stay.
     const bool data = std::string(key.path) == "model.data.data_prefix";
     for (const std::string& value : list) {
       if (!absl::StrContains(value, "${")) continue;
@@ -192,7 +193,7 @@ class NemoReader {
       return absl::OkStatus();
     }
     words_.push_back(key.flag);
-    if (list.size() > 1 && std::string(key.path) == "model.moe_layer_freq") {  // one number for each layer
+    if (list.size() > 1 && std::string(key.path) == "model.moe_layer_freq") {  // the list has one number for each layer
       words_.push_back(absl::StrCat("[", absl::StrJoin(list, ","), "]"));
       return absl::OkStatus();
     }
@@ -200,7 +201,7 @@ class NemoReader {
     return absl::OkStatus();
   }
 
-  // Keys whose values are words of their own.
+  // Handles the keys whose values are words (kWordKeys).
   absl::Status Special(const std::string& path, const std::string& value) {
     const std::string word = absl::AsciiStrToLower(value);
     for (const char* known : kWordKeys) {
@@ -237,7 +238,7 @@ class NemoReader {
     return absl::OkStatus();
   }
 
-  // Names a key that matters but for which a job has no field. Returns false if the key is none of these.
+  // If a job has no field for this key, although the key changes a run, reports the key. Otherwise returns false.
   bool Missing(const std::string& path, const std::string& word) {
     const auto missing =
         std::find_if(std::begin(kMissing), std::end(kMissing), [&](const MissingKey& key) { return path == key.path; });
@@ -249,7 +250,7 @@ class NemoReader {
     return true;
   }
 
-  // The distributed optimizer overlaps its reduction unless it is told otherwise.
+  // The distributed optimizer overlaps its gradient reduction unless the file says otherwise.
   void Optimizer(const std::string& name) {
     if (name == "distributed_fused_adam" || name == "mcore_distributed_optim") {
       words_.push_back("--use-distributed-optimizer");

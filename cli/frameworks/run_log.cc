@@ -19,14 +19,14 @@ namespace {
 // The number of steps at the beginning that are left out of `count`.
 size_t Skipped(size_t count) { return count > 4 ? 2 : count > 1 ? 1 : 0; }
 
-// The middle of sorted values; between the two middle ones if their count is even.
+// The median of sorted values. If their number is even, it is the mean of the two middle values.
 template <typename T>
 T MedianOf(const std::vector<T>& sorted) {
   const T low = sorted[(sorted.size() - 1) / 2], high = sorted[sorted.size() / 2];
   return low + (high - low) / 2;
 }
 
-// The number after `mark`, blanks between them left out. Commas inside numbers ("1,234") are left out. nullopt: none is there.
+// Returns the number after `mark`. Skips blanks before the number, and commas inside it ("1,234"). nullopt: there is no number.
 std::optional<double> NumberAfter(absl::string_view line, absl::string_view mark) {
   const size_t at = line.find(mark);
   if (at == absl::string_view::npos) return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<double> NumberAfter(absl::string_view line, absl::string_view mark
   return value;
 }
 
-// Times and sizes of a log that are plausible; others are taken for noise in the text.
+// Converts times and sizes of a log. Values that no run can have are errors in the text of the log, and are ignored.
 std::optional<Nanos> TimeOf(std::optional<double> seconds) {
   constexpr double kMaxSeconds = 1e6;
   if (!seconds || !(*seconds > 0) || *seconds > kMaxSeconds) return std::nullopt;
@@ -57,7 +57,7 @@ Bytes SizeOf(std::optional<double> count, double unit) {
   return Bytes(std::llround(*count * unit));
 }
 
-// The text without the sequences that colour it on a terminal.
+// Returns the text without the escape sequences that give it colours on a terminal.
 std::string WithoutColours(absl::string_view line) {
   std::string plain;
   for (size_t i = 0; i < line.size(); ++i) {
@@ -74,7 +74,7 @@ class LogReader {
  public:
   explicit LogReader(const ImportedRun& run) : run_(run) {}
 
-  // Returns false if the framework's logs are not read.
+  // Reads one line. Returns false if this program cannot read logs of the framework.
   bool Line(const std::string& line) {
     switch (run_.framework) {
       case Framework::kMegatron: Megatron(line); return true;
@@ -85,7 +85,7 @@ class LogReader {
     }
   }
 
-  // While the batch is ramped up, steps differ. Those with the last batch count.
+  // A run may increase its batch during the first steps. Only the steps with the last batch count.
   RunLog Finish() {
     std::vector<LoggedStep>& steps = log_.steps;
     if (steps.empty()) return std::move(log_);
@@ -102,10 +102,10 @@ class LogReader {
   }
 
  private:
-  // What to do with a step whose number the log had before.
+  // What to do with the time of a step if an earlier line already gave the time of the step with this number.
   enum class Again : uint8_t { kAdd, kReplace, kDrop };
 
-  // Returns the step; nullptr if it is not taken.
+  // Adds a step, and returns it. nullptr if the line adds no step.
   LoggedStep* Step(std::optional<double> step, std::optional<Nanos> time, Again again = Again::kAdd) {
     if (!time) return nullptr;
     const int64_t number = step && *step >= 0 && *step < 1e12 ? static_cast<int64_t>(*step) : 0;
@@ -138,8 +138,8 @@ class LogReader {
     if (step != nullptr && batch && *batch >= 1 && *batch < 1e9) step->batch = static_cast<int64_t>(*batch);
   }
 
-  // Samples of all replicas in a second; the running average is not used. A pipeline writes both lines for each step; the time
-  // of the first is the more exact.
+  // The rate counts samples of all replicas per second; the log's average is ignored. With a pipeline, the log has two lines
+  // for each step, and the time in "iter time (s)" is the more exact one.
   void Deepspeed(const std::string& line) {
     constexpr double kGibibyte = 1 << 30;
     Memory(SizeOf(NumberAfter(line, "MaxMemAllocated="), kGibibyte));
@@ -152,7 +152,7 @@ class LogReader {
     Step(NumberAfter(line, "global_step="), TimeOf(run_.job.train.global_batch / *rate), Again::kDrop);
   }
 
-  // Tokens of one device in a second. The memory is what the allocator has reserved.
+  // The log gives tokens per second of one device, and the memory that the allocator has reserved.
   void Torchtitan(const std::string& line) {
     if (absl::StrContains(line, "validate step:")) return;
     const std::optional<double> rate = NumberAfter(line, " tps:");
@@ -164,7 +164,7 @@ class LogReader {
     Flops(NumberAfter(line, "tflops:"), step);
   }
 
-  // Lightning's progress bar writes many states of a step; the last of them counts.
+  // Lightning's progress bar writes several states of a step into one line. The last state counts.
   void Nemo(const std::string& line) {
     const char mark[] = "train_step_timing in s";
     const size_t at = line.rfind(mark);
@@ -179,7 +179,7 @@ class LogReader {
 
   const ImportedRun& run_;
   RunLog log_;
-  std::map<int64_t, size_t> places_;  // of steps by their numbers
+  std::map<int64_t, size_t> places_;  // step number -> index in log_.steps
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ std::vector<RunSetting> Megatron(const StepRequest& r) {
   s.Number("--pipeline-model-parallel-size", layout.pp, 1);
   s.Number("--context-parallel-size", layout.cp, 1);
   s.Number("--expert-model-parallel-size", layout.ep, 1);
-  if (r.model.moe.any()) s.Number("--expert-tensor-parallel-size", 1);  // its default is tp
+  if (r.model.moe.any()) s.Number("--expert-tensor-parallel-size", 1);  // Megatron-LM's default is tp
   s.Number("--num-virtual-stages-per-pipeline-rank", layout.virtual_stages, 1);
   s.Flag("--sequence-parallel", layout.sequence_parallel);
   s.Number("--micro-batch-size", r.micro_batch);
@@ -59,7 +59,7 @@ std::vector<RunSetting> Megatron(const StepRequest& r) {
   return s.Take();
 }
 
-// Megatron Core's settings under the names of NeMo.
+// The settings of Megatron Core, under the names that NeMo gives to them.
 std::vector<RunSetting> Nemo(const StepRequest& r) {
   std::vector<RunSetting> settings = Megatron(r);
   for (RunSetting& setting : settings) {
@@ -70,7 +70,7 @@ std::vector<RunSetting> Nemo(const StepRequest& r) {
   return settings;
 }
 
-// Keys of ds_config.json; stages and checkpointed layers are in the model's code.
+// Keys of ds_config.json. The code of the model, and not this file, decides about stages and checkpointed layers.
 std::vector<RunSetting> Deepspeed(const StepRequest& r) {
   const ParallelLayout& layout = r.layout;
   Settings s;
@@ -87,7 +87,7 @@ std::vector<RunSetting> Deepspeed(const StepRequest& r) {
   return s.Take();
 }
 
-// Keys of torchtitan's configuration. FSDP keeps the gathered weights unless it shards them.
+// Keys of torchtitan's configuration. FSDP keeps gathered weights after the forward pass, unless it shards the weights again.
 std::vector<RunSetting> Torchtitan(const StepRequest& r) {
   const ParallelLayout& layout = r.layout;
   const bool sharded = layout.zero >= ZeroStage::kOptimizer;

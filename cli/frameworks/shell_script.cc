@@ -20,9 +20,9 @@ using Tokens = std::vector<ShellToken>;
 
 constexpr size_t kMaxScriptBytes = 1 << 20;
 constexpr size_t kMaxCommandWords = 100'000;
-constexpr int kMaxBlocks = 64;  // ifs inside one another
+constexpr int kMaxBlocks = 64;  // maximum depth of blocks ("if" and others) inside blocks
 
-// How a command ends, as far as the text tells.
+// How a command ends, as far as this can be known without running it.
 enum class Outcome : uint8_t { kSuccess, kFailure, kUnknown };
 Outcome OutcomeOf(std::optional<bool> holds) {
   if (!holds.has_value()) return Outcome::kUnknown;
@@ -31,7 +31,8 @@ Outcome OutcomeOf(std::optional<bool> holds) {
 
 bool IsWord(const ShellToken& token, const char* text) { return token.kind == ShellTokenKind::kWord && token.text == text; }
 
-// Splits "NAME=value" or "NAME+=value" as it is written. Returns the position of the value; npos: the word is no assignment.
+// Splits "NAME=value" or "NAME+=value", without expanding it. Returns the position of the value; npos: the word is no
+// assignment.
 size_t AssignedValue(const std::string& word, std::string& name, bool& append) {
   size_t i = 0;
   while (i < word.size() && (absl::ascii_isalnum(static_cast<unsigned char>(word[i])) || word[i] == '_')) ++i;
@@ -74,7 +75,8 @@ std::vector<std::string> ChangedNames(const std::string& text) {
   return names;
 }
 
-// Tests such as [ "$X" = y ] and [[ -z $X && $Y -gt 1 ]]. nullopt: only a run could tell, as for tests of files.
+// Evaluates tests such as [ "$X" = y ] and [[ -z $X && $Y -gt 1 ]]. nullopt: the result is known only in a run, as for a test
+// of a file.
 class Test {
  public:
   explicit Test(std::vector<std::string> words) : words_(std::move(words)) {}
@@ -183,7 +185,7 @@ class Interpreter {
     return i;
   }
 
-  // Executes the commands of [begin, end).
+  // Executes the commands at the positions [begin, end).
   absl::Status Block(size_t begin, size_t end, int depth) {
     if (depth > kMaxBlocks) return Error(tokens_[begin].line, "too many blocks inside one another");
     bool after_and = false, after_or = false;
@@ -207,7 +209,7 @@ class Interpreter {
         ++at;
         continue;
       }
-      // The commands of functions and of { } are taken as if they ran where they stand.
+      // Commands in functions and in { } are executed at the place where they are written, as if the script called them there.
       if (IsWord(token, "{") || IsWord(token, "}") || IsWord(token, "exec") || IsWord(token, "time")) {
         ++at;
         continue;
@@ -231,7 +233,7 @@ class Interpreter {
     return absl::OkStatus();
   }
 
-  // Finds the ")" of each "(". The ")" after a pattern of 'case' closes none.
+  // Finds the ")" of each "(". The ")" after a pattern of 'case' belongs to no "(".
   void PairBrackets() {
     std::vector<size_t> open;  // npos: a 'case'
     for (size_t i = 0; i < tokens_.size(); ++i) {
@@ -250,13 +252,13 @@ class Interpreter {
       }
     }
   }
-  // The ")" of the "(" at `at`; `end`: there is none.
+  // Returns the position of the ")" that belongs to the "(" at `at`; `end` if there is none.
   size_t SubshellEnd(size_t at, size_t end) const {
     const auto found = closing_.find(at);
     return found == closing_.end() ? end : std::min(found->second, end);
   }
 
-  // What ( ... ) assigns does not leave it.
+  // Assignments inside ( ... ) have no effect after the ")".
   absl::Status Subshell(size_t begin, size_t end, int depth) {
     variables_.BeginSubshell();
     LYNX_RETURN_IF_ERROR(Block(begin, end, depth + 1));
@@ -270,13 +272,13 @@ class Interpreter {
     return words.count(token.text) > 0;
   }
 
-  // A command follows the word.
+  // True if a command follows this word.
   static bool IsOpening(const ShellToken& token) {
     static const auto& words = *new std::set<std::string>{"then", "else", "do", "elif", "{", "!", "if", "while", "until"};
     return token.kind == ShellTokenKind::kWord && words.count(token.text) > 0;
   }
 
-  // The position after the end of the compound command at `at`; npos: it has none.
+  // Returns the position after the compound command that begins at `at`; npos: the command has no end.
   size_t CompoundEnd(size_t at, size_t end) const {
     int depth = 0;
     bool begins = true;  // the next word is the first of a command
@@ -306,8 +308,8 @@ class Interpreter {
         });
   }
 
-  // Does not execute what depends on more than the text. Variables that it assigns are unknown afterwards; to those that it
-  // adds words to, unknown words are added.
+  // Used for commands that may run or not: the text alone does not tell. Does not execute them. The variables that they assign
+  // become unknown. If they add words to a variable, an unknown part is added to it.
   void Forget(size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       const ShellToken& token = tokens_[i];
@@ -337,7 +339,7 @@ class Interpreter {
     for (const std::string& name : names) variables_.Forget(name);
   }
 
-  // Commands that assign variables from what only a run knows, and those that execute another file.
+  // True for commands that assign a variable a value that is known only in a run, and for commands that execute another file.
   static bool IsSetter(const ShellToken& token) {
     if (token.kind != ShellTokenKind::kWord) return false;
     static const auto& words =
@@ -345,7 +347,8 @@ class Interpreter {
     return words.count(token.text) > 0;
   }
 
-  // Forgets what the command of IsSetter() in [begin, end) assigns. Returns true unless it only prints.
+  // Makes the variables unknown that the command (see IsSetter) in [begin, end) assigns. Returns true unless the command only
+  // prints.
   bool Set(size_t begin, size_t end) {
     const std::string& verb = tokens_[begin].text;
     std::vector<std::string> words;
@@ -372,7 +375,7 @@ class Interpreter {
     return true;
   }
 
-  // "if TEST; then ... elif TEST; then ... else ... fi" in [begin, end).
+  // Executes "if TEST; then ... elif TEST; then ... else ... fi" in [begin, end).
   absl::Status If(size_t begin, size_t end, int depth) {
     size_t at = begin + 1;
     bool unsure = false;
@@ -403,7 +406,7 @@ class Interpreter {
     while (i < end && !IsWord(tokens_[i], word)) ++i;
     return i;
   }
-  // The "elif", "else" or "fi" that ends the branch that begins at `begin`. `end` is the position after the "fi".
+  // Returns the position of the "elif", "else" or "fi" that ends the branch at `begin`. `end` is the position after the "fi".
   size_t NextBranch(size_t begin, size_t end) const {
     for (size_t i = begin; i < end; ++i) {
       const bool first = tokens_[i - 1].kind == ShellTokenKind::kOperator || i == begin;
@@ -418,7 +421,7 @@ class Interpreter {
     return end - 1;
   }
 
-  // A list of commands, joined by && and ||. nullopt: only a run could tell whether it succeeds.
+  // Executes commands joined by && and ||. Returns whether they succeed; nullopt: only a run could tell.
   std::optional<bool> Condition(size_t begin, size_t end) {
     while (end > begin && (IsOperator(tokens_[end - 1], ";") || IsOperator(tokens_[end - 1], "\n"))) --end;
     std::optional<bool> result = true;
@@ -446,7 +449,7 @@ class Interpreter {
     return result;
   }
 
-  // One command of a condition: a test, arithmetic, true or false.
+  // Executes one command of a condition: a test, an arithmetic expression, true or false.
   std::optional<bool> One(size_t begin, size_t end) {
     const std::string& verb = tokens_[begin].text;
     if (IsArithmetic(tokens_[begin])) {
@@ -470,7 +473,7 @@ class Interpreter {
     return Test(std::move(words)).Run();
   }
 
-  // A command in a condition. Only of "true" and "false" the text tells how they end.
+  // Executes another command of a condition. Whether it succeeds is known only for "true" and "false".
   std::optional<bool> Fixed(size_t begin, size_t end) {
     if (tokens_[begin].kind == ShellTokenKind::kWord && end == begin + 1) {
       const std::vector<std::string> words = ExpandWord(tokens_[begin].text, variables_);
@@ -481,7 +484,7 @@ class Interpreter {
     return std::nullopt;
   }
 
-  // Executes an assignment, or keeps a command. Returns whether it succeeds, if the text tells.
+  // Executes an assignment, or stores a command. Returns whether it succeeds; nullopt if the text does not tell.
   std::optional<bool> Simple(size_t begin, size_t end) {
     if (IsWord(tokens_[begin], "!") && begin + 1 < end) {
       const std::optional<bool> holds = Simple(begin + 1, end);
@@ -517,7 +520,8 @@ class Interpreter {
     return std::nullopt;
   }
 
-  // A word after "export", "declare" or the like: an assignment, which may stand in quotes, an option, or a name alone.
+  // Handles a word after "export", "declare" or a similar command. The word is an assignment (possibly in quotes), an option,
+  // or a name.
   void Declare(const ShellToken& token) {
     if (AssignOne(token) || token.kind != ShellTokenKind::kWord) return;
     const std::string word = absl::StrJoin(ExpandWord(token.text, variables_, false), " ");

@@ -19,12 +19,13 @@ bool IsNameText(std::string_view text) {
   return true;
 }
 
-// Quotes and brackets inside one another; a script of a person has a few.
+// The maximum depth of quotes and brackets inside each other. Scripts that people write have only a few levels.
 constexpr int kMaxNesting = 64;
 
 size_t AfterBracketWithin(const std::string& text, size_t open, int nesting);
 
-// Returns the position after the quote that closes the one at `open`. std::string::npos: it is not closed, or too deep.
+// Returns the position after the quote that closes the one at `open`. std::string::npos: the quote has no end, or `nesting` is
+// too large.
 size_t AfterQuote(const std::string& text, size_t open, int nesting = 0) {
   if (nesting > kMaxNesting) return std::string::npos;
   const char quote = text[open];
@@ -92,7 +93,7 @@ class Lexer {
     return absl::InvalidArgumentError(absl::StrCat(file_, ":", line_, ": ", why));
   }
 
-  // Moves to `end`, and counts lines.
+  // Moves to the position `end`, and counts the lines up to there.
   void MoveTo(size_t end) {
     for (; at_ < end; ++at_) line_ += text_[at_] == '\n' ? 1 : 0;
   }
@@ -147,7 +148,7 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // A number right before the operator (2>&1) is a word of its own that belongs to the redirection.
+  // A number right before the operator, as in 2>&1, was read as a word. This word belongs to the redirection, and is removed.
   absl::Status SkipRedirection() {
     if (!tokens_.empty() && at_ > 0 && absl::ascii_isdigit(static_cast<unsigned char>(text_[at_ - 1])) &&
         tokens_.back().kind == ShellTokenKind::kWord && tokens_.back().text.size() == 1) {
@@ -186,7 +187,7 @@ class Lexer {
     here_ends_.clear();
   }
 
-  // Reads the raw text of a word, up to a blank or an operator outside quotes and brackets.
+  // Reads a word without expanding it. The word ends before a blank or an operator that is outside quotes and brackets.
   absl::Status ReadWord(std::string& word) {
     while (at_ < text_.size()) {
       const char c = text_[at_];
@@ -259,7 +260,7 @@ class Lexer {
   size_t at_ = 0;
   int32_t line_ = 1;
   int subshells_ = 0;     // "((" that began no arithmetic; bounds the time of the search for their ends
-  bool in_test_ = false;  // between [[ and ]]
+  bool in_test_ = false;  // true between [[ and ]]
   std::vector<std::string> here_ends_;
   std::vector<ShellToken> tokens_;
 };

@@ -14,11 +14,11 @@
 namespace lynx::cli {
 namespace {
 
-// Bytes that do not occur in scripts. They enclose an unknown part of a word.
+// These bytes do not occur in scripts. In an expanded word they enclose a part whose value is unknown.
 constexpr char kBegin = '\x01', kEnd = '\x02';
-// The end of an unknown part that stands for words that the script may add to a variable.
+// The end of an unknown part that stands for the words that a script may add to a variable.
 constexpr char kRest[] = "+=...";
-// Limits of what expansion may make of a script.
+// Limits for the values that expansion makes, so that a short script cannot make very long ones.
 constexpr size_t kMaxValueBytes = 1 << 20;
 constexpr int kMaxDepth = 64;
 
@@ -85,7 +85,7 @@ class Expander {
       } else if (c == '"') {
         const size_t close = quoted ? i : ClosingQuote(text, i, end);
         if (!quoted) {
-          // "${ARRAY[@]}" alone makes no word if the array is empty.
+          // If ARRAY is empty, "${ARRAY[@]}" gives no word, whereas all other text in quotes gives at least an empty word.
           if (!IsWholeArray(text.substr(i + 1, close - i - 1))) Add("");
           Expand(text, i + 1, close, true);
         }
@@ -126,7 +126,7 @@ class Expander {
     return end;
   }
 
-  // Expands what begins with the dollar sign at `at`. Returns the position after it.
+  // Expands the variable or expression that begins with the dollar sign at `at`. Returns the position after it.
   size_t Dollar(const std::string& text, size_t at, size_t end, bool quoted) {
     if (at + 1 >= end) {
       Add("$");
@@ -160,7 +160,7 @@ class Expander {
     return stop;
   }
 
-  // "$ARRAY" is the array's first word.
+  // Adds the value of a variable. The value of "$ARRAY" is the first word of the array.
   void Named(const std::string& name, const std::string& written, bool quoted) {
     const auto value = variables_.Find(name);
     if (!value) {
@@ -223,10 +223,10 @@ class Expander {
   const int depth_;
   std::vector<std::string> words_;
   std::string word_;
-  bool open_ = false;  // true: word_ is a word, though it may be empty
+  bool open_ = false;  // true: word_ counts as a word, even if it is empty
 };
 
-// A parser of + - * / %, comparisons, && || ! and brackets over whole numbers.
+// Parses expressions over whole numbers, with + - * / %, comparisons, && || ! and brackets.
 class Arithmetic {
  public:
   Arithmetic(const std::string& text, ShellVariables& variables, int depth)
@@ -364,7 +364,7 @@ class Arithmetic {
     return words.size() == 1 ? Inner(words.front()) : std::nullopt;
   }
 
-  // A variable in an expression must be a number, not an expression of its own.
+  // The value of a variable in an expression must be a number. An expression as value is not evaluated.
   static std::optional<int64_t> Inner(const std::string& text) {
     int64_t value = 0;
     return absl::SimpleAtoi(text, &value) ? std::optional<int64_t>(value) : std::nullopt;
@@ -391,7 +391,7 @@ bool HasUnknown(const std::string& word) { return word.find(kBegin) != std::stri
 std::string FirstUnknown(const std::string& word) {
   const size_t begin = word.find(kBegin);
   if (begin == std::string::npos) return "";
-  const size_t first = std::min(word.find_first_not_of(kBegin, begin), word.size());  // an unknown part may hold another
+  const size_t first = std::min(word.find_first_not_of(kBegin, begin), word.size());  // skips marks of enclosing parts
   return word.substr(first, word.find(kEnd, first) - first);
 }
 

@@ -7,7 +7,8 @@
 #include "absl/strings/str_cat.h"
 
 #ifdef LYNX_HAS_TOML
-// Version 3.3 asserts what only valid input holds. Here such input is an error, not the end of the program.
+// Version 3.3 of the library asserts conditions that wrong input can break. Here such input causes an error, and not the end of
+// the program.
 #define TOML_ASSERT(condition)                                                         \
   do {                                                                                 \
     if (!(condition)) throw std::runtime_error("a key or value has an odd character"); \
@@ -23,7 +24,7 @@ namespace lynx::cli {
 #ifdef LYNX_HAS_TOML
 namespace {
 
-// Tables inside one another; a configuration has a few. The parser has a limit of its own.
+// The maximum depth of tables inside tables; real configurations have only a few levels. The library also has its own limit.
 constexpr int kMaxDepth = 16;
 
 std::string TextOf(const toml::node& node) {

@@ -54,7 +54,7 @@ constexpr MissingKey kMissing[] = {
     {"optimizer.early_step_in_backward", "the plan steps after the backward pass", "false"},
 };
 
-// Keys without effect on a plan; those that end in a point stand for all keys below them.
+// Keys that have no effect on a plan. A key that ends in a point stands for all keys below it.
 constexpr const char* kOthers[] = {
     "job.",
     "profiling.",
@@ -124,7 +124,7 @@ class TorchtitanReader {
     const TomlValue* value = Find(path);
     return value == nullptr ? otherwise : value->text;
   }
-  // Reads a count of at least `least` into `out`; leaves it as it is if the key is absent.
+  // Reads a count, which must be at least `least`, into `out`. Does not change `out` if the key is absent.
   absl::Status Count(const std::string& path, int32_t least, int32_t& out) {
     const TomlValue* value = Find(path);
     if (value == nullptr) return absl::OkStatus();
@@ -185,7 +185,8 @@ class TorchtitanReader {
     rotary.original_seq = original;
   }
 
-  // Reads the module that an export of Lynx has beside the configuration. Modules of people are programs, which are not read.
+  // Reads the Python module that Lynx writes next to an exported configuration. Modules that people write are not read, because
+  // they are programs.
   absl::Status CustomModel(const std::string& module, const std::string& flavor) {
     const absl::StatusOr<std::string> text = request_.read(absl::StrCat(request_.folder, "/", module, ".py"));
     const std::string call = absl::StrCat("llama3_args[\"", flavor, "\"] = TransformerModelArgs(");
@@ -251,8 +252,8 @@ class TorchtitanReader {
     return absl::OkStatus();
   }
 
-  // torchtitan takes the ranks that share experts from those of a stage. With one rank, and with the degree of tensor
-  // parallelism of experts, it shards each expert over tp; here more ranks have whole experts, which are as large.
+  // torchtitan takes the ranks that share experts from those of a stage. It can also shard each expert over tp ranks. Here more
+  // ranks then hold whole experts, which take the same memory.
   absl::Status Experts() {
     int32_t ep = 1, shards = 1;
     LYNX_RETURN_IF_ERROR(Count("parallelism.expert_parallel_degree", 1, ep));
@@ -280,8 +281,8 @@ class TorchtitanReader {
     return absl::OkStatus();
   }
 
-  // Without a pipeline, FSDP drops the gathered weights after the forward pass unless it is told otherwise; with one, it keeps
-  // them.
+  // Without a pipeline, FSDP frees the gathered weights after the forward pass, and with a pipeline it keeps them, unless the
+  // configuration says otherwise.
   void Sharding(int32_t replicas, int32_t shards) {
     ParallelSpec& parallel = job_.parallel;
     const std::string reshard = Text("parallelism.fsdp_reshard_after_forward", "default");
@@ -327,7 +328,7 @@ class TorchtitanReader {
       parallel.schedule = ScheduleKind::kGpipe;
     } else if (schedule == "ZBVZeroBubble") {
       parallel.schedule = ScheduleKind::kZeroBubbleV;
-      parallel.virtual_stages = 1;  // the schedule itself has two chunks a rank
+      parallel.virtual_stages = 1;  // the schedule itself gives each rank two chunks
     } else if (parallel.virtual_stages > 1) {
       parallel.schedule = ScheduleKind::kInterleaved;
     }
@@ -370,7 +371,7 @@ class TorchtitanReader {
     return layers;
   }
 
-  // Stages that differ in their number of layers.
+  // Sets the number of layers of each stage, if the stages differ in it.
   void Spread(const std::vector<int32_t>& layers, const char* key) {
     if (std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end()) return;
     if (std::find(layers.begin(), layers.end(), 0) == layers.end()) {
@@ -384,7 +385,7 @@ class TorchtitanReader {
     }
   }
 
-  // A replica has local_batch_size samples at a time; a pipeline cuts them into microbatches.
+  // A replica processes local_batch_size samples at a time. With a pipeline, these samples are divided into microbatches.
   absl::Status Batches() {
     TrainSpec& train = job_.train;
     int32_t local = 8, global = -1, micro = 1;

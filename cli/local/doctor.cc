@@ -121,7 +121,7 @@ Finding Clock(const MachineFacts& facts) {
       "training, checkpoints and leases do not go by it");
 }
 
-// What each of several servers says. One that does not answer is a warning: the others do its work, until they fail, too.
+// Shows what each of several servers reports. A server that does not answer is only a warning, because the others do its work.
 Finding Of(const OneServer& server) {
   if (!server.status.ok()) {
     return Of("server", Verdict::kWarning, absl::StrCat(server.address, " does not answer: ", server.status.message()),

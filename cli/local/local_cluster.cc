@@ -378,7 +378,7 @@ absl::Status CheckOptions(const LocalOptions& options) {
   return options.link_rate.has_value() ? Annotate(ParseRate(*options.link_rate).status(), "--link-rate") : absl::OkStatus();
 }
 
-// Makes a new cluster and records it, but starts nothing.
+// Makes the description of a new cluster and writes it to the cluster's file. Starts no daemon.
 absl::StatusOr<LocalCluster> Begin(const LocalOptions& options) {
   if (options.nodes.value_or(1) > 1 && MayBeGpus(options.devices.value_or(kDefaultLocalDevices))) {
     return absl::InvalidArgumentError(absl::StrCat("--devices ", *options.devices, " with --nodes ", *options.nodes,
@@ -461,7 +461,7 @@ absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
 }
 
 absl::Status LocalDown(const std::string& directory) {
-  // This is checked without the lock: if there is no cluster, there may be no folder to lock.
+  // This is checked before the lock is taken: if there is no cluster, there may be no folder to lock.
   const absl::Status there = ReadLocalCluster(directory).status();
   if (absl::IsNotFound(there)) return absl::OkStatus();
   LYNX_RETURN_IF_ERROR(there);

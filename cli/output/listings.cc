@@ -96,7 +96,7 @@ std::vector<std::string> NodeRow(const v1::Node& node, const CellText& cells) {
       absl::StrJoin(node.jobs(), ",")};
 }
 
-// nullptr: none of them leads.
+// nullptr: no server leads.
 const v1::ListedServer* LeaderOf(const std::vector<v1::ListedServer>& servers) {
   const auto leader =
       std::find_if(servers.begin(), servers.end(), [](const auto& server) { return server.role() == v1::SERVER_ROLE_LEADS; });

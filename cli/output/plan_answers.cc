@@ -100,7 +100,7 @@ std::vector<PlanRow> SkewRows(const PlanRequest& request, const std::vector<Plan
     const double skew = plan.model.moe.skew;
     rows.push_back({"skew", absl::StrFormat("%.4g", skew), &request, &plan, &plans.front(),
                     skew == request.spec.model.moe.skew ? "as planned" : ""});
-    // Without a capacity, tensors grow with the skew, and the plan's arena is only that of the planned one.
+    // Without a capacity, tensors grow with the skew. The plan's arena is known only for the skew for which it was planned.
     rows.back().peak_known = plan.model.moe.capacity > 0 || skew == request.spec.model.moe.skew;
   }
   return rows;

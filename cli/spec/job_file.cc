@@ -66,10 +66,10 @@ std::string Resolved(const std::string& path, const std::string& folder) {
   return (std::filesystem::path(folder) / path).lexically_normal().string();
 }
 
-// What a model's other fields start from: a preset, or a config.json.
+// Where the values come from that the fields of the model replace: a preset, or a config.json.
 struct ModelBase {
   std::string field, value;
-  const YamlValue* at = nullptr;     // the place in the file that names the base, or
+  const YamlValue* at = nullptr;     // the place in the file that names the base; nullptr: `change` names it
   const Override* change = nullptr;  // the --set that names the base
 };
 

@@ -134,7 +134,7 @@ void ReadDtype(ConfigReader& config, ModelSpec& model) {
   const char* field = config.Has("torch_dtype") ? "torch_dtype" : "dtype";
   const std::string dtype = config.Word(field, "");
   if (dtype == "bfloat16" || dtype == "float16") {
-    model.dtype = DataType::kBfloat16;  // bfloat16 has 16 bits, as float16 has
+    model.dtype = DataType::kBfloat16;  // float16 becomes bfloat16, because both have 16 bits
   } else if (dtype == "float32") {
     model.dtype = DataType::kFloat32;
   } else if (!dtype.empty() && dtype != "auto") {
@@ -368,7 +368,7 @@ void ReadExperts(const FamilyTraits& family, ConfigReader& config, ModelSpec& mo
   if (sigmoid) {
     moe.scores = traits.scores;
     moe.weight_scale = scale;
-    moe.router_bias = true;  // no file says how fast it moves
+    moe.router_bias = true;  // no file says how fast the bias moves
     other = other || config.IsAbove("n_group", 1);
   } else {
     other = other || scale != 1;
@@ -400,14 +400,15 @@ Json RenamedDbrx(const Json& dbrx) {
   return renamed;
 }
 
-// Reads the order of the norm by which DBRX divides the weights of a token's experts. Order 1, the default, is their sum.
+// Reads the order of the norm by which DBRX divides the weights of a token's experts. With order 1, the default, this norm is
+// the sum of the weights.
 void ReadDbrxWeights(ConfigReader& config, ModelSpec& model) {
   const char* const field = "moe_normalize_expert_weights";
   model.moe.normalized = !config.HasNull(field);
   if (model.moe.normalized && config.Positive(field, 1) != 1) model.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
 }
 
-// What a model with experts must not have: a value above `most`, or a list that is not empty.
+// A field that a model with experts may not have: a number above `most`, or a list that is not empty.
 struct UnplannedField {
   const char* field;
   double most;
@@ -438,7 +439,7 @@ bool ReadsField(const ExpertTraits& traits, const std::string& field) {
   return width && traits.shared == SharedExperts::kByWidth;
 }
 
-// Why a model with experts cannot be planned. `known`: nullptr if the table has no such family.
+// Says why a model with experts cannot be planned. `known`: nullptr if the table has no such family.
 std::string WhyNotTheseExperts(const FamilyTraits* known, ConfigReader& config) {
   bool experts = known != nullptr && known->experts.experts > 0;
   for (const char* field : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {

@@ -40,7 +40,7 @@ OFFLINE = {
     ("context", "list"): ALL,
     ("context", "use", "--none"): PLAIN,
 }
-# Verbs that call the server, which is not running: refused before the call, or exit code 3.
+# Verbs that call the server. No server is running, so each of them is refused before the call, or ends with exit code 3.
 ONLINE = {
     ("submit", "-f", JOB, "--follow"): PLAIN,
     ("report", "j"): PLAIN,

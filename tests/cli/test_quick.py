@@ -143,7 +143,7 @@ class QuickTest(unittest.TestCase):
 
         def speak():
             taken.append(hangs.accept()[0])
-            taken[0].sendall(b"\0\0\0\4\0\0\0\0\0")  # the settings of HTTP/2, and nothing more
+            taken[0].sendall(b"\0\0\0\4\0\0\0\0\0")  # the settings frame of HTTP/2, and no other frame
         speaker = threading.Thread(target=speak, daemon=True)
         speaker.start()
         result = self.run_ctl(self.alone(), "--timeout", "3", "submit", "-f", self.job, "--server", f"127.0.0.1:{hangs.getsockname()[1]},{server}")

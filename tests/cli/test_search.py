@@ -14,7 +14,7 @@ PCIE = (ROOT / "examples" / "clusters" / "a100-40gb-pcie.yaml").read_text()
 LLAMA_405B = ("{family: llama, layers: 126, hidden: 16384, heads: 128, kvHeads: 8, ffn: 53248, seq: 8192, vocab: 128256, "
               "dtype: bfloat16, attention: fused, dropout: 0}")
 UNITS = {"s": 1, "ms": 1e-3, "us": 1e-6}
-# Steps are printed with four digits.
+# Steps are printed with four digits, so two equal steps may differ by this factor.
 ROUNDED = 1.001
 
 
@@ -133,7 +133,7 @@ class SearchTest(unittest.TestCase):
         alternating, best = best, self.plan()
         self.assertIn(" order-tp-dp-pp ", best.splitlines()[0])
         self.assertLess(self.step_in(best), 0.97 * self.step_in(alternating))
-        # A range of ranks is no worse than its ends.
+        # With a range of ranks, the step must not be longer than with the ends of the range.
         with_range = self.step("resources.ranks=16..32")
         self.assertLessEqual(with_range, ROUNDED * self.step_in(best))
         self.assertLessEqual(with_range, ROUNDED * self.step("resources.ranks=16"))

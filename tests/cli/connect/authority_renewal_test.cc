@@ -21,8 +21,8 @@ using ::testing::HasSubstr;
 constexpr Nanos kDay{86'400'000'000'000};
 constexpr Nanos kNow{1'800'000'000'000'000'000};
 
-// An Admin service that only says who calls. The test decides what it says. It speaks plain text, so the test needs no server
-// with TLS.
+// An Admin service with only the method that tells callers who they are. The test sets its answer. It uses plain text, so no
+// TLS is needed.
 class FakeAdmin : public v1::Admin::Service {
  public:
   FakeAdmin() {
@@ -108,7 +108,7 @@ TEST_F(AuthorityRenewalTest, AServerThatDoesNotAnswerLeavesTheFileAlone) {
 TEST_F(AuthorityRenewalTest, AFileThatCannotBeWrittenIsSaid) {
   std::filesystem::permissions(directory_, std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
   const std::string note = Renew(201);
-  const bool written = Kept() == new_;  // root may write everywhere
+  const bool written = Kept() == new_;  // root may write into every folder
   std::filesystem::permissions(directory_, std::filesystem::perms::owner_all);
   EXPECT_THAT(note, HasSubstr(written ? "has it now" : "cannot be written to " + file_));
 }

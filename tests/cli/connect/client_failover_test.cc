@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 constexpr Nanos kSecond{1'000'000'000};
 constexpr char kNobody[] = "127.0.0.1:1";
 
-// A server that may lead or stand by, and counts the calls that it reads.
+// A server that leads or stands by. It counts the calls that it reads.
 class FakeServer : public v1::Jobs::Service {
  public:
   explicit FakeServer(const std::string& address = "127.0.0.1:0") {
@@ -41,9 +41,9 @@ class FakeServer : public v1::Jobs::Service {
   ~FakeServer() override { server_->Shutdown(std::chrono::system_clock::now()); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  std::atomic<int> standby_calls{0};  // so many calls find it standing by
-  std::string leader;                 // whom it names then
-  grpc::Status answer;                // of calls that it reads
+  std::atomic<int> standby_calls{0};  // this number of calls is answered as by a standby
+  std::string leader;                 // the leader that these answers name
+  grpc::Status answer;                // the answer to the calls that it reads
   std::atomic<int> calls{0};
   std::atomic<bool> hangs{false};  // calls that it reads do not end
   std::function<grpc::Status(grpc::ServerWriter<v1::WatchJobResponse>&)> on_watch;
@@ -124,7 +124,7 @@ TEST(ClientFailoverTest, FollowsTheLeaderThatAStandbyNames) {
   EXPECT_EQ(leads.calls, 2);
 }
 
-// Two commands, one after the other.
+// Runs two commands, one after the other.
 TEST(ClientFailoverTest, TheNextCommandBeginsWithTheLeader) {
   std::string folder = ::testing::TempDir() + "lynx_leaders_XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
@@ -142,7 +142,7 @@ TEST(ClientFailoverTest, TheNextCommandBeginsWithTheLeader) {
   EXPECT_EQ(command(file).present(), leads.address());
   EXPECT_TRUE(command(file).Queues().ok());
   EXPECT_EQ(standby.refused(), 1) << "it is not asked again";
-  // The leader of before stands by now, and another one leads.
+  // The earlier leader now stands by, and another server leads.
   leads.standby_calls = 1'000;
   leads.leader = other.address();
   EXPECT_TRUE(command(file).Queues().ok());
@@ -173,7 +173,7 @@ TEST(ClientFailoverTest, EveryCallMayBeMadeAgainAfterAStandby) {
   EXPECT_EQ(leads.calls, 1);
 }
 
-// The server has read the call and is lost, so it may have carried it out.
+// The connection is lost after the server has read the call, so the server may have carried the call out.
 TEST(ClientFailoverTest, OnlyWhatMayBeDoneTwiceIsRepeatedAfterALostConnection) {
   FakeServer lost, leads;
   lost.answer = grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection reset");
@@ -191,7 +191,7 @@ TEST(ClientFailoverTest, OnlyWhatMayBeDoneTwiceIsRepeatedAfterALostConnection) {
   EXPECT_EQ(leads.calls, 3);
 }
 
-// Its process was stopped while it had the call.
+// The leader's process is stopped after it has read the call.
 TEST(ClientFailoverTest, ALeaderThatHangsIsLeftByCallsThatMayBeMadeTwice) {
   FakeServer hangs, leads;
   hangs.hangs = true;

@@ -217,7 +217,7 @@ TEST(ClientTest, PatienceCountsFromTheLossAndNotFromTheLastMessage) {
   jobs.on_watch = [](int call, FakeJobs::Writer& writer) {
     if (call == 1) {
       writer.Write(Message(v1::JOB_STATE_QUEUED));
-      std::this_thread::sleep_for(std::chrono::milliseconds(600));  // longer than the patience
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));  // longer than the patience of the client
       return kGone;
     }
     writer.Write(Message(v1::JOB_STATE_SUCCEEDED));
@@ -254,7 +254,7 @@ TEST(ClientTest, AWatchOfASilentServerEndsWhenAskedTo) {
   FakeJobs jobs;
   jobs.on_watch = [&](int, FakeJobs::Writer& writer) {
     writer.Write(Message(v1::JOB_STATE_QUEUED));
-    jobs.Sleep();  // ends with the test, unless the watch does
+    jobs.Sleep();  // ends with the test, or when the watch ends
     return kGone;
   };
   int seen = 0;

@@ -68,7 +68,7 @@ TEST_F(LeaderMemoryTest, WhatCannotBeWrittenIsNotRemembered) {
   EXPECT_EQ(RememberedLeader("/proc/nowhere/leaders", "a:1,b:2"), "");
   RememberLeader("", "a:1,b:2", "b:2");
   EXPECT_EQ(RememberedLeader("", "a:1,b:2"), "");
-  std::filesystem::create_directories(file_);  // a folder stands in its place
+  std::filesystem::create_directories(file_);  // a folder has the name of the file
   RememberLeader(file_, "a:1,b:2", "b:2");
   EXPECT_EQ(RememberedLeader(file_, "a:1,b:2"), "");
 }

@@ -201,7 +201,7 @@ TEST(Audit, ShowsWhatWasMeasuredBesideWhatIsPredicted) {
   EXPECT_THAT(other, HasSubstr("the log says 64 samples a step, the arguments say 128: is it the log of this run?"));
 }
 
-// A run with the settings that the audit names is the plan that it shows.
+// If a run has the settings that the audit proposes, its plan is the plan that the audit showed.
 TEST(Audit, ChangedSettingsMakeTheBestPlan) {
   for (const int gib : {2, 4, 16}) {
     const RunAudit audit = Audited(Sharded(), "", Cluster(kGiB * gib));

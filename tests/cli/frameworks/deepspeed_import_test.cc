@@ -119,7 +119,7 @@ constexpr char kMixtral[] = R"({
   "num_attention_heads": 16, "num_experts_per_tok": 2, "num_hidden_layers": 24, "num_key_value_heads": 8,
   "num_local_experts": 8, "vocab_size": 32000})";
 
-// The script says which ranks share the experts.
+// The training script decides which ranks share the experts.
 TEST(ImportDeepspeed, ExpertsAreOnEveryRankUnlessToldOtherwise) {
   ImportRequest request = RequestOf(With("\"stage\": 2", "\"stage\": 1"));
   request.model = kMixtral;
@@ -199,7 +199,8 @@ TEST(ImportDeepspeed, CountsAStepOfAPipelineOnce) {
   }
 }
 
-// What Lynx exports, it reads back: the layout, the batches and the recomputation. The file has no model.
+// Reads files that Lynx has exported: the layout, the batches and the recomputation must be the same. The file does not contain
+// the model.
 TEST(ImportDeepspeed, ReadsExports) {
   const Case cases[] = {Case(),
                         Case({.tp = 2}),

@@ -1,4 +1,5 @@
-// Mixtures of experts in runs of Megatron-LM: what becomes a field of the job, what is only said, and what is refused.
+// Mixtures of experts in runs of Megatron-LM: which arguments become fields of the job, which are only reported, and which are
+// refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -97,7 +98,7 @@ TEST(ImportMegatronExperts, ReadsRoutersWithSigmoidsAndBiases) {
   EXPECT_THAT(ErrorOf(Experts("--moe-router-enable-expert-bias")), HasSubstr("needs --moe-router-score-function sigmoid"));
 }
 
-// Megatron-LM shards experts by tensor parallelism too, unless it is told otherwise.
+// Without further arguments, Megatron-LM shards experts by tensor parallelism too.
 TEST(ImportMegatronExperts, ShardedExpertsArePlannedWholeOnMoreRanks) {
   const ImportedRun run = Imported(Experts("--tensor-model-parallel-size 2 --sequence-parallel"));
   EXPECT_EQ(run.job.parallel.ep, 2);
@@ -111,7 +112,7 @@ TEST(ImportMegatronExperts, ShardedExpertsArePlannedWholeOnMoreRanks) {
       HasSubstr("2 ranks do not share 3 of them evenly; give --expert-tensor-parallel-size 1"));
 }
 
-// An export of an import of an export is the first export, experts and their ranks included.
+// Exports a plan, imports the file and exports the result. Both files must be the same, also for experts and their ranks.
 TEST(ImportMegatronExperts, ExportsOfImportsAreTheSame) {
   PlanRequest request = SmallRequest(Bytes(0));
   request.target = PlanTarget::kAnyFramework;
@@ -138,7 +139,7 @@ TEST(ImportMegatronExperts, ExportsOfImportsAreTheSame) {
   EXPECT_EQ(exported(again), first);
 }
 
-// What an audit would tell people to set.
+// Checks the names of the settings that an audit proposes.
 TEST(ImportMegatronExperts, SettingsHaveItsNames) {
   const ImportedRun run = Imported(Experts("--expert-model-parallel-size 2"));
   StepRequest step{.model = run.job.model, .layout = PinnedLayout(run.job.parallel), .recompute = RecomputeMode::kBalanced};

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// A script in the manner of those that people keep: arrays, variables with defaults, arithmetic.
+// A script like those that people write: with arrays, variables with defaults, and arithmetic.
 constexpr char kScript[] = R"(#!/bin/bash
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 GPUS=8
@@ -426,7 +426,7 @@ TEST(ImportMegatron, EveryFlagIsInOneListOnly) {
   for (const char* flag : MegatronOtherFlags()) once(flag);
 }
 
-// What Lynx exports, it reads back.
+// Reads files that Lynx has exported.
 TEST(ImportMegatron, ReadsExports) {
   const Case cases[] = {Case(),
                         Llama(),
@@ -478,7 +478,7 @@ TEST(ImportMegatron, ReadsExports) {
 // Lines of an exported file without the comment that has the plan's digest.
 std::string Arguments(const std::string& text) { return text.substr(text.find("MEGATRON_ARGS=(")); }
 
-// An export of an import of an export is the first export: the same layout, batches and recomputation.
+// Exports a plan, imports the file and exports the result. Both files must have the same layout, batches and recomputation.
 TEST(ImportMegatron, ExportsOfImportsAreTheSame) {
   for (const RecomputeMode mode :
        {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective, RecomputeMode::kBlock}) {

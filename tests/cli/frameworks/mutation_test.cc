@@ -1,4 +1,4 @@
-// Readers of other frameworks' files refuse broken input with a message, or read it.
+// Changes files of other frameworks at random. The readers must read the changed file, or refuse it with a message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A configuration in the manner of those that people keep.
+// A configuration like those that people write.
 constexpr char kYaml[] = R"(
 name: gpt
 trainer: {devices: 8, num_nodes: 2, accelerator: gpu, precision: bf16-mixed, max_steps: 500, gradient_clip_val: 1.0, logger: false}

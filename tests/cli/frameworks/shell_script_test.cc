@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Given = std::map<std::string, std::string>;
 
-// The words of the last command.
+// Returns the words of the script's last command.
 std::vector<std::string> Words(const std::string& text, const Given& given = {}) {
   const absl::StatusOr<ShellScript> script = ReadShellScript(text, "run.sh", given);
   EXPECT_TRUE(script.ok()) << script.status();

@@ -184,7 +184,7 @@ TEST_F(ImportTorchtitan, ReadsExperts) {
   EXPECT_THAT(run.not_taken, IsEmpty());
   const StepRequest step{.model = run.job.model, .layout = PinnedLayout(run.job.parallel)};
   EXPECT_THAT(SettingsOf(Framework::kTorchtitan, step), Contains(RunSetting{"parallelism.expert_parallel_degree", "4"}));
-  // Without the degree, tensor parallelism shards experts.
+  // If the degree is not given, tensor parallelism shards the experts.
   EXPECT_EQ(Imported(with("")).job.parallel.ep, 2);
   EXPECT_THAT(Imported(with("")).not_taken, Contains(HasSubstr("planned with whole experts on 2 ranks (parallel.ep)")));
   EXPECT_EQ(Imported(with("expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 2")).job.parallel.ep, 8);
@@ -221,7 +221,7 @@ TEST_F(ImportTorchtitan, ReadsItsLogs) {
   EXPECT_EQ(log->tflops, 210.5);
 }
 
-// What Lynx exports for version 0.2.2, it reads back. torchtitan cannot shard optimizer states alone, or leave out sequence
+// Reads files that Lynx has exported for version 0.2.2. torchtitan cannot shard optimizer states alone, or leave out sequence
 // parallelism; the export says so.
 TEST_F(ImportTorchtitan, ReadsExports) {
   const auto llama = [](const ParallelLayout& layout) {

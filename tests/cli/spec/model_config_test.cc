@@ -217,7 +217,7 @@ TEST(ModelConfig, ReadsMixtral) {
   const ModelSpec model = Read(kMixtral);
   EXPECT_EQ(Normalized(model), FindModelPreset("mixtral-8x7b")->model);
   EXPECT_EQ(model.moe, (MoeSpec{.experts = 8, .top_k = 2}));
-  // Without the fields, the defaults of the class count.
+  // If the fields are missing, the defaults of the configuration class are used.
   const std::string plain = Replaced(Replaced(kMixtral, "\"num_local_experts\": 8, ", ""), "\"num_experts_per_tok\": 2, ", "");
   EXPECT_EQ(Read(plain), model);
   EXPECT_EQ(Read(Replaced(kMixtral, "\"num_local_experts\": 8", "\"num_experts\": 4")).moe.experts, 4);
@@ -234,14 +234,15 @@ TEST(ModelConfig, ReadsQwen3Moe) {
   EXPECT_EQ(model.plan_only, PlanOnlyFeatures{0});
   EXPECT_EQ(ModelParameters(Normalized(model)), 30'532'122'624);
   EXPECT_FALSE(Read(Replaced(kQwen3Moe, "\"norm_topk_prob\": true, ", "")).moe.normalized) << "false by default";
-  // Only the width of experts counts.
+  // Only the width of the experts has an effect.
   const ModelSpec without = Read(Replaced(kQwen3Moe, "\"intermediate_size\": 6144, ", ""));
   EXPECT_EQ(without.ffn, 768);
   EXPECT_EQ(Normalized(without).moe.ffn, 0);
   EXPECT_EQ(Read(Replaced(kQwen3Moe, "\"moe_intermediate_size\": 768, ", "")).moe.ffn, 768) << "the default of the class";
 }
 
-// The loss that balances experts: transformers' sum over choices, for the mean over the layers.
+// Compares the factor of the loss that balances experts. transformers sums over the choices, and Lynx takes the mean over the
+// layers.
 TEST(ModelConfig, TheLossThatBalancesExpertsIsThatOfTransformers) {
   EXPECT_EQ(Read(kMixtral).moe.aux_loss, 0) << "without output_router_logits, transformers does not add it";
   const std::string with = Replaced(kMixtral, "\"output_router_logits\": false", "\"output_router_logits\": true");
@@ -328,11 +329,11 @@ TEST(ModelConfig, ReadsDeepseek) {
   EXPECT_EQ(v3.rotary.attention_factor, 1);
   EXPECT_EQ(v3.plan_only, Bit(PlanOnlyFeature::kOtherRouting) | Bit(PlanOnlyFeature::kMultiTokenPrediction) |
                               Bit(PlanOnlyFeature::kMultipliers));
-  // The preset is the model of the pretraining: before the positions were scaled.
+  // The preset describes the model in its pretraining, before the positions were scaled.
   v3.rotary = {.theta = 10000, .dims = 64}, v3.seq = 4096;
   v3.plan_only &= ~Bit(PlanOnlyFeature::kMultipliers);
   EXPECT_EQ(v3, FindModelPreset("deepseek-v3")->model);
-  // Without these fields, the defaults of the class count, which are those of DeepSeek-V3.
+  // If these fields are missing, the defaults of the configuration class are used: those of DeepSeek-V3.
   ModelSpec plain = Normalized(Read(R"({"model_type": "deepseek_v3", "num_hidden_layers": 61, "num_attention_heads": 128,
     "hidden_size": 7168, "intermediate_size": 18432, "max_position_embeddings": 4096, "vocab_size": 129280,
     "torch_dtype": "bfloat16"})"));
@@ -426,7 +427,7 @@ TEST(ModelConfig, ReadsSharedExpertsOfOtherFamilies) {
   ASSERT_TRUE(weights.ok()) << weights.status();
   EXPECT_EQ(weights->model.plan_only, kLeftOutFeatures);
 
-  // What the engine does not compute is named.
+  // Features that the engine cannot compute must be named.
   const char* const small = R"({"model_type": "glm4_moe", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
     "num_hidden_layers": 3, "max_position_embeddings": 32, "vocab_size": 100, "n_routed_experts": 8, "n_group": 1})";
   EXPECT_EQ(Read(small).plan_only, PlanOnlyFeatures{0});
@@ -459,7 +460,7 @@ TEST(ModelConfig, ReadsTheTextModelOfAModelThatSees) {
             inner);
 }
 
-// config.json says nothing of a capacity, with which the engine trains. A job that begins with the weights says it.
+// config.json does not contain the capacity that the engine needs. A job that begins with these weights must state it.
 TEST(ModelConfig, WeightsOfExpertsHaveNoCapacity) {
   for (const auto& [text, type] : {std::pair(kMixtral, "mixtral"), std::pair(kQwen3Moe, "qwen3_moe")}) {
     const auto read = ParseModelConfigOfWeights(text, "config.json");
