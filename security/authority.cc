@@ -25,7 +25,7 @@ constexpr int64_t kNanosPerSecond = 1'000'000'000;
 // at most a tenth of the lifetime before.
 constexpr Nanos kClockSkew{300 * kNanosPerSecond};
 constexpr int kSerialBytes = 16;
-constexpr size_t kMaxEarlier = 3;  // certificates of the authority's past that ca.pem keeps
+constexpr size_t kMaxEarlier = 3;  // number of earlier certificates of the authority that ca.pem keeps
 constexpr int kWeakestEcBits = 256;
 constexpr int kWeakestRsaBits = 2048;
 
@@ -140,7 +140,7 @@ absl::Status Unusable(const std::string& directory, const std::string& what) {
       "; restore the directory from a backup, or move it aside: a new one is made, and every node and person joins again"));
 }
 
-// `chain`: the authority's certificate, then earlier ones.
+// `chain`: the certificate of the authority, followed by earlier certificates of it.
 absl::StatusOr<std::string> IssueFrom(const std::string& request, Contents contents, const std::string& chain,
                                       const std::string& authority_key, Nanos now, Nanos life) {
   LYNX_ASSIGN_OR_RETURN(const KeyHandle subject, KeyOfRequest(request));
@@ -205,7 +205,7 @@ absl::StatusOr<Authority> Authority::Open(const std::string& directory, Nanos no
 
 bool Authority::IsDue(Nanos now) const {
   const absl::StatusOr<CertificateFacts> facts = ReadCertificate(certificate_);
-  LYNX_CHECK(facts.ok());  // Open and Renew have read it
+  LYNX_CHECK(facts.ok());  // Open or Renew has already read this certificate
   return RotationTime(*facts) <= now;
 }
 

@@ -157,7 +157,7 @@ NodeIdentity::Attempt NodeIdentity::JoinAt(const std::string& server, const Join
   request.set_secret(token.secret);
   request.set_node(node_);
   request.set_request(*std::move(certificate_request));
-  // From here on the server must present a certificate of that authority for the name in the address.
+  // From here on, the server must present a certificate that this authority signed, for the name in the server's address.
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
       Dial(server, ConnectLimit(), stop_, [&] { return AuthorityChannelCredentials(*authority); });
   if (!channel.ok()) return {.status = channel.status()};

@@ -102,7 +102,7 @@ absl::StatusOr<Rate> RateOf(const std::string& flag, int64_t value, int64_t by_d
 }
 
 absl::Status CheckAdvertised(const std::string& text) {
-  // It goes into the metadata of calls, and clients parse it.
+  // The text is sent in the metadata of calls, and clients parse it.
   const bool printable = std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < '\x7f' && c != '/'; });
   const absl::StatusOr<ServerAddresses> parsed = ServerAddresses::Parse(text);
   if (text.empty() || (printable && parsed.ok() && !parsed->several() && parsed->present() == text)) return absl::OkStatus();
@@ -126,7 +126,7 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   }
   options.new_admin = flags.new_admin;
   const bool open = flags.insecure || (!flags.tls && IsLoopback(flags.listen));
-  // Without TLS callers cannot be told apart, so they have no rate limits by default.
+  // Without TLS the server cannot tell callers apart, so by default there are no rate limits.
   LYNX_ASSIGN_OR_RETURN(options.limits.reads, RateOf("--read-rate", flags.read_rate, open ? 0 : 100));
   LYNX_ASSIGN_OR_RETURN(options.limits.changes, RateOf("--change-rate", flags.change_rate, open ? 0 : 20));
   options.data_directory = flags.data_dir;

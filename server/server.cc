@@ -57,7 +57,7 @@ bool UsesTls(const ServerOptions& options, const ListenAddress& address) {
   return options.tls || (!address.loopback && !options.insecure);
 }
 
-// The page is sent in plain text, so it must not cross a network unless everybody may read it anyway.
+// The page is sent in plain text. So it must not be sent over a network, unless everybody may read it.
 absl::Status CheckPageAddress(const ListenAddress& address, const ServerOptions& options) {
   if (address.loopback || options.insecure) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -147,7 +147,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
   }
   std::unique_ptr<Server> server(new Server(std::move(options), address, clock));
   const std::string& directory = server->data_directory_;
-  // A second server on one data directory must not take the lease from the first one, which may just not be able to renew it.
+  // With a second server on the same data directory, the first one may fail to renew its lease for a moment. The second must
+  // not take it.
   if (!server->alone_) {
     LYNX_ASSIGN_OR_RETURN(server->lock_, LockDirectory(directory));
     LYNX_RETURN_IF_ERROR(server->CheckPolicyOfOthers());
@@ -260,7 +261,7 @@ std::vector<KnownServer> Server::Servers() const {
     known.epoch = own.epoch;
     own.epoch = 0;
   }
-  // It has just begun to lead, and has not entered itself yet.
+  // A server that has just begun to lead is not in the list of servers yet, so it is added here.
   if (own.epoch != 0) servers.insert(servers.begin(), own);
   return servers;
 }

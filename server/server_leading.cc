@@ -17,9 +17,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kLeaderLook{100};      // how soon a leader notices that it does not lead any more
-constexpr milliseconds kBehindEnd{10};        // after the lease has run out, unless it is renewed
-constexpr milliseconds kAfterFailure{5'000};  // after a failed takeover, so that another server may try
-constexpr int kLooksPerShared = 20;           // how often a server that stands by reads what is shared
+constexpr milliseconds kBehindEnd{10};        // when to look again after a lease has ended, unless it was renewed
+constexpr milliseconds kAfterFailure{5'000};  // the pause after a failed takeover, in which another server may lead
+constexpr int kLooksPerShared = 20;           // a standby reads the shared values at one of this number of looks
 
 std::string StoreName(const ServerOptions& options) { return "the database " + WithoutPassword(options.store); }
 
@@ -46,7 +46,7 @@ absl::Status Server::CheckPolicy(const LeaseWatch::View& view) const {
 absl::Status Server::CheckPolicyOfOthers() const {
   LeaseWatch watch(options_.store, identity_, options_.lease);
   const absl::StatusOr<LeaseWatch::View> view = watch.Look();
-  return view.ok() ? CheckPolicy(*view) : absl::OkStatus();  // opening the store says what is wrong with the database
+  return view.ok() ? CheckPolicy(*view) : absl::OkStatus();  // if the database cannot be read, opening the store later says why
 }
 
 absl::StatusOr<std::unique_ptr<Store>> Server::AwaitShared() {
@@ -163,7 +163,8 @@ std::optional<milliseconds> Server::StandBy() {
   last_epoch_ = view->epoch;
   if (const absl::Status same = CheckPolicy(*view); !same.ok()) return End(ServerEnd::kStore, same);
   if (view->free) {
-    // A server that cannot follow would take the lease from those that can, and end.
+    // A server that cannot read the shared keys must not take the lease: it would end at once, and a server that can would be
+    // kept out.
     const absl::Status followed = trouble_.empty() ? absl::OkStatus() : FollowShared();
     if (followed.ok()) return TakeOver();
     ShowStandby(trouble_);
@@ -193,7 +194,7 @@ std::optional<milliseconds> Server::TakeOver() {
     if (store.status().code() == absl::StatusCode::kDataLoss) return End(ServerEnd::kStore, store.status());
     trouble_ = absl::StrCat("cannot take over: ", std::string(store.status().message()));
     ShowStandby(trouble_);
-    looks_ = 0;  // whether the trouble is over is found out as soon as another server leads
+    looks_ = 0;  // so that the next look, once another server leads, finds out whether the trouble is over
     return kAfterFailure;
   }
   const int64_t epoch = (*store)->lease()->epoch();
@@ -229,7 +230,7 @@ std::optional<milliseconds> Server::Lead() {
   } else if (leads && !serving_) {
     spdlog::info("leads again: the lease is renewed, and no other server had it meanwhile");
     paused_.reset();
-    // Nodes have lost their streams, and come back at different times.
+    // All nodes have lost their streams. They come back at different times, so their absence is counted from now on.
     core_->loop().RunAlways([this] { core_->controller().LeadsAgain(clock_.Monotonic()); });
     SetServing(true);
   }
@@ -247,7 +248,7 @@ std::optional<milliseconds> Server::Lead() {
   return kLeaderLook;
 }
 
-// A certificate of the authority that this server has renewed reaches the others through the store.
+// If this server has renewed the certificate of the authority, writes it to the store, from which the other servers read it.
 void Server::ShareCertificate() {
   if (tls_ == nullptr || *sharing_) return;
   const std::string chain = tls_->authority()->chain();

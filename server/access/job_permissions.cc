@@ -10,10 +10,10 @@
 namespace lynx::server {
 namespace {
 
-// So many managers of a queue are named in an error.
+// The largest number of managers of a queue that an error names.
 constexpr size_t kMaxNamed = 5;
 
-// What an error says after the name of the job.
+// The part of an error that follows the name of the job, and says whose job it is.
 std::string WhoseText(const JobRecord& job, bool owner_is_user) {
   if (job.owner.empty()) return "has no owner, because an early version of the server took it";
   if (owner_is_user) return absl::StrCat("is a job of ", job.owner);
@@ -21,7 +21,7 @@ std::string WhoseText(const JobRecord& job, bool owner_is_user) {
   return absl::StrCat("is a job of ", job.owner, ", who is no longer a user");
 }
 
-// "alice, the managers of queue research (bob, carol) and operators"
+// Text such as "alice, the managers of queue research (bob, carol) and operators".
 std::string WhoMay(const JobRecord& job, const std::vector<std::string>& managers, bool owner_is_user) {
   std::vector<std::string> who;
   if (owner_is_user) who.push_back(job.owner);
@@ -40,7 +40,7 @@ const std::vector<JobRule>& JobRules() {
   constexpr std::optional<Role> kNobody;
   using enum Role;
   static const auto* rules = new std::vector<JobRule>{
-      //                    own job,     a job of a queue that the caller manages,     another's job
+      //                    own job,     a job of a queue that the caller manages,     another user's job
       {"Jobs.SubmitJob", {kSubmitter, kNobody, kNobody}},    {"Jobs.CancelJob", {kSubmitter, kSubmitter, kOperator}},
       {"Jobs.HoldJob", {kSubmitter, kSubmitter, kOperator}}, {"Jobs.ReleaseJob", {kSubmitter, kSubmitter, kOperator}},
       {"Jobs.GetJob", {kViewer, kViewer, kViewer}},          {"Jobs.ListJobs", {kViewer, kViewer, kViewer}},

@@ -117,7 +117,7 @@ void ServerTls::RenewForever() {
     const absl::StatusOr<Identity> kept = directory_.Read();
     const absl::StatusOr<CertificateFacts> facts = kept.ok() ? ReadCertificate(kept->certificate) : kept.status();
     Nanos wait = facts.ok() ? RotationTime(*facts) - clock_.Wall() : Nanos(0);
-    // The server presents a renewed certificate of the authority with a new one of its own.
+    // If the certificate of the authority has been renewed, the server presents it, together with a new certificate of its own.
     if (wait <= Nanos(0) || presented != authority()) {
       const std::shared_ptr<const Authority> present = authority();
       const absl::Status own = Renew();

@@ -36,7 +36,7 @@ const std::string* Find(const SharedValues& values, const std::string& name) {
   return found == values.end() ? nullptr : &found->second;
 }
 
-// The file has the content of the store, or is not there. True: it is not there.
+// Compares the file with the content in the store. True: there is no file. FailedPrecondition: the file has another content.
 absl::StatusOr<bool> IsMissing(const std::string& path, const std::string& content, const std::string& store,
                                const std::string& aside) {
   LYNX_ASSIGN_OR_RETURN(const std::optional<std::string> file, FileIfThere(path));
@@ -47,7 +47,7 @@ absl::StatusOr<bool> IsMissing(const std::string& path, const std::string& conte
       aside, " aside and start again, and it takes the key from there; if the database is the wrong one, check --store"));
 }
 
-// When the first certificate of the text ends; 0: there is none.
+// Returns when the first certificate in the text expires; 0: the text has no certificate.
 Nanos EndOf(const std::string& pem) {
   const absl::StatusOr<CertificateFacts> facts = ReadCertificate(pem);
   return facts.ok() ? facts->ends : Nanos(0);
@@ -94,7 +94,7 @@ absl::Status TakeShared(const SharedValues& stored, const SharedPlaces& places) 
 
 absl::StatusOr<SharedValues> MissingShared(const SharedValues& stored, const SharedPlaces& places, bool used, Nanos now,
                                            Nanos authority_life) {
-  // A server that was alone, or whose store was moved, has the only keys that its nodes and people know.
+  // If this server was alone until now, or its store was moved, only this server has the keys that the nodes and people know.
   std::error_code ignored;
   if (stored.empty() && used && !std::filesystem::exists(places.connection_key, ignored)) {
     return absl::FailedPreconditionError(absl::StrCat(

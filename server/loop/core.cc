@@ -256,7 +256,7 @@ void ServerCore::OnTick() {
     metrics_.Counted(controller_.TakeClusterStats());
     next_stats_ = now + kStatsEvery;
   }
-  // A server that has nothing to write must notice, too, that another one has taken the store.
+  // Even a server that has nothing to write must notice that another server has taken the store.
   if (const Nanos now = clock_.Monotonic(); now >= next_check_) {
     ReportTaken(store_->CheckHeld());
     next_check_ = now + kCheckEvery;

@@ -175,7 +175,7 @@ void EventLoop::Take(std::vector<Effect> effects) {
     if (IsDurable(effect)) {
       pending_.Append(std::move(effect));
     } else if (std::holds_alternative<StepRecorded>(effect) || std::holds_alternative<RenewLease>(effect)) {
-      carry_(effect);  // these effects depend on nothing that is stored
+      carry_(effect);  // these effects do not depend on the store
     } else {
       held_.Append(std::move(effect));
     }
@@ -204,7 +204,7 @@ void EventLoop::Flush() {
   for (Effect& effect : held_.Take()) carry_(effect);
 }
 
-// Repeats the commit of which nobody knows whether it was written. Returns true if it is written now.
+// Repeats the commit for which it is unknown whether it was written. Returns true if it is written now.
 bool EventLoop::SettleDoubt() {
   const absl::Status status = commit_(doubtful_);
   if (status.code() == absl::StatusCode::kAborted) {
@@ -213,7 +213,7 @@ bool EventLoop::SettleDoubt() {
   }
   std::vector<Effect> settled = std::exchange(doubtful_, {});
   if (status.ok()) return true;
-  // Now it is known that nothing of it was written: its effects come before those that were decided since then.
+  // Now it is known that nothing of the commit was written. Its effects come before the effects that were decided after it.
   std::vector<Effect> later = pending_.Take();
   for (std::vector<Effect>* effects : {&settled, &later}) {
     for (Effect& effect : *effects) pending_.Append(std::move(effect));
@@ -226,7 +226,7 @@ void EventLoop::Fails(const absl::Status& status) {
   if (failing_.ok()) {
     spdlog::error("{}; new jobs are refused until it writes again", std::string(status.message()));
   }
-  // For a caller, an unfinished commit of others is a store that cannot write.
+  // If the result of an earlier commit is still unknown, callers are told that the store cannot write.
   const absl::StatusCode code = status.code() == absl::StatusCode::kAborted ? absl::StatusCode::kUnavailable : status.code();
   failing_ = absl::Status(
       code, absl::StrCat(std::string(status.message()), "; nothing was changed: try again when the server can write"));

@@ -12,18 +12,18 @@
 namespace lynx::server {
 namespace {
 
-// The nodes that take the places of one kind. Groups with one name are one kind.
+// The nodes that were chosen for the places of one kind of nodes. Groups with the same name are of one kind.
 struct Kind {
   const NodeGroup* group;
   int64_t places = 0;
-  std::deque<NodeDevices> nodes;  // those that are chosen for the places, with as many devices as a place has
+  std::deque<NodeDevices> nodes;  // the chosen nodes, each with as many free devices as a place needs
 };
 
 // The places that the ranks fill, in their order: for each node of `planned` that they need, the index of its kind in `kinds`.
 // Adds the kinds and their numbers of places to `kinds`.
 std::vector<size_t> PlacesOf(const ParallelLayout& layout, const ClusterTopology& planned, std::vector<Kind>& kinds) {
   std::vector<size_t> places;
-  int32_t ranks = 0;  // those that the places have room for
+  int32_t ranks = 0;  // the number of ranks for which the places so far have room
   for (const NodeGroup& group : planned.groups) {
     auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& known) { return known.group->name == group.name; });
     if (kind == kinds.end()) kind = kinds.insert(kind, {.group = &group});
@@ -36,8 +36,8 @@ std::vector<size_t> PlacesOf(const ParallelLayout& layout, const ClusterTopology
   return places;
 }
 
-// Chooses nodes among `nodes` that lie close together, and moves devices of theirs from `left` to the kind's places that are
-// not taken yet.
+// Chooses nodes of `nodes` that are close together for the places of the kind that are still empty. Moves their devices from
+// `left` to the kind.
 void Take(const std::vector<NodeDevices>& nodes, Kind& kind, std::vector<NodeDevices>& left) {
   const auto devices = static_cast<size_t>(kind.group->devices_per_node);
   const int64_t needed = kind.places - std::ssize(kind.nodes);

@@ -43,7 +43,8 @@ struct Line {
   }
 };
 
-// Takes jobs from all lines in turn until no job is left: the waiting jobs, or with `borrows` those beyond a quota.
+// Takes jobs from all queues in turn until no job is left. If `borrows`, takes the jobs beyond a quota, and otherwise the
+// others.
 template <class Take>
 void InTurn(std::vector<Line>& lines, bool borrows, const Take& take) {
   while (true) {

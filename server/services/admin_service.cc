@@ -29,7 +29,8 @@ constexpr size_t kMaxJoinGrants = 10'000;
 constexpr size_t kMaxCertificatesOfNode = 4;
 constexpr int32_t kDefaultAudit = 100;
 constexpr int32_t kMaxAudit = 1000;
-// A server that stands by shows itself twice a second, and waits up to 2 s for each answer of the database.
+// A standby updates its entry twice a second, and waits up to 2 s for each answer of the database. Without an update for
+// kSilent, it counts as silent.
 constexpr Nanos kSilent{10 * kNanosPerSecond};
 
 absl::Status CheckLife(const std::string& field, int64_t life, int64_t longest) {

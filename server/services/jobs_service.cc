@@ -36,8 +36,8 @@ absl::Status CheckKey(const std::string& key) {
   return printable ? absl::OkStatus() : BadField("idempotency_key", "not printable", "must be printable ASCII characters");
 }
 
-// One WatchJob call. It reads its one request. It writes one message at a time. Messages that wait are merged into one, which
-// has the newest state of the job and all events.
+// One call of WatchJob. It reads one request, and then writes one message at a time. Messages that must wait are merged into
+// one message, which has the newest state of the job and all events.
 class WatchCall : public grpc::ServerBidiReactor<v1::WatchJobRequest, v1::WatchJobResponse>,
                   public WatchStream,
                   public std::enable_shared_from_this<WatchCall> {
@@ -304,7 +304,7 @@ void JobsService::ListQueues(const Call& call, const v1::ListQueuesRequest*, v1:
 }
 
 absl::Status JobsService::CheckManagers(const Call& call, const QueueConfig& queue) const {
-  if (call.caller.kind == Caller::Kind::kLocal) return absl::OkStatus();  // the users of a server without TLS mean nothing
+  if (call.caller.kind == Caller::Kind::kLocal) return absl::OkStatus();  // without TLS, any name may be given
   for (size_t i = 0; i < queue.managers.size(); ++i) {
     const std::string& name = queue.managers[i];
     const std::optional<User> user = book_.FindUser(name);

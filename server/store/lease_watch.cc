@@ -8,7 +8,8 @@
 namespace lynx::server {
 namespace {
 
-// A server that stands by must not wait long for a database that has gone: another host of the URL may have it.
+// A standby must not wait long for a database host that has failed, because the URL may name another host that has the
+// database.
 constexpr std::chrono::milliseconds kAnswer{2'000};
 constexpr char kWatchSession[] = "lynx-server watch";
 constexpr char kConnectSeconds[] = "2";

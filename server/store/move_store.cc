@@ -22,7 +22,7 @@
 namespace lynx::server {
 namespace {
 
-// Rows that are read at once. Some have plans of megabytes.
+// The number of rows that are read at once. Some rows contain plans of several megabytes.
 constexpr int64_t kRowsPerPage = 100;
 
 using Row = std::vector<Parameter>;
@@ -69,7 +69,7 @@ absl::Status ForEachRow(Engine& engine, const Table& table, const std::function<
   }
 }
 
-// A sum of the digests of rows, as a number of 256 bits.
+// The sum of the digests of rows, as a number of 256 bits. So the order of the rows does not matter.
 class RowSum {
  public:
   void Add(const Row& row) {
@@ -152,7 +152,7 @@ absl::Status CopyRows(Engine& from, Engine& to, const std::vector<Table>& tables
 }
 
 absl::StatusOr<std::unique_ptr<Store>> OpenSource(const std::string& address, const std::string& data_directory) {
-  // SQLite would make a file that is not there.
+  // If the file does not exist, SQLite would make it. So this is checked first.
   const std::string file = SqliteFileOf(address, data_directory);
   std::error_code ignored;
   if (!file.empty() && !std::filesystem::exists(file, ignored)) {

@@ -29,7 +29,7 @@ Oid OidOf(ColumnKind kind) {
 
 std::string Trimmed(const char* text) { return std::string(absl::StripAsciiWhitespace(text == nullptr ? "" : text)); }
 
-// Replaces each ? outside of quotes by $1, $2, ...
+// Replaces each ? that is not in quotes by $1, $2 and so on.
 std::string WithNumbers(const std::string& sql) {
   std::string numbered;
   int number = 0;
@@ -84,7 +84,7 @@ std::string WithoutPassword(const std::string& url) {
   const size_t at = shown.rfind('@');
   const size_t colon = shown.find(':', begin);
   if (at != std::string::npos && colon != std::string::npos && colon < at) shown.replace(colon + 1, at - colon - 1, "***");
-  // "password=" is also the end of "sslpassword=".
+  // The loop also finds "sslpassword=", because it ends with "password=".
   for (size_t from = shown.find("password="); from != std::string::npos; from = shown.find("password=", from + 1)) {
     const size_t value = from + 9;
     shown.replace(value, std::min(shown.find('&', value), shown.size()) - value, "***");
@@ -98,7 +98,7 @@ absl::Status CheckPostgresUrl(const std::string& url) {
                                                    ": write postgresql://USER@HOST/DATABASE, and keep the password in ",
                                                    "the variable PGPASSWORD or in a password file"));
   };
-  // libpq takes the first @ or / for the end of the password, and would show the rest of it as a host's name.
+  // libpq takes the first @ or / as the end of the password. It would show the rest of the password as the name of a host.
   const std::string before_options = url.substr(0, url.find('?'));
   const size_t first_at = before_options.find('@');
   const size_t first_slash = before_options.find('/', before_options.find("://") + 3);
@@ -132,7 +132,7 @@ std::string PostgresResult::Text(int row, int column) const {
 
 absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresConnection::Connect(const std::string& url,
                                                                                 const ConnectOptions& options) {
-  // What comes before "dbname" holds unless the URL says otherwise. A dead machine is noticed by TCP itself.
+  // The URL replaces parameters that come before "dbname". With these settings, TCP itself notices that a machine has failed.
   std::vector<std::pair<const char*, const char*>> parameters = {{"fallback_application_name", options.name.c_str()},
                                                                  {"keepalives_idle", "5"},
                                                                  {"keepalives_interval", "2"},
@@ -180,8 +180,8 @@ absl::Status PostgresConnection::StatusOf(const PGresult* result) {
   const std::string state = code == nullptr ? "" : code;
   if (absl::StartsWith(state, "08") || absl::StartsWith(state, "57P") || state.empty()) is_lost_ = true;
   if (state == "53100") return absl::ResourceExhaustedError(text);
-  // Damaged data, a damaged index, or a table or column that is not there: statements are fixed in the code, so the schema is
-  // wrong.
+  // The data or an index is damaged, or a table or column does not exist. Statements are fixed in the code, so then the schema
+  // is wrong.
   if (state == "XX001" || state == "XX002" || state == "42P01" || state == "42703") return absl::DataLossError(text);
   return absl::UnavailableError(state.empty() ? text : absl::StrCat(text, " (SQLSTATE ", state, ")"));
 }
@@ -249,8 +249,8 @@ absl::StatusOr<PostgresResult> PostgresConnection::Run(const std::string& sql, c
 }
 
 absl::Status PostgresConnection::MakeCommitsDurable() {
-  // `off`, `local` and `remote_write` promise less than that an acknowledged commit is durable wherever PostgreSQL can see to
-  // it.
+  // With `off`, `local` and `remote_write`, an acknowledged commit may be lost although PostgreSQL could keep it. So these
+  // become `on`.
   return Run("SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> "
              "'remote_apply'")
       .status();

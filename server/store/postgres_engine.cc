@@ -20,22 +20,23 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// How long a server waits for the end of a session that has the lock: of a server that was killed, or of its own lost session.
+// How long this server waits for the end of an old session that has the lock. The session is that of a server that was killed,
+// or an earlier session of this server that was lost.
 constexpr milliseconds kPatience{3'000}, kLockPoll{50}, kDoubtPoll{200};
 
-// The lock's two numbers: "LYNX", and one that is different in each schema of a database.
+// The two numbers of the lock: the letters "LYNX", and a number that differs between the schemas of a database.
 constexpr char kLockNumbers[] = "1280921176, hashtext(current_schema())";
 // The row of the lock in pg_locks. An advisory lock with two numbers has them in classid and objid, and objsubid 2.
 constexpr char kLockRow[] =
     "locktype='advisory' AND granted AND database=(SELECT oid FROM pg_database WHERE datname=current_database()) AND "
     "classid::bigint=1280921176 AND objid::bigint=(hashtext(current_schema())::bigint & 4294967295) AND objsubid=2";
 
-// The one row of the engine's own table.
+// The engine's own table, which has exactly one row.
 constexpr char kOwnTable[] =
     "CREATE TABLE IF NOT EXISTS lynx_store(one BIGINT PRIMARY KEY CHECK(one = 1), schema_version BIGINT NOT NULL, "
     "transactions BIGINT NOT NULL, epoch BIGINT NOT NULL, holder_host TEXT NOT NULL, holder_pid BIGINT NOT NULL, "
     "holder_since_ns BIGINT NOT NULL)";
-// What all servers of the store share: the cluster's keys among it.
+// Values that all servers of the store share, such as the keys of the cluster.
 constexpr char kSharedTable[] = "CREATE TABLE IF NOT EXISTS lynx_shared(name TEXT PRIMARY KEY, value BYTEA NOT NULL)";
 constexpr char kOwnRow[] = "INSERT INTO lynx_store VALUES(1, 0, 0, 0, '', 0, 0) ON CONFLICT DO NOTHING";
 
@@ -70,7 +71,7 @@ PostgresEngine::PostgresEngine(const std::string& url, const PostgresLimits& lim
     : url_(url), limits_(limits), claim_(Completed(std::move(claim))), name_("the database " + WithoutPassword(url)) {}
 
 PostgresEngine::~PostgresEngine() {
-  connection_.reset();  // before the lease is given back
+  connection_.reset();  // the session, which has the lock, ends before the lease is given back
 }
 
 std::string PostgresEngine::MendAdvice() const {
@@ -100,8 +101,8 @@ absl::Status PostgresEngine::Connect() {
                                                       ": make one with UTF8 (createdb --template template0 --encoding UTF8)"));
   }
   LYNX_RETURN_IF_ERROR(connection->MakeCommitsDurable());
-  // The lock ends with the session. So the session must not end because it has nothing to do; but it must end soon after the
-  // server's machine has died, because another server waits for the lock.
+  // The lock ends with the session. So the session must not end while it is idle. But it must end soon after the server's
+  // machine has failed, because another server waits for the lock.
   LYNX_RETURN_IF_ERROR(
       connection
           ->Run("SELECT set_config(s.name, v.value, false) FROM pg_settings s JOIN (VALUES "
@@ -132,14 +133,14 @@ absl::StatusOr<bool> PostgresEngine::TryLease() {
 }
 
 absl::Status PostgresEngine::AwaitLease() {
-  std::optional<int64_t> renewals;  // at the first look
+  std::optional<int64_t> renewals;  // the lease's number of renewals when this function first read it
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const std::optional<LeaseRow> row, ReadLease(*connection_));
     if (!row.has_value()) return absl::OkStatus();
     if (row->left > claim_.times.life) LYNX_RETURN_IF_ERROR(CapLease(*connection_, claim_.times));
     if (row->left <= milliseconds(0)) {
-      // An older version of the server knows only the lock. Who takes the lease before it has the lock would make the lease
-      // look as if it was newer than that server.
+      // A server of an older version has only the lock, and no lease. If this server took the lease first, the lease would seem
+      // to be newer than that server. So this server takes the lock first.
       if (row->older_server) {
         LYNX_ASSIGN_OR_RETURN(const bool locked, TryLock());
         if (!locked) return InUse();
@@ -188,7 +189,7 @@ void PostgresEngine::EndEarlierLeader() {
 
 void PostgresEngine::EndOldSession() {
   if (session_pid_ == 0) return;
-  // A user may end sessions of its own. If it fails, the lock stays taken, and that is reported.
+  // PostgreSQL lets a user end sessions of the same user. If this fails, the lock stays taken, and a later step reports this.
   connection_
       ->Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid=? AND backend_start::text=?",
             {Integer(session_pid_), OfText(session_started_)})
@@ -197,7 +198,7 @@ void PostgresEngine::EndOldSession() {
 }
 
 absl::Status PostgresEngine::InUse() {
-  // An older version of the server has the lock without the lease.
+  // If there is no valid lease, a server of an older version, which knows no leases, has the lock.
   const absl::StatusOr<std::optional<LeaseRow>> lease = ReadLease(*connection_);
   const bool leased = lease_ == nullptr && lease.ok() && lease->has_value() && (*lease)->left > milliseconds(0);
   const absl::StatusOr<PostgresResult> row =
@@ -209,7 +210,7 @@ absl::Status PostgresEngine::InUse() {
         absl::StrCat(" (process ", row->Int(0, 1), " on host ", row->Text(0, 0), ", since ",
                      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(row->Int(0, 2)), absl::UTCTimeZone()), ")");
   }
-  // The session may also be one that PostgreSQL has not noticed to be lost.
+  // The lock may also belong to a session whose connection is lost, which PostgreSQL has not noticed yet.
   const absl::StatusOr<PostgresResult> session =
       connection_->Run(absl::StrCat("SELECT pid::bigint FROM pg_locks WHERE ", kLockRow));
   if (session_pid_ != 0 && session.ok() && session->rows() == 1 && session->Int(0, 0) == session_pid_) {
@@ -247,8 +248,8 @@ absl::StatusOr<int64_t> PostgresEngine::Schema() {
   return row.Int(0, 0);
 }
 
-// The lease of an empty database is taken in the transaction that makes its table. Otherwise a server that begins at the same
-// time could find the lease free, take it, and end the session of this one.
+// The transaction that makes the tables of an empty database also takes the lease. Otherwise another server that starts now
+// could take the free lease and end the session of this server.
 absl::Status PostgresEngine::MakeTables() {
   std::unique_ptr<PostgresConnection> connection;  // of the lease
   if (lease_ == nullptr) {
@@ -275,14 +276,14 @@ absl::Status PostgresEngine::Claim() {
                        "RETURNING transactions",
                        {Integer(lease_->epoch()), OfText(claim_.identity.host), Integer(claim_.identity.process),
                         Integer(clock.Wall().value), Integer(lease_->epoch())}));
-  if (row.rows() == 0) return InUse();  // this process slept so long that another server has taken the lease
+  if (row.rows() == 0) return InUse();  // this process was stopped for so long that another server took the lease
   epoch_ = lease_->epoch();
   written_ = row.Int(0, 0);
   return absl::OkStatus();
 }
 
 absl::Status PostgresEngine::Define(const std::string& statements, int64_t schema) {
-  // Text is compared byte by byte, as SQLite does.
+  // Text must be compared byte by byte, as in SQLite.
   const std::string translated = absl::StrReplaceAll(statements, {{" INTEGER PRIMARY KEY AUTOINCREMENT", " BIGINT PRIMARY KEY"},
                                                                   {" INTEGER", " BIGINT"},
                                                                   {" TEXT", " TEXT COLLATE \"C\""},
@@ -334,7 +335,7 @@ absl::StatusOr<PostgresResult> PostgresEngine::RowOfThisEpoch(const std::string&
 }
 
 absl::Status PostgresEngine::MeetStore() {
-  // A server that has lost the lease must not take the lock from the one that has it.
+  // If this server has lost the lease, it must not take the lock from the server that has the lease now.
   LYNX_RETURN_IF_ERROR(RowOfThisEpoch("lynx_lease", "renewals").status());
   LYNX_RETURN_IF_ERROR(TakeLock(kPatience));
   LYNX_ASSIGN_OR_RETURN(const PostgresResult row, RowOfThisEpoch("lynx_store", "transactions"));
@@ -367,8 +368,8 @@ absl::Status PostgresEngine::BeConnected() {
 }
 
 absl::StatusOr<int64_t> PostgresEngine::Begin() {
-  // The first statement after a while may be the one that notices a lost connection. Nothing was written then, so it is tried
-  // again.
+  // If the connection was lost since the last statement, this statement is the first to notice it. Nothing has been written, so
+  // it is tried again.
   for (int attempt = 1;; ++attempt) {
     LYNX_RETURN_IF_ERROR(BeConnected());
     absl::Status status = connection_->Execute("BEGIN");
@@ -389,7 +390,7 @@ absl::Status PostgresEngine::Commit() {
   in_transaction_ = false;
   const absl::StatusOr<PostgresResult> done = connection_->Run("COMMIT");
   if (done.ok()) {
-    // COMMIT of a transaction in which a statement failed is a rollback.
+    // If a statement of the transaction has failed, COMMIT rolls the transaction back and reports ROLLBACK.
     if (done->command() != "COMMIT") return absl::UnavailableError("the transaction was rolled back");
     written_ = number_;
     return absl::OkStatus();
@@ -399,7 +400,8 @@ absl::Status PostgresEngine::Commit() {
   while (true) {
     absl::Status again = Reconnect();
     if (again.ok() && written_ < number_) return done.status();
-    // It is written. With a synchronous standby that is not yet enough: this commit waits for the standby, too.
+    // The transaction is written. If PostgreSQL has a synchronous standby, it must have the transaction too: an empty commit
+    // waits for it.
     if (again.ok()) again = CommitNothing();
     if (again.ok()) return again;
     if (again.code() == absl::StatusCode::kFailedPrecondition || again.code() == absl::StatusCode::kDataLoss) return again;
@@ -435,7 +437,7 @@ absl::Status PostgresEngine::CheckHeld() {
 void PostgresEngine::Rollback() {
   if (!in_transaction_) return;
   in_transaction_ = false;
-  if (connection_ == nullptr || connection_->is_lost()) return;  // the end of the session rolls back
+  if (connection_ == nullptr || connection_->is_lost()) return;  // PostgreSQL rolls back when the session ends
   if (!connection_->Execute("ROLLBACK").ok()) connection_.reset();
 }
 

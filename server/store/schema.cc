@@ -9,7 +9,7 @@ namespace lynx::server {
 namespace {
 
 // Entry n has the statements that lead from version n to version n + 1. An empty database gets all of them, in one transaction.
-// A word that SQL reserves (user) stands in double quotes.
+// A name that is a reserved word of SQL, such as user, is in double quotes.
 constexpr const char* kSteps[] = {
     R"sql(
 CREATE TABLE jobs(
@@ -57,7 +57,7 @@ CREATE TABLE checkpoints(
     "CREATE INDEX audit_refused ON audit(sequence) WHERE refused=1",
     "CREATE TABLE nodes(name TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE curves(job_id TEXT PRIMARY KEY, curves BLOB NOT NULL) WITHOUT ROWID",
-    // The audit records tell who submitted the jobs that there are. `managers`: names, separated by commas.
+    // The owners of existing jobs are filled in from the audit records. `managers`: names, separated by commas.
     "ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE queues ADD COLUMN managers TEXT NOT NULL DEFAULT '';"
     "UPDATE jobs SET owner=audit.who FROM audit, (SELECT min(sequence) AS sequence FROM audit WHERE what='Jobs.SubmitJob' AND "

@@ -26,7 +26,7 @@ constexpr char kConnectSeconds[] = "2";
 
 constexpr char kLeaseSession[] = "lynx-server lease";
 
-// Columns of both tables that name a server.
+// The columns that describe a server; both tables have them.
 constexpr char kIdentityColumns[] = "id, address, host, process, version, encryption";
 constexpr char kNow[] = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint";
 
@@ -55,7 +55,7 @@ ServerIdentity NewIdentity(const std::string& address) {
 }
 
 const std::string& LeaseTables() {
-  // Times are in nanoseconds since the Unix epoch, by the database's clock.
+  // All times are in nanoseconds since the Unix epoch, by the clock of the database.
   static const auto* const tables = new std::string(
       "CREATE TABLE IF NOT EXISTS lynx_lease(one BIGINT PRIMARY KEY CHECK(one = 1), id TEXT NOT NULL, address TEXT NOT NULL, "
       "host TEXT NOT NULL, process BIGINT NOT NULL, version TEXT NOT NULL, encryption TEXT NOT NULL, epoch BIGINT NOT NULL, "
@@ -84,7 +84,8 @@ absl::StatusOr<std::optional<LeaseRow>> ReadLease(PostgresConnection& connection
 }
 
 absl::StatusOr<int64_t> TakeLease(PostgresConnection& connection, const ServerIdentity& holder, const LeaseTimes& times) {
-  // If two servers do this at once, the second one waits for the first one's commit, and then finds that it is not free.
+  // If two servers run this statement at once, the second one waits until the first has committed. Then it finds that the lease
+  // is not free.
   LYNX_ASSIGN_OR_RETURN(
       const PostgresResult rows,
       connection.Run(absl::StrCat("UPDATE lynx_lease SET id=?, address=?, host=?, process=?, version=?, encryption=?, "
@@ -168,7 +169,7 @@ ServerLease::~ServerLease() {
   }
   thread_.join();
   leadership_->End();
-  if (lost_ || !Connect().ok()) return;  // then it runs out by itself
+  if (lost_ || !Connect().ok()) return;  // the lease then ends by itself when its time is over
   connection_->Run("UPDATE lynx_lease SET ends_ns=0 WHERE id=? AND epoch=?", {OfText(holder_.id), Integer(epoch_)})
       .status()
       .IgnoreError();
@@ -242,7 +243,7 @@ void ServerLease::RenewForever() {
       servers_at_ = read_at;
     }
     if (renewed.ok()) {
-      // From one renewal to the next, however long their answers take.
+      // The pause is counted from the beginning of the last renewal, so that slow answers do not delay the next renewal.
       const milliseconds taken((BootTime() - begin).value / 1'000'000);
       pause = std::clamp(pause - taken, std::min(kRetry, times_.renew), times_.renew);
     }

@@ -18,7 +18,7 @@ absl::Status DamagedFile(const SqliteEngine& engine, const std::string& what) {
   return absl::DataLossError(absl::StrCat(engine.name(), " is damaged (", what, "): ", engine.MendAdvice()));
 }
 
-// The rows of a statement. A kept statement is reset at the end, another one is destroyed.
+// The rows of a statement. At the end, a statement that is kept for later is reset, and any other statement is destroyed.
 class SqliteRows : public Rows {
  public:
   SqliteRows(sqlite3* db, sqlite3_stmt* statement, StatementUse use) : db_(db), statement_(statement), use_(use) {}
@@ -124,7 +124,7 @@ absl::StatusOr<int64_t> SqliteEngine::Schema() {
   if (application != absl::StrCat(kApplicationId)) {
     return absl::FailedPreconditionError(absl::StrCat(name_, " is not one of lynx-server's: give another --data-dir"));
   }
-  // Version 0 with tables has never been written. INT64_MAX is newer than every version that a server knows.
+  // No release has written tables with version 0. INT64_MAX is above every version that a server knows, so the file is refused.
   return is_number && schema >= 1 ? schema : INT64_MAX;
 }
 

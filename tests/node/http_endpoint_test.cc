@@ -14,7 +14,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Answers with what it got.
+// Answers with the request that it received.
 HttpReply Echo(const HttpRequest& request) {
   return {.body = request.method + " " + request.path + " " + request.content_type + " " + request.origin + " " +
                   request.fetch_site + " [" + request.body + "]"};

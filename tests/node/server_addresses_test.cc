@@ -97,11 +97,11 @@ TEST(ServerAddressesTest, FollowsTheLeaderThatAStandbyNames) {
   EXPECT_EQ(three.present(), "c:1");
   EXPECT_TRUE(three.named());
   three.Answered();
-  // The leader moves to an address that stands earlier in the text.
+  // The new leader has an address that comes earlier in the list.
   EXPECT_EQ(three.Failed("b:1"), Next::kAtOnce);
   EXPECT_EQ(three.present(), "b:1");
   EXPECT_TRUE(three.named());
-  // It is gone, and nobody is named.
+  // This leader fails too, and no server names another one.
   EXPECT_EQ(three.Failed(), Next::kAtOnce);
   EXPECT_EQ(three.present(), "a:1") << "the only one that has not failed in this round";
   EXPECT_FALSE(three.named());
@@ -115,7 +115,7 @@ TEST(ServerAddressesTest, ALeaderThatIsNotAmongTheAddressesIsNotCalled) {
   EXPECT_EQ(two.present(), "a:1");
 }
 
-// For some seconds, standbys name the old leader, which is dead. No round tries it twice, and each round tries all.
+// For some seconds, standbys name the old leader, which has failed. Each round tries every address, and none twice.
 TEST(ServerAddressesTest, ADeadLeaderIsTriedOnceARound) {
   ServerAddresses three = Parsed("a:1,b:1,c:1");
   for (int round = 0; round < 5; ++round) {
@@ -129,7 +129,7 @@ TEST(ServerAddressesTest, ADeadLeaderIsTriedOnceARound) {
   }
 }
 
-// Two standbys may each name the other while the lease changes hands. A round ends all the same.
+// While the lease changes hands, each of two standbys may name the other. The round must still end.
 TEST(ServerAddressesTest, StandbysThatNameEachOtherEndTheRound) {
   ServerAddresses two = Parsed("a:1,b:1");
   EXPECT_EQ(two.Failed("b:1"), Next::kAtOnce);

@@ -210,7 +210,7 @@ TEST(NodeStream, AServerThatDoesNotReadHoldsNothingUp) {
   stream.Stop();
 }
 
-// Exchanges a report as an owner does: sends it anew on each stream, until a server answers it.
+// Exchanges a report as a daemon does: sends the report again on each new stream until a server answers it.
 void ExchangeWithLeader(AgentStream& stream, WakeEvent& wake, int64_t number) {
   int64_t sent_on = 0;
   while (!::testing::Test::HasFatalFailure()) {
@@ -252,7 +252,7 @@ TEST(NodeStreamFailover, TriesTheNextAddressAfterOneThatDoesNotAnswer) {
   stream.Stop();
 }
 
-// A process that is stopped still has a socket that takes connections.
+// The socket of a stopped process still accepts connections.
 TEST(NodeStreamFailover, TriesTheNextAddressAfterOneThatTakesConnectionsAndSaysNothing) {
   const UniqueFd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
@@ -265,7 +265,7 @@ TEST(NodeStreamFailover, TriesTheNextAddressAfterOneThatTakesConnectionsAndSaysN
   const std::unique_ptr<grpc::Server> server = Serve(service, port);
   WakeEvent wake;
   NodeStreamOptions options = OptionsFor(AddressOf(ntohs(address.sin_port)) + "," + AddressOf(port));
-  options.connect_limit = Nanos(3'600'000'000'000);  // a stream that waited this long would never come to the other
+  options.connect_limit = Nanos(3'600'000'000'000);  // with this limit, the stream would never try the other address
   options.try_limit = Nanos(50'000'000);
   AgentStream stream(std::move(options), OpenAgent, wake);
   ExchangeWithLeader(stream, wake, 1);
@@ -306,7 +306,7 @@ TEST(NodeStreamFailover, FollowsALeaderThatMovesThereAndBack) {
   stream.Stop();
 }
 
-// A leader that loses its lease ends its streams as a server that stands by.
+// A leader that loses its lease. It ends its streams with the status of a standby.
 class StepsDown : public v1::Cluster::Service {
  public:
   grpc::Status AttachAgent(grpc::ServerContext* context,

@@ -170,7 +170,8 @@ TEST_F(AuthorityTest, IsDueAfterTwoThirdsOfItsLife) {
   EXPECT_FALSE(Open()->IsDue(kNow)) << "a new one is for ten years, but this one exists";
 }
 
-// What was issued before the renewal must hold for those who trust the new certificate, and the other way round.
+// A program that trusts only the new certificate must accept what was issued before the renewal. One that trusts only the old
+// certificate must accept what is issued after it.
 TEST_F(AuthorityTest, ARenewedOneHasTheSameKeyAndNameAndBothVerifyTheSame) {
   const Authority old = Authority::Open(folder_.path + "/tls", kNow, kDay * 300).value();
   const Nanos then = kNow + kDay * 250;

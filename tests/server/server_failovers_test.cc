@@ -1,4 +1,5 @@
-// Several lynx-server processes on one PostgreSQL, whose leader is killed, or stopped and continued, under submissions.
+// Runs several lynx-server processes on one PostgreSQL database. While clients submit jobs, the leader is killed, or stopped
+// and continued.
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <poll.h>
@@ -36,7 +37,7 @@ using std::chrono::milliseconds;
 constexpr int kServers = 3;
 constexpr int kLeaseLost = 3;  // the exit code
 
-// One server with its data directory. It listens on a free port, another one after each start.
+// A server with its own data directory. At each start it listens on another free port.
 class Process {
  public:
   Process(std::string directory, std::string store) : directory_(std::move(directory)), store_(std::move(store)) {
@@ -102,7 +103,7 @@ class Process {
     answer.existed = response.existed();
     return answer;
   }
-  // True: it answers as a leader.
+  // True if the server answers as the leader does.
   bool Leads() const {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + milliseconds(500));
@@ -143,7 +144,7 @@ class ServerFailovers : public ::testing::Test {
       std::this_thread::sleep_for(milliseconds(20));
     }
   }
-  // Submits until it is acknowledged, to one server after the other, as a client does that knows all.
+  // Calls one server after another until one acknowledges the submission. A client that knows all servers does the same.
   void SubmitSomewhere(const std::string& key) {
     for (size_t n = 0;; ++n) {
       const Process::Answer answer = servers_[n % servers_.size()]->Submit(key, milliseconds(2'000));
@@ -155,7 +156,7 @@ class ServerFailovers : public ::testing::Test {
     }
   }
   int64_t Query(const std::string& sql) { return PostgresCluster::Get()->Query(url_, sql); }
-  // Everything that was acknowledged is in the database, once.
+  // Checks that the database contains each acknowledged job exactly once.
   void CheckAcknowledged() {
     const std::unique_ptr<PostgresConnection> connection = PostgresCluster::Get()->Connect(url_);
     const absl::StatusOr<PostgresResult> rows = connection->Run("SELECT idempotency_key, id FROM jobs");
@@ -171,7 +172,7 @@ class ServerFailovers : public ::testing::Test {
   std::string url_, directory_;
   std::vector<std::unique_ptr<Process>> servers_;
   std::mutex mutex_;
-  std::map<std::string, std::string> acknowledged_;  // job by key; guarded by mutex_
+  std::map<std::string, std::string> acknowledged_;  // key -> job of acknowledged submissions; guarded by mutex_
 };
 
 TEST_F(ServerFailovers, KilledAndStoppedLeadersLoseAndDoubleNothing) {
@@ -199,8 +200,8 @@ TEST_F(ServerFailovers, KilledAndStoppedLeadersLoseAndDoubleNothing) {
   EXPECT_GE(Query("SELECT epoch FROM lynx_lease"), 5);
 }
 
-// The leader is stopped in the middle of a transaction: a trigger waits for a lock of the test. Another server takes over
-// although that transaction has the row of the store locked, and the transaction is gone.
+// The leader is stopped during a transaction, because a trigger waits for a lock of the test. The transaction has locked the
+// row of the store. Another server must still take over, and the transaction must have no effect.
 TEST_F(ServerFailovers, ALeaderThatIsStoppedInATransactionWritesNothing) {
   PostgresCluster& cluster = *PostgresCluster::Get();
   Process& leader = Leader();
@@ -228,7 +229,7 @@ TEST_F(ServerFailovers, ALeaderThatIsStoppedInATransactionWritesNothing) {
   EXPECT_EQ(Query("SELECT count(*) FROM jobs"), 2);
 }
 
-// Calls that wait in a stopped leader are answered when it goes on, and not as a leader would.
+// Calls wait in a stopped leader. When the leader continues, it must answer them, but not as a leader.
 TEST_F(ServerFailovers, AStoppedLeaderAnswersNothingWhenItGoesOn) {
   Process& leader = Leader();
   ASSERT_TRUE(leader.Submit("k").status.ok());

@@ -84,7 +84,7 @@ TEST_F(ServerKills, LoseNothingThatWasAcknowledgedOnPostgres) {
   EXPECT_FALSE(result->recoveries.empty());
 }
 
-// The test itself holds the database open. The process that holds it need not be a server.
+// The test itself holds the database open: any process, not only a server, can hold it.
 TEST_F(ServerKills, ASecondServerRefusesAndSaysWhy) {
   const absl::StatusOr<std::unique_ptr<Store>> first = OpenStore("", directory_);
   ASSERT_TRUE(first.ok()) << first.status();
@@ -93,7 +93,7 @@ TEST_F(ServerKills, ASecondServerRefusesAndSaysWhy) {
   EXPECT_THAT(Said(), HasSubstr("the database " + directory_ + "/lynx.db is in use by another lynx-server: stop that one"));
 }
 
-// The other server has another store, so only the directory itself keeps them apart.
+// The other server uses another store. So only the lock of the directory can keep it out.
 TEST_F(ServerKills, ASecondServerOnOneDataDirectoryRefuses) {
   const absl::StatusOr<UniqueFd> lock = LockFile(directory_ + "/server.lock");
   ASSERT_TRUE(lock.ok()) << lock.status();
@@ -112,7 +112,7 @@ TEST_F(ServerKills, AnAdvertisedAddressWithoutAPortIsRefused) {
   }
 }
 
-// The server is stopped while it has nothing to do, and the test takes the store.
+// The server's process is stopped while it is idle, and the test takes the store.
 TEST_F(ServerKills, AServerWhoseStoreIsTakenEnds) {
   LYNX_SKIP_WITHOUT_POSTGRES();
   PostgresCluster& cluster = *PostgresCluster::Get();

@@ -143,7 +143,7 @@ std::vector<std::string> DriftWatch::NoteLinkDrift(LiveJob& job) {
 std::vector<std::string> DriftWatch::NoteSkewDrift(LiveJob& job) const {
   const MoeSpec& stated = job.record.spec->model.moe;
   const std::optional<double> lasting = job.drift.skew.Lasting();
-  // On one rank the load is always even, which says nothing of groups with several.
+  // With one rank per expert group, the load is always even. This does not tell what the load of larger groups would be.
   if (!stated.any() || job.plan->layout.ep == 1 || !lasting.has_value()) return {};
   if (devices_.KindOf(job) == DeviceKind::kCuda) return {};
   const double assumed = SkewOf(job), now = std::max(*lasting, stated.skew);

@@ -8,7 +8,7 @@
 namespace lynx::server {
 namespace {
 
-// The part of an ended job's plan that people see. The store keeps the programs.
+// The plan of an ended job without its programs. People never see the programs, and the store keeps them.
 Plan WithoutPrograms(const Plan& plan) {
   Plan summary = plan;
   for (StagePlan& stage : summary.stages) stage.program.clear();

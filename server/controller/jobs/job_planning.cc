@@ -158,7 +158,7 @@ void JobPlanning::SetPlan(LiveJob& job, std::shared_ptr<const Plan> plan, const 
   job.plan = std::move(plan);
   job.planned_kinds = PlannedKinds(cluster);
   job.drift.slowness_planned = job.drift.slowness_asked;
-  job.drift.skew_found = 0;  // the plan has it now
+  job.drift.skew_found = 0;  // the new plan was made for this skew
   job.program_text = ProgramTextOf(*job.plan);
   job.record.plan_digest = job.plan->digest;
   step_.Emit(InsertPlan{job.record.id, job.plan, cluster});

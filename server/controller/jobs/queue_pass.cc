@@ -72,7 +72,7 @@ void QueuePass::SettleDependencies() {
     LiveJob& job = jobs_.At(id);
     std::vector<JobId>& waits_for = job.record.waits_for;
     const size_t before = waits_for.size();
-    const auto state = [&](const JobId& other) {  // unknown `other`: its submission was lost, and with it that of this job
+    const auto state = [&](const JobId& other) {  // unknown `other`: its submission was lost, and so this job's too
       return jobs_.Contains(other) ? jobs_.At(other).record.state : JobState::kQueued;
     };
     std::erase_if(waits_for, [&](const JobId& other) { return state(other) == JobState::kSucceeded; });
@@ -114,7 +114,8 @@ std::vector<WaitingJob> QueuePass::FirstInLine(const std::string& queue,
     const int32_t planned = job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : devices_.MinRanksOf(job);
     const std::string& user = job.record.owner;
     if (user_quota > 0 && !may_borrow && planned > user_quota) {
-      // It can never begin, so its user's other jobs do not wait for it. It is examined, so that it says why it waits.
+      // The job can never begin, so other jobs of its user do not wait for it. It is still examined, to find the reason why it
+      // waits.
       if (++never > kDepth) continue;
     } else if (user_quota > 0) {
       const auto has = used_->by_user.find({queue, user});
@@ -422,13 +423,13 @@ std::string QueuePass::SelectVictims(const LiveJob& head, Standing standing, Pas
   return absl::StrJoin(names, ", ");
 }
 
-// True if the job would fit into `free` if nodes that must be alone were used together.
+// True if the job would fit into `free` if nodes were used together that otherwise may not be used in one job.
 bool QueuePass::NeedsNodesTogether(const LiveJob& job, const std::vector<NodeDevices>& free) const {
   const bool any = std::any_of(free.begin(), free.end(), [](const NodeDevices& node) { return node.alone; });
   return any && !devices_.Fits(job, free).has_value() && devices_.Fits(job, AllTogether(free)).has_value();
 }
 
-// Says why nodes are not used together, if the job could begin on all attached nodes otherwise. "": that is not the reason.
+// If the job could begin if all attached nodes were used together, says why they are not. "": there is another reason.
 std::string QueuePass::WhyNodesAreApart(const LiveJob& job, DeviceKind kind) const {
   if (kind != DeviceKind::kCuda) return "";
   const std::vector<NodeDevices> attached = WithoutNodes(devices_.AttachedDevices(kind), job.record.excluded);
@@ -445,7 +446,7 @@ std::string QueuePass::WhyNodesAreApart(const LiveJob& job, DeviceKind kind) con
                       "; start their agents with --inter-node-rate, so that their GPUs are used together");
 }
 
-// What the job waits for of its queue's quota, or of its user's; nullopt: it is within both.
+// The reason if the quota of the queue or of the user makes the job wait; nullopt: the job is within both quotas.
 std::optional<PendingReason> QueuePass::WhyBeyondQuota(const LiveJob& job, const Turn& turn, int32_t needed,
                                                        DeviceKind kind) const {
   if (turn.standing == Standing::kWithinQuota) return std::nullopt;
@@ -454,7 +455,7 @@ std::optional<PendingReason> QueuePass::WhyBeyondQuota(const LiveJob& job, const
   const int32_t quota = turn.by_user ? config.user_quota : config.quota;
   const std::string& owner = job.record.owner;
   const std::string user = owner.empty() ? "each user" : absl::StrCat("user ", owner);
-  // "queue research has a quota of 4 devices", "user alice has a quota of 4 devices in queue research"
+  // Text such as "queue research has a quota of 4 devices" or "user alice has a quota of 4 devices in queue research".
   const std::string has = absl::StrCat(turn.by_user ? user : absl::StrCat("queue ", queue), " has a quota of ",
                                        CountText(quota, kind), turn.by_user ? absl::StrCat(" in queue ", queue) : "");
   if (turn.standing == Standing::kBorrows) {

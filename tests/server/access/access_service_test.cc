@@ -135,7 +135,7 @@ TEST_F(JoinTest, ANodeFindsTheServerThatLeads) {
   EXPECT_GE(standby.refused(), 2);
 }
 
-// What the server that leads says of a token is final. Addresses that do not do are named.
+// If the leader refuses a token, the refusal is final. The error names the addresses at which no leader answered.
 TEST_F(JoinTest, ANodeThatMayNotJoinIsToldByTheServerThatLeads) {
   StartServer();
   v1::CreateJoinTokenResponse token;
@@ -149,7 +149,7 @@ TEST_F(JoinTest, ANodeThatMayNotJoinIsToldByTheServerThatLeads) {
   const absl::Status forgotten =
       NodeIdentity::Open(flags, "n0", *ServerAddresses::Parse(standby.address() + "," + server_->address()), clock_).status();
   EXPECT_EQ(forgotten.code(), absl::StatusCode::kUnauthenticated) << forgotten;
-  // Servers of another cluster, and one that speaks no TLS: no later round would do better.
+  // All servers are of another cluster, or do not use TLS. Trying again would not help.
   FakeStandby plain;
   const absl::Status strange = NodeIdentity::Open(flags, "n0", *ServerAddresses::Parse(plain.address()), clock_).status();
   EXPECT_EQ(strange.code(), absl::StatusCode::kFailedPrecondition) << strange;
@@ -478,7 +478,7 @@ TEST_F(AuditTest, WithoutTlsEverybodyIsLocal) {
   EXPECT_THAT(status.error_message(), HasSubstr("--tls"));
 }
 
-// The authority's certificate is two thirds through its life when the server starts.
+// When the server starts, two thirds of the lifetime of the authority's certificate are over.
 class RenewedAuthorityTest : public AccessTest {
  protected:
   RenewedAuthorityTest() {
@@ -520,7 +520,7 @@ TEST_F(RenewedAuthorityTest, ANodeGetsItWithItsNextCertificate) {
   Identity identity = IdentityIn("n0").Read().value();
   identity.authority = old_;
   ASSERT_TRUE(IdentityIn("n0").Replace(identity).ok());
-  // For this clock the node's certificate is to be renewed, for the server's clock it is new.
+  // By this clock the node's certificate must be renewed. By the server's clock it is new.
   ShiftedClock late;
   late.Advance(Nanos(25 * kDay.value));
   auto node = NodeIdentity::Open({.directory = directory_ + "/n0"}, "n0", *ServerAddresses::Parse(server_->address()), late);
@@ -531,7 +531,7 @@ TEST_F(RenewedAuthorityTest, ANodeGetsItWithItsNextCertificate) {
   EXPECT_EQ(Report(NodeChannel("n0"), "n1").error_code(), grpc::PERMISSION_DENIED) << "the server knows it";
 }
 
-// The server's own certificate holds for two seconds, so the thread that renews certificates looks at the clock every second.
+// The server's own certificate is valid for two seconds, so the renewing thread reads the clock every second.
 TEST_F(RenewedAuthorityTest, ARunningServerRenewsItToo) {
   const std::string path = directory_ + "/tls";
   const auto tls = ServerTls::Open(path, {"localhost"}, {Nanos(2'000'000'000), Nanos(90 * kDay.value)}, clock_);

@@ -24,7 +24,7 @@ struct Least {
 };
 const std::map<std::string, Least>& Expected() {
   static const auto* expected = new std::map<std::string, Least>{
-      {"Jobs.SubmitJob", {"submitter", "nobody", "nobody"}},  // again, with the key of the job
+      {"Jobs.SubmitJob", {"submitter", "nobody", "nobody"}},  // repeats a submission, with the key of the existing job
       {"Jobs.CancelJob", {"submitter", "submitter", "operator"}},
       {"Jobs.HoldJob", {"submitter", "submitter", "operator"}},
       {"Jobs.ReleaseJob", {"submitter", "submitter", "operator"}},
@@ -42,7 +42,7 @@ const std::vector<std::string>& Roles() {
   return *roles;
 }
 
-// A method that gets a job's name is about a job, and so are those that make and list jobs.
+// All methods that get the name of a job must be in the table, and those that make or list jobs.
 TEST(JobTableOfRulesTest, HasEveryMethodThatIsAboutAJob) {
   std::set<std::string> about = {"Jobs.SubmitJob", "Jobs.ListJobs"}, ruled, expected;
   for (const google::protobuf::Descriptor* message :
@@ -64,7 +64,7 @@ TEST(JobTableOfRulesTest, HasEveryMethodThatIsAboutAJob) {
 
 class JobCallsTest : public AccessTest {
  protected:
-  // Revokes the user and adds one of the same name with another role, who then has the user's jobs.
+  // Revokes the user, and adds a user of the same name with another role. The new user owns the jobs of the old one.
   std::string ChangeRole(const std::string& name, v1::Role role) {
     v1::RevokeUserRequest request;
     request.set_name(name);
@@ -113,7 +113,7 @@ class JobCallsTest : public AccessTest {
     Response response;
     return Jobs(token, method, request, &response);
   }
-  // Makes one call about the job, which was submitted to `queue` with its id's key.
+  // Makes one call about the job. The job was submitted to `queue`, and its key is its id.
   grpc::Status Call(const std::string& method, const std::string& token, const std::string& id, const std::string& key,
                     const std::string& queue) {
     using Stub = v1::Jobs::Stub;
@@ -232,7 +232,7 @@ TEST_F(JobCallsTest, OperatorsChangeTheJobOfAUserWhoIsGone) {
   EXPECT_TRUE(Call("Jobs.CancelJob", AddUser("olga", v1::ROLE_OPERATOR), id, "", "").ok());
 }
 
-// A server without TLS is everybody's. When it gets users, none of them owns the jobs that it has.
+// On a server without TLS, jobs have no owners. When the server gets users later, none of them owns these jobs.
 TEST_F(JobCallsTest, AJobOfTheTimeWithoutTlsIsNobodys) {
   options_.tls = false;
   StartServer();

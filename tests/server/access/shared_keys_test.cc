@@ -1,4 +1,4 @@
-// Tests what the servers of one store share, with the files of two data directories.
+// Tests the keys and certificates that all servers of a store share, with the files of two data directories.
 #include "server/access/shared_keys.h"
 
 #include <stdlib.h>
@@ -94,7 +94,7 @@ TEST_F(SharedKeysTest, AServerWithoutTlsIsNotOneOfThoseThatUseIt) {
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/b/connections.key"));
 }
 
-// The store was moved, or is of a server that did not share its keys yet.
+// The store was moved here, or its server has not yet written its keys to the store.
 TEST_F(SharedKeysTest, OnlyTheServerThatHasTheKeysOfAUsedStoreLeadsFirst) {
   Led("a");
   const SharedPlaces b = PlacesOf("b");

@@ -24,7 +24,8 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr size_t kLarge = 1 << 20;
-// What gRPC's first window of a call (64 KiB), a TLS handshake and the headers of a few calls may take.
+// The most bytes that are sent although no message is read: gRPC's first window (64 KiB), a TLS handshake, and the headers of
+// some calls.
 constexpr int64_t kMaxUnread = 160 << 10;
 
 // Passes bytes between clients and the server at 127.0.0.1:PORT, and counts those that clients send.
@@ -59,7 +60,7 @@ class Relay {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     return address;
   }
-  // Passes on what `from` has. Returns false if one of the ends has closed.
+  // Passes on the bytes that `from` has. Returns false if one of the ends has closed the connection.
   static bool Pass(int from, int to, std::atomic<int64_t>* count) {
     char bytes[64 << 10];
     const ssize_t got = ::recv(from, bytes, sizeof(bytes), 0);
@@ -117,7 +118,7 @@ class StrangersTest : public AccessTest {
     const std::string address = server_->address();
     relay_ = std::make_unique<Relay>(std::stoi(address.substr(address.rfind(':') + 1)));
   }
-  // A channel of its own, because a connection that has been used has larger windows.
+  // Makes a new connection for each call, because connections that have been used have larger windows.
   std::shared_ptr<grpc::Channel> Dial() {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -199,7 +200,7 @@ TEST_F(StrangersTest, ALargeMessageOfAKnownCallerIsRead) {
   EXPECT_GT(sent, static_cast<int64_t>(kLarge));
 }
 
-// A join token makes its bearer known, for joining only.
+// With a join token, the server knows the caller, but only for the call that joins.
 TEST_F(StrangersTest, AJoinTokenIsForJoiningOnly) {
   Begin();
   int64_t sent = 0;
@@ -228,7 +229,7 @@ TEST_F(StrangersTest, WithoutTlsEverybodyIsKnown) {
   EXPECT_TRUE(SendLarge("/grpc.health.v1.Health/Check", "", sent).ok());
 }
 
-// A call without a request, or with one that is not a message, gets an answer.
+// A call without a request must get an answer, and so must a call whose request is not a message.
 TEST_F(StrangersTest, ACallWithoutARequestIsRefused) {
   Begin();
   grpc::GenericStub stub(people_);

@@ -304,7 +304,7 @@ TEST(ControllerDrift, ALoadOfExpertsThatStaysUnevenIsPlannedFor) {
   cluster.AllReady(group.job, group.step);
   group.Train(1.75);
   EXPECT_TRUE(cluster.plans().empty()) << "as planned";
-  // A new server knows it from the plan.
+  // After a restart, the server learns the skew from the plan.
   cluster.RestartServer();
   for (const char* name : {"n0", "n1"}) {
     cluster.AttachAgent(name);
@@ -329,12 +329,12 @@ TEST(ControllerDrift, AnUnevenLoadForWhichNoPlanIsBetterIsNotAskedForAgain) {
   // The job states a skew of 1.5, so the server plans for no less. Its plan does already.
   group.Train(1);
   EXPECT_TRUE(group.cluster.plans().empty());
-  // The load is uneven again: that is new.
+  // The load becomes uneven again, which the server must treat as a new change.
   group.Train(2);
   EXPECT_EQ(group.cluster.plans().size(), 1u);
 }
 
-// In another layout the same router may give a more even load. The job does not go back and forth between the two.
+// In another layout, the same router may give a more even load. The job must not change back and forth between both layouts.
 TEST(ControllerDrift, AMoreEvenLoadInAnotherLayoutIsNotPlannedFor) {
   ExpertGroup group;
   Cluster& cluster = group.cluster;

@@ -1,4 +1,5 @@
-// Tests the operator's policy that ranks encrypt their connections: ranks are told, and nodes whose ranks cannot get none.
+// Tests the operator's policy that ranks must encrypt their connections: ranks are told so, and nodes whose ranks cannot
+// encrypt get no ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

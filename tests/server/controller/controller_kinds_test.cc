@@ -40,7 +40,8 @@ JobSpec Spec(int32_t min_ranks = 8, int32_t max_ranks = 8) {
   return spec;
 }
 
-// Answers as the planning pool does, and keeps the last plan and the step of the plan for the order of the request.
+// Makes plans as the planning pool does. Keeps the last plan, and the step that a plan would have with the nodes in the order
+// of the request.
 struct Planner {
   Plan plan;
   Nanos given;
@@ -223,7 +224,7 @@ TEST_F(ControllerKinds, AJobThatDoesNotNeedAllNodesGetsTheFastOnes) {
   EXPECT_THAT(Nodes(Train(Spec(4, 4))), ElementsAre("n0", "n1")) << "the others are taken";
 }
 
-// Devices that count as nodes of their own stay beside the other devices of their node.
+// If devices count as separate nodes, they must still be next to the other devices of their real node.
 TEST_F(ControllerKinds, DevicesOfOneNodeStayTogether) {
   AddNode("n0", 1);
   AddNode("n1", 5, 3);

@@ -92,7 +92,8 @@ TEST_F(ControllerLeases, AServerThatHasJustBegunSaysThatThereMayBeMore) {
   EXPECT_TRUE(cluster_.Node("n0").renewal->more_witnesses);
 }
 
-// A server that had stopped leading, and leads again, has ended the streams of all nodes, as a new one finds none.
+// A server that stopped leading and leads again has ended the streams of all nodes. So it waits for the nodes like a new
+// server.
 TEST_F(ControllerLeases, AServerThatLeadsAgainCountsAsNew) {
   AddNodes(1);
   EXPECT_GE(cluster_.Node("n0").renewal->server_up, NanosFromSeconds(61));
@@ -254,7 +255,8 @@ TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
-// A node has more time to find a server that has just begun to lead, so its work is kept for as long, though a peer has ended.
+// Nodes have more time to find a server that has just begun to lead. So it gives away no work in this time, even if a peer has
+// ended.
 TEST_F(ControllerLeases, ANewServerKeepsTheWorkOfANodeThatMayStillLookForIt) {
   AddNodes(5);
   const JobId wide = cluster_.Run(MakeSpec("two", 2, 2), {1, 2, 1});

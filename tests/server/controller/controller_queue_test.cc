@@ -315,7 +315,8 @@ TEST(ControllerQueue, AJobSaysThatTheFreeDevicesAreOfNodesThatAreNotUsedTogether
               HasSubstr("waits for 2 GPUs of one node, or of nodes whose network's rate is known; of 4 GPUs 2 are free"));
 }
 
-// Two nodes of GPUs that must not be used together have a job each that could give way. The head needs two GPUs of one node.
+// Each of two nodes with GPUs has a job that could give way. The nodes must not be used together, and the first waiting job
+// needs two GPUs.
 TEST(ControllerQueue, NobodyGivesWayOnNodesThatAreNotUsedTogether) {
   for (const bool alone : {true, false}) {
     Cluster cluster;

@@ -350,8 +350,8 @@ TEST(ControllerReplan, OnlyIdleNodesAreAskedToMeasure) {
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
 }
 
-// The op times that the first plan uses were not among those that the node was asked for. The node measures them, and the job
-// is planned again.
+// The node was not asked for some op times that the first plan uses. So the node measures them, and then the job is planned
+// again.
 class ControllerMeasuresForAPlan : public ::testing::Test {
  protected:
   static ControllerOptions Options() {

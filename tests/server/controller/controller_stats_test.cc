@@ -1,4 +1,4 @@
-// Tests what a controller counts about itself, and for which reasons it asks for plans.
+// Tests the numbers that a controller counts about itself, and the reasons that it gives when it asks for plans.
 #include <gtest/gtest.h>
 
 #include "tests/server/controller/controller_steps.h"

@@ -1,5 +1,5 @@
-// Tests the quotas of users within a queue: who must wait for them, who does not, who borrows and gives back, and what a job
-// that waits says.
+// Tests the quotas of users within a queue: which jobs wait for them, which do not, which borrow devices and give them back,
+// and the reasons that waiting jobs have.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Tests what a scrape sees of a server with threads and a store, whatever the threads and the store are doing.
+// Tests the metrics page of a server with threads and a store. The page must work whatever the threads and the store are doing.
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -23,7 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A page that waits for nobody is ready within this time, even on a busy machine.
+// A page for which no thread has to wait is ready within this time, even on a busy machine.
 constexpr auto kLongEnough = std::chrono::minutes(1);
 
 // Threads wait at the gate until it is opened. It is opened once, for all threads.

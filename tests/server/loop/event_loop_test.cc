@@ -256,7 +256,7 @@ std::vector<Kind> OfKind(const std::vector<Effect>& effects) {
   return found;
 }
 
-// The connection to the store is lost during the commit of a new job. The test lets the store find out what became of it.
+// The connection to the store is lost during the commit of a new job. The test decides whether the commit was written.
 TEST_F(LoopTest, ACommitInDoubtIsRepeatedAsItWasAndAnsweredOnce) {
   loop_.Start({}, nullptr);
   const int64_t doubtful = ++requests_, refused = ++requests_;

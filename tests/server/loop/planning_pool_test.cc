@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Two fast nodes of two devices, and two that compute at a fifth of their speed.
+// Two fast nodes with two devices each, and two slow nodes, which compute at a fifth of the speed.
 ClusterTopology Mixed() {
   ClusterTopology cluster = UniformCluster(2, 2, StatedCpuProfile());
   cluster.groups[0].profile.inter_node = cluster.groups[0].profile.intra_node = {Nanos(5'000), 2'000'000'000};
@@ -39,7 +39,7 @@ PlanJob Ask(ClusterTopology cluster, bool may_arrange) {
   return ask;
 }
 
-// What a pool answers, and how often it called its planner.
+// The answers of a pool, and how often the pool called its planner.
 struct Answered {
   PlanReady ready;
   int calls = 0;

@@ -119,8 +119,8 @@ TEST(ServerMetricsTest, SharesAreOfWholeSteps) {
   EXPECT_DOUBLE_EQ(Value(page, OfJob("core_wait_ratio")), 0.35);
 }
 
-// The rows are those of the whole job in the report of each rank. The fullest expert is the largest of all ranks, so it is
-// known when all have reported the step.
+// Each rank reports the rows of the whole job. The fullest expert is the maximum over all ranks, so it is known when all ranks
+// have reported the step.
 TEST(ServerMetricsTest, ShowsTheLoadOfExperts) {
   ServerMetrics metrics;
   const JobRecord job = MakeJob();

@@ -45,7 +45,7 @@ TEST(SelectByLocality, SlowOnesAreTakenAfterOthersThatLieAsClose) {
   EXPECT_EQ(NearestNames(nodes, 3), "n1 n2 n0") << "closer than n3, though slow";
 }
 
-// Rates in hundredths of one kind's rate; 0: unknown.
+// The rates are in hundredths of the rate of one kind of nodes; 0: unknown.
 std::string NamesByRate(const std::vector<int64_t>& rates) {
   std::vector<NodeDevices> nodes;
   for (const int64_t rate : rates) {

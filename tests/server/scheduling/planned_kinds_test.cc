@@ -18,7 +18,7 @@ HardwareProfile Profile(int64_t times) {
   return profile;
 }
 
-// Nodes that are free, in locality order, and how many times as slow as a fast node each of them is.
+// The free nodes in locality order. The number says by how many times each node is slower than a fast node.
 struct FreeNodes {
   std::vector<NodeDevices> nodes;
   std::map<NodeId, int64_t> times;
@@ -29,7 +29,7 @@ struct FreeNodes {
     times[node.node] = slower;
     return *this;
   }
-  // The node of each tensor-parallel group; empty: the ranks do not all fit.
+  // Returns the node of each tensor-parallel group. Empty: there is no room for all ranks.
   std::vector<std::string> Place(const ParallelLayout& layout, const ClusterTopology& planned) const {
     const auto placement = PlaceRanksByKind(layout, planned, nodes, [&](const NodeId& node) {
       const int64_t slower = times.at(node);
@@ -42,7 +42,7 @@ struct FreeNodes {
   }
 };
 
-// A fast node, a slow one, a fast one and a slow one, of two devices each.
+// Four nodes with two devices each: fast, slow, fast, slow.
 ClusterTopology Alternating() {
   ClusterTopology cluster;
   for (const int64_t times : {1, 3, 1, 3}) {

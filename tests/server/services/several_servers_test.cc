@@ -1,5 +1,5 @@
-// Several servers on one PostgreSQL, in this process: who leads, what the others answer, and what happens when the leader ends,
-// pauses or loses the lease.
+// Runs several servers on one PostgreSQL database in this process. Tests which server leads, what the others answer, and what
+// happens if the leader ends, pauses or loses its lease.
 #include <grpcpp/grpcpp.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-// Servers in one process cannot be stopped by a signal. So a leader that is to be stopped renews its lease never again.
+// A signal cannot stop a single server of this process. So a leader that should seem stopped never renews its lease.
 constexpr LeaseTimes kShort{
     .life = milliseconds(2'000), .renew = milliseconds(100), .margin = milliseconds(300), .look = milliseconds(20)};
 
@@ -176,7 +176,7 @@ TEST_F(SeveralServersTest, AServerThatStandsByAnswersNothingAndNamesTheLeader) {
   EXPECT_THAT(Page(leader, "/metrics"), HasSubstr("lynx_server_leading 1\n"));
 }
 
-// Every method, streams included.
+// Calls every method, including streams.
 TEST_F(SeveralServersTest, EveryCallIsRefused) {
   Start("a");
   const Server& standby = Start("b");
@@ -272,7 +272,7 @@ TEST_F(SeveralServersTest, AServerThatHasGoneIsSilent) {
   EXPECT_EQ(role(leader.address()), v1::SERVER_ROLE_LEADS);
 }
 
-// A server that would change what the cluster promises when it takes over does not stand by.
+// A server with another policy would change the promises of the cluster when it takes over. So it must refuse to stand by.
 TEST_F(SeveralServersTest, AServerWithAnotherPolicyIsRefused) {
   const Server& leader = Start("a");
   ServerOptions options = OptionsOf("b", kShort);
@@ -304,7 +304,7 @@ TEST_F(SeveralServersTest, AServerThatStandsByEndsWhenALeaderHasAnotherPolicy) {
               HasSubstr("--encrypt-ranks is off here, and except-nccl on the server"));
 }
 
-// The leader renews its lease never, as if all its threads slept. When they go on, it is not the leader any more.
+// The leader never renews its lease, as if all its threads slept. When the threads continue, it no longer leads.
 TEST_F(SeveralServersTest, ALeaderThatSleptWritesAndAnswersNothingMore) {
   LeaseTimes asleep = kShort;
   asleep.renew = milliseconds(3'600'000);
@@ -377,7 +377,7 @@ TEST_F(SeveralServersTest, ALeaderThatCannotRenewForLongEnds) {
   cluster_->Start();
 }
 
-// The store is held by something that has written no keys, as an older version of the server would.
+// The process that holds the store has written no keys to it, like a server of an older version.
 TEST_F(SeveralServersTest, AServerThatFindsNoKeysDoesNotWaitForEver) {
   const absl::StatusOr<std::unique_ptr<Store>> other = OpenStore(url_, "");
   ASSERT_TRUE(other.ok()) << other.status();
@@ -419,7 +419,7 @@ TEST_F(SeveralServersTest, ALeaderWhoseLoopIsStuckGivesItsLeaseUp) {
   Await([&] { return standby.leads() && Submit(standby, "before").submitted.existed(); });
 }
 
-// Each begins on a database without tables, and must lead or stand by.
+// All servers begin on a database without tables. Each must lead or stand by.
 TEST_F(SeveralServersTest, ServersThatBeginTogetherOnAnEmptyDatabaseAllRun) {
   for (int round = 0; round < 5; ++round) {
     url_ = cluster_->NewDatabase();
@@ -440,7 +440,7 @@ TEST_F(SeveralServersTest, ServersThatBeginTogetherOnAnEmptyDatabaseAllRun) {
   }
 }
 
-// The store's user may not read a table, as after a restore by another user.
+// The database user of the store may not read one table, for example because another user has restored it.
 TEST_F(SeveralServersTest, AServerThatCannotReadWhatIsSharedSaysWhatToDo) {
   const Server& leader = Start("a");
   cluster_->Execute(url_, "ALTER TABLE lynx_shared RENAME COLUMN value TO other");
@@ -468,7 +468,7 @@ TEST_F(SeveralServersTest, WhatKeepsAStandbyFromFollowingIsOnItsPage) {
   Await([&] { return Page(standby, "/healthz").find("it cannot see who leads on the database") != std::string::npos; });
 }
 
-// A server that would take the lease without what all share would end, and keep others from leading.
+// A server that cannot read the shared keys must not take the lease: it would end, and other servers could not lead meanwhile.
 TEST_F(SeveralServersTest, AServerThatCannotFollowLeavesTheLeaseUntilItCan) {
   Start("a");
   const Server& standby = Start("b");
@@ -485,7 +485,7 @@ TEST_F(SeveralServersTest, AServerThatCannotFollowLeavesTheLeaseUntilItCan) {
   Await([&] { return standby.leads(); });
 }
 
-// During an upgrade: a server of a newer version has led, and has changed the schema.
+// As in an upgrade, a server of a newer version has led and has changed the schema.
 TEST_F(SeveralServersTest, AServerThatDoesNotKnowTheSchemaDoesNotLeadAndSaysWhy) {
   Start("a");
   const Server& standby = Start("b");
@@ -553,8 +553,8 @@ TEST_F(SeveralTlsServersTest, AServerWithAnotherAuthorityIsRefused) {
   EXPECT_THAT(std::string(TryStart("b").message()), HasSubstr("/b/tls/ca.key is another key")) << "also when it would lead";
 }
 
-// The certificates of the servers hold for two seconds, so they look at the clock every second. Only the leader renews the
-// authority's; both must have the same one in the end.
+// The servers' certificates are valid for two seconds, so they read the clock every second. Only the leader renews the
+// authority's certificate. In the end both servers must have the same one.
 TEST_F(SeveralTlsServersTest, ARenewedAuthorityReachesTheOthers) {
   certificate_life_ = Nanos(2'000'000'000);
   authority_life_ = Nanos(90 * kDay.value);

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// From this engine to that one.
+// Moves a store from the first engine to the second.
 class MoveStoreTest : public ::testing::TestWithParam<std::pair<EngineKind, EngineKind>> {
  protected:
   void SetUp() override {
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Between, MoveStoreTest,
                                            std::pair(EngineKind::kPostgres, EngineKind::kPostgres)),
                          [](const auto& info) { return NameOf(info.param.first) + "And" + NameOf(info.param.second); });
 
-// Writes rows into every table, with more jobs than are read at once and text that PostgreSQL cannot hold as it is.
+// Writes rows into every table: more jobs than are read at once, and text that PostgreSQL can store only in encoded form.
 void Fill(const StorePlace& place) {
   const std::unique_ptr<Store> store = OpenStore(place.address(), "").value();
   const std::shared_ptr<const Plan> plan = MakeSmallPlan(*MakeJob(1).spec);
@@ -85,7 +85,7 @@ TEST_P(MoveStoreTest, EveryRowOfEveryTableGoesAlong) {
   EXPECT_EQ(rows["jobs"], 230);
   EXPECT_EQ(rows["events"], 234);
   EXPECT_EQ(rows["audit"], 231);
-  // A server reads the copy as it reads the original, and goes on writing it.
+  // A server can read the copy like the original, and can write to it.
   const std::unique_ptr<Store> store = OpenStore(from_.address(), "").value(), copy = OpenStore(to_.address(), "").value();
   EXPECT_EQ(copy->LoadJobs()->size(), 230u);
   for (const JobId& job : {JobId("job50"), JobId("job7")}) {
@@ -144,7 +144,7 @@ TEST_P(MoveStoreTest, AnOlderOrEmptySourceStaysAsItIs) {
   EXPECT_TRUE(Move().ok());
 }
 
-// Something changes a row on its way.
+// The test changes a row during the move.
 TEST_P(MoveStoreTest, ACopyThatDiffersIsFound) {
   Fill(from_);
   { ASSERT_TRUE(OpenStore(to_.address(), "").ok()); }
@@ -160,7 +160,7 @@ TEST_P(MoveStoreTest, ACopyThatDiffersIsFound) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("do not use the copy"));
 }
 
-// The copy fails in the middle: nothing of it stays.
+// The move fails in the middle. Then the target must contain no row.
 TEST_P(MoveStoreTest, ACopyThatFailsLeavesNothing) {
   Fill(from_);
   { ASSERT_TRUE(OpenStore(to_.address(), "").ok()); }
@@ -181,7 +181,7 @@ TEST(MoveStoreFile, ASourceThatIsNotThereIsNotMade) {
   EXPECT_FALSE(std::filesystem::exists(to.path()));
 }
 
-// The file of the source has the same bytes afterwards.
+// After the move, the file of the source must have the same bytes as before.
 TEST(MoveStoreFile, TheSourceIsNotChanged) {
   const auto bytes = [](const std::string& path) {
     std::stringstream text;

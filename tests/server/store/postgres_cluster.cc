@@ -26,7 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The newest PostgreSQL of Debian's packages, which have one folder for each version.
+// Returns the folder of the newest PostgreSQL. Debian's packages have one folder for each version.
 std::string FindBinaries() {
   std::vector<std::string> found;
   std::error_code ignored;
@@ -52,7 +52,7 @@ pid_t Spawn(const std::vector<std::string>& argv, uid_t user, gid_t group, const
   ::dup2(out, 2);
   ::close_range(3, ~0U, 0);
   if (::geteuid() == 0 && (::setgroups(0, nullptr) != 0 || ::setgid(group) != 0 || ::setuid(user) != 0)) ::_exit(126);
-  ::prctl(PR_SET_PDEATHSIG, SIGQUIT);  // after the change of the user, which would forget it
+  ::prctl(PR_SET_PDEATHSIG, SIGQUIT);  // set after the change of the user, because that change resets it
   if (::getppid() != parent || ::chdir("/") != 0) ::_exit(126);
   ::execv(arguments[0], arguments.data());
   ::_exit(127);
@@ -116,7 +116,7 @@ void PostgresCluster::Start() {
   pid_ = Spawn({binaries_ + "/postgres", "-D", directory_ + "/data"}, user_, group_, directory_ + "/log");
   while (PQping(UrlOf("postgres", "lynx").c_str()) != PQPING_OK) {
     int status = 0;
-    LYNX_CHECK(::waitpid(pid_, &status, WNOHANG) == 0);  // it has not ended
+    LYNX_CHECK(::waitpid(pid_, &status, WNOHANG) == 0);  // PostgreSQL is still running
     std::this_thread::sleep_for(milliseconds(20));
   }
 }

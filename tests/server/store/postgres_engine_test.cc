@@ -1,4 +1,5 @@
-// Tests what only a store on PostgreSQL has: its lock, its lost connections, and passwords. store_test.cc tests the rest.
+// Tests features that only a store on PostgreSQL has: the lock, lost connections, and passwords. store_test.cc tests everything
+// else.
 #include "server/store/postgres_engine.h"
 
 #include <unistd.h>
@@ -21,7 +22,7 @@ using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The lease of a server that is stopped right after it has taken it.
+// The lease of a server that is stopped right after it has taken the lease.
 constexpr LeaseTimes kNeverRenewed{.life = milliseconds(200), .renew = milliseconds(3'600'000), .margin = milliseconds(50)};
 
 std::string Said(const absl::Status& status) { return std::string(status.message()); }
@@ -42,14 +43,15 @@ class PostgresEngineTest : public ::testing::Test {
   static size_t Jobs(Store& store) { return store.LoadJobs().value().size(); }
   int64_t AuditRecords() { return cluster_->Query(url_, "SELECT count(*) FROM audit"); }
 
-  // From now on a session that commits a new job ends itself during its COMMIT, before anything is durable. It runs `first`.
+  // From now on, each session that commits a new job runs `first`, and then ends itself during the COMMIT, before anything is
+  // durable.
   void EndSessionsAtCommit(const std::string& first = "") {
     cluster_->Execute(url_, absl::StrCat("CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ", first,
                                          " PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(60); RETURN NULL; "
                                          "END $$; CREATE CONSTRAINT TRIGGER die AFTER INSERT ON jobs DEFERRABLE INITIALLY "
                                          "DEFERRED FOR EACH ROW EXECUTE FUNCTION die()"));
   }
-  // From now on a COMMIT becomes durable but is not answered: it waits for a standby that does not exist.
+  // From now on, each COMMIT becomes durable but gets no answer, because it waits for a standby that does not exist.
   void AnswerNoCommit() {
     cluster_->Execute(url_, "ALTER SYSTEM SET synchronous_standby_names='nobody'");
     Reload("nobody");
@@ -70,7 +72,7 @@ class PostgresEngineTest : public ::testing::Test {
       std::this_thread::sleep_for(milliseconds(5));
     }
   }
-  // The batch of a submission, with its audit record.
+  // Returns the effects of a submission, with its audit record.
   static std::vector<Effect> Submission(int64_t n) {
     const JobRecord job = MakeJob(n);
     return {InsertJob{job}, InsertEvent{job.id, {.sequence = 1, .kind = "submitted"}}, InsertAudit{{.who = "alice"}, job.id}};
@@ -91,7 +93,7 @@ TEST_F(PostgresEngineTest, ASecondServerIsToldWhoHasTheStore) {
   ASSERT_TRUE(store->Commit(Submission(1)).ok()) << "the first is not disturbed";
 }
 
-// Each schema of a database is a store of its own.
+// Each schema of a database can contain its own store.
 TEST_F(PostgresEngineTest, StoresInTwoSchemasDoNotDisturbEachOther) {
   cluster_->Execute(url_, "CREATE SCHEMA other");
   const std::unique_ptr<Store> first = Open();
@@ -130,7 +132,7 @@ TEST_F(PostgresEngineTest, AConnectionThatIsLostInATransactionLosesOnlyThis) {
   EXPECT_EQ(AuditRecords(), 2);
 }
 
-// Another session holds the row that every transaction changes.
+// Another session has locked the row that every transaction changes.
 TEST_F(PostgresEngineTest, ADatabaseThatDoesNotAnswerIsNotWaitedForWithoutEnd) {
   const std::unique_ptr<Store> store = Open({.answer = milliseconds(2'000), .pause = milliseconds(0)});
   ASSERT_TRUE(store->Commit(Submission(1)).ok());
@@ -140,7 +142,7 @@ TEST_F(PostgresEngineTest, ADatabaseThatDoesNotAnswerIsNotWaitedForWithoutEnd) {
   EXPECT_EQ(late.code(), absl::StatusCode::kUnavailable) << late;
   EXPECT_THAT(Said(late), HasSubstr("it did not answer for 2000 ms"));
   other.reset();
-  // A busy machine may need longer than that for a statement.
+  // On a busy machine, a statement may take longer than this limit.
   while (!store->Commit(Submission(2)).ok()) continue;
   EXPECT_EQ(cluster_->Query(url_, "SELECT count(*) FROM jobs"), 2);
 }
@@ -164,7 +166,7 @@ TEST_F(PostgresEngineTest, ALostCommitThatWasWrittenIsKnownToBe) {
   absl::Status status;
   std::thread writer([&] { status = store->Commit(Submission(2)); });
   AwaitUnansweredCommit();
-  AnswerCommits();  // a session that already waits goes on waiting until it is told; it is ended here
+  AnswerCommits();  // a session that already waits for the standby would not end otherwise
   cluster_->EndSessions(url_);
   writer.join();
   EXPECT_TRUE(status.ok()) << status;
@@ -172,7 +174,7 @@ TEST_F(PostgresEngineTest, ALostCommitThatWasWrittenIsKnownToBe) {
   EXPECT_EQ(AuditRecords(), 2);
 }
 
-// The database is away for longer than Commit tries. The caller repeats the batch, which is then written once.
+// The database is away for longer than Commit tries to reach it. The caller repeats the batch. It must be written exactly once.
 TEST_F(PostgresEngineTest, ADoubtIsSettledWhenTheDatabaseIsBack) {
   for (const bool written : {false, true}) {
     SCOPED_TRACE(written ? "written" : "not written");
@@ -239,7 +241,7 @@ TEST_F(PostgresEngineTest, AServerNoticesWithoutWritingThatItsStoreWasTaken) {
   EXPECT_EQ(old->CheckHeld().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// A server of a version before the lease has the lock and a higher epoch.
+// A server of a version without leases has the lock and a higher epoch.
 TEST_F(PostgresEngineTest, AnOlderServerIsNotPutOut) {
   { ASSERT_TRUE(Open()->Commit(Submission(1)).ok()); }
   std::unique_ptr<PostgresConnection> older = cluster_->Connect(url_);
@@ -260,7 +262,8 @@ TEST_F(PostgresEngineTest, AnOlderServerIsNotPutOut) {
   EXPECT_EQ(Jobs(*next), 2u);
 }
 
-// A standby that lacked the newest transactions was promoted, or an older backup was restored, under a running server.
+// While a server runs, the database loses transactions: a standby without the newest ones was promoted, or an older backup was
+// restored.
 TEST_F(PostgresEngineTest, ADatabaseThatHasLostTransactionsIsNotWritten) {
   const std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->Commit(Submission(1)).ok());

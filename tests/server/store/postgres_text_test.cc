@@ -8,7 +8,7 @@
 namespace lynx::server {
 namespace {
 
-// U+10FF00, the first of the characters that stand for bytes.
+// U+10FF00, the first of the characters that replace bytes which PostgreSQL cannot store.
 constexpr char kForZero[] = "\xF4\x8F\xBC\x80";
 
 TEST(PostgresText, OrdinaryTextStaysAsItIs) {
@@ -35,7 +35,7 @@ TEST(PostgresText, RandomBytesComeBack) {
   std::mt19937 random(7);
   for (int n = 0; n < 5'000; ++n) {
     std::string text(random() % 12, '\0');
-    // Many bytes of the replacements themselves, so that they meet in every way.
+    // Many bytes are taken from the replacement characters, so that all their combinations occur.
     for (char& c : text) c = static_cast<char>(random() % 2 == 0 ? random() % 256 : "\xF4\x8F\xBC\xBF\x80\xC3"[random() % 6]);
     EXPECT_EQ(FromPostgresText(ToPostgresText(text)), text) << n;
   }

@@ -24,9 +24,9 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A lease of which the holder renews nothing after the first time, as if it was stopped then.
+// A lease that its holder takes but never renews, as if the holder was stopped right after it took the lease.
 constexpr LeaseTimes kStopped{.life = milliseconds(300), .renew = milliseconds(3'600'000), .margin = milliseconds(100)};
-// A lease that does not run out during a test, whatever else the machine does.
+// A lease that does not end during a test, however slow the machine is.
 constexpr LeaseTimes kLong{.life = milliseconds(600'000), .renew = milliseconds(10), .margin = milliseconds(500)};
 
 class ServerLeaseTest : public ::testing::Test {
@@ -88,7 +88,7 @@ TEST_F(ServerLeaseTest, TheHolderRenewsItWithoutTheStoresConnection) {
   std::unique_ptr<PostgresConnection> other = cluster_->Connect(url_);
   ASSERT_TRUE(other->Execute("BEGIN; UPDATE lynx_store SET epoch=epoch").ok());
   absl::Status written;
-  std::thread writer([&] { written = leader.store->Commit(Submission(1)); });  // it waits for the other one
+  std::thread writer([&] { written = leader.store->Commit(Submission(1)); });  // waits for the other transaction
   while (cluster_->Query(url_, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 0) continue;
   AwaitRenewals(3);
   EXPECT_TRUE(leader.leadership->Leads());
@@ -116,8 +116,8 @@ TEST_F(ServerLeaseTest, AStoppedHolderStopsLeadingBeforeAnotherServerCan) {
   EXPECT_FALSE(first.leadership->Leads());
 }
 
-// The first server sleeps in the middle of a transaction, which has the row of the store locked. Its session is ended, so that
-// the second one need not wait for it, and what it wrote so far is not there.
+// The first server stops during a transaction, which has locked the row of the store. The second server ends this session, so
+// it need not wait. Nothing that the transaction wrote may remain.
 TEST_F(ServerLeaseTest, ATransactionOfAStoppedHolderBlocksNobody) {
   Opened first = Open("a:7470", kStopped);
   ASSERT_TRUE(first.store->Commit(Submission(1)).ok());
@@ -145,7 +145,8 @@ TEST_F(ServerLeaseTest, AHolderFindsOutThatItLostIt) {
   EXPECT_EQ(first.store->CheckHeld().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// The database was away for longer than the lease. Nobody took it, so what its holder knows is still true.
+// The database was away for longer than the lease lasts. No server took the lease, so the holder's knowledge of the store is
+// still true.
 TEST_F(ServerLeaseTest, AHolderMayRenewItLate) {
   constexpr LeaseTimes kShort{.life = milliseconds(400), .renew = milliseconds(50), .margin = milliseconds(100)};
   const Opened leader = Open("a:7470", kShort);
@@ -179,8 +180,8 @@ TEST_F(ServerLeaseTest, TwoServersThatTakeItAtOnceDoNotBothHaveIt) {
   }
 }
 
-// A user with room for one session: the store's. If the lease was taken before its own connection is made, nobody could lead
-// for as long as it lasts.
+// The database user may have only one session, which the store uses. If the lease were taken before the connection that renews
+// it exists, no server could lead until the lease ends.
 TEST_F(ServerLeaseTest, ItIsNotTakenWithoutAConnectionThatRenewsIt) {
   const std::string database = cluster_->NewDatabase("OWNER guarded");
   const size_t at = database.find("lynx@");
@@ -205,7 +206,8 @@ TEST_F(ServerLeaseTest, ItIsNotTakenWithoutAConnectionThatRenewsIt) {
   EXPECT_TRUE(open().ok());
 }
 
-// The clock of the database was an hour ahead when the lease was renewed, and the holder has died.
+// When the lease was renewed, the database's clock was an hour ahead. Since then the clock was corrected, and the holder has
+// failed.
 TEST_F(ServerLeaseTest, AClockThatWasPutBackKeepsNobodyOut) {
   Opened first = Open("a:7470", kStopped);
   cluster_->Execute(url_, "UPDATE lynx_lease SET ends_ns=ends_ns + 3600000000000");

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 class StoreTest : public StoreOnEngine {};
 INSTANTIATE_ON_ENGINES(StoreTest);
 
-// What only a database in a file has.
+// Tests what only a database in a file can do.
 class StoreFileTest : public ::testing::Test {
  protected:
   std::unique_ptr<Store> Open() {
@@ -313,7 +313,7 @@ TEST_P(StoreTest, TracesAndWhatPlansWereMadeForComeBack) {
   EXPECT_EQ(store->LoadTrace(job.id).value(), std::nullopt);
 }
 
-// A job whose plan is for several kinds of nodes needs them to begin again.
+// A job whose plan is for several kinds of nodes needs these kinds when it begins again.
 TEST_P(StoreTest, ThePlannedKindsOfNodesComeBackWithTheJob) {
   ClusterTopology mixed = UniformCluster(1, 1, StatedCpuProfile());
   mixed.groups.push_back(mixed.groups[0]);
@@ -393,7 +393,7 @@ TEST_P(StoreTest, OwnersAndManagersComeBack) {
   EXPECT_EQ(queues, (std::vector<QueueConfig>{plain, queue}));
 }
 
-// Version 7 had no owners, but audit records of submissions.
+// In version 7 jobs had no owners, but there were audit records of submissions.
 TEST_P(StoreTest, TheAuditRecordsTellWhoOwnsJobsOfAnEarlierVersion) {
   const JobRecord job = MakeJob(1), other = MakeJob(2), unknown = MakeJob(3);
   const auto submitted = [](const JobRecord& of, const std::string& who, const std::string& detail, const char* outcome) {

@@ -111,7 +111,7 @@ TEST_F(MeasurementsOfPlansTest, APlansOwnShapeIsMeasuredOnce) {
   EXPECT_FALSE(measurements_.BeginFor(job_, PlanWith(4))) << "it cannot be measured";
 }
 
-// Every answer of the planner may rest on another shape, but the job must begin some time.
+// Each new plan may need op times of another shape, but at some time the job must begin.
 TEST_F(MeasurementsOfPlansTest, AJobIsMeasuredForAFewPlansOnly) {
   int rounds = 0;
   for (int32_t size = 2; measurements_.BeginFor(job_, PlanWith(size)); ++size, ++rounds) {
@@ -124,7 +124,7 @@ TEST_F(MeasurementsOfPlansTest, AJobIsMeasuredForAFewPlansOnly) {
   EXPECT_TRUE(measurements_.BeginFor(job_, PlanWith(100))) << "the next time that it is planned it may be measured again";
 }
 
-// The time limit is 60 s for all rounds together, and began at second 1.
+// All rounds together have a time limit of 60 s. It began at second 1.
 TEST_F(MeasurementsOfPlansTest, AllRoundsShareOneTimeLimit) {
   parts_.At(40);
   EXPECT_TRUE(measurements_.BeginFor(job_, PlanWith(4)));

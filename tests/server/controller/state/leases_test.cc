@@ -75,7 +75,7 @@ TEST_F(LeasesTest, WithoutAQuorumOfItsWitnessesANodeIsNotAwayForLong) {
   parts_.At(3800);
   leases_.WatchQuorum();
   EXPECT_FALSE(leases_.AwayFor(node, NanosFromSeconds(60), Nanos(0)));
-  parts_.At(3600 + 601);  // after ten timeouts the server waits no longer: most nodes may never come back
+  parts_.At(3600 + 601);  // after ten timeouts the server no longer waits: most nodes may be gone for good
   leases_.WatchQuorum();
   EXPECT_TRUE(leases_.AwayFor(node, NanosFromSeconds(60), Nanos(0)));
 }
