@@ -266,7 +266,7 @@ CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
   // result stays a lower bound.
   if (pipeline.bidirectional()) result.ends = Nanos(0);
   const auto known = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& other) {
-    return other.embedding == result.embedding && other.head == result.head;  // then layers take the same states
+    return other.embedding == result.embedding && other.head == result.head;  // then a layer has the same states on both ranks
   });
   if (known != ranks_.end()) {
     result.states = known->states;
@@ -361,8 +361,8 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nan
   if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
   Bytes each = *budget / held_layers - floor_.input();
   if (each.value < 0) return std::nullopt;
-  // Layers without experts may hold nothing but their inputs. Then the others hold so much more. With several chunks, the
-  // layers without experts are in the first ones, which hold more microbatches than the others: then nothing is said.
+  // Layers without experts may hold only their inputs. Then the other layers can hold more. With several chunks, the layers
+  // without experts are in the first chunks, which hold more microbatches than the other chunks. Then no bound is known.
   const int32_t recomputing = layers - std::min(layers, rank.most_dense);
   if (recomputing == 0 || (recomputing < layers && pipeline_.chunks > 1)) return busy;
   if (recomputing < layers) each = each * layers / recomputing;
@@ -422,7 +422,8 @@ bool CandidateBound::MayTake(Nanos step) const {
   int32_t guess = model_layers / p;  // a rank probably gets about as many layers as the rank after it
   for (int32_t r = p - 1; r >= 0; --r) {
     const Rank& rank = Ranks()[static_cast<size_t>(r)];
-    // The time of these ranks is subtracted from that of all, so each layer counts with the longer time of both kinds.
+    // The time of these ranks is subtracted from the time of all ranks, so each layer counts with the longer time of both
+    // kinds.
     const auto share = [&](int32_t layers) {
       return before_share_ * static_cast<double>((floor_.layer() * layers + rank.ends).value);
     };

@@ -71,7 +71,7 @@ class Rules {
                         " devices and a tensor-parallel group stays on one node: use at most ", least);
   }
 
-  // An expert group lies in one stage.
+  // All ranks of an expert group must be in one stage.
   Reason Experts() const {
     const int64_t most = most_ranks_ / std::max(1, p_.pp);
     if (p_.ep <= most) return std::nullopt;
@@ -301,8 +301,8 @@ std::vector<Pin> PinsOf(const JobSpec& spec) {
   return pins;
 }
 
-// Looks for single changes of the job with which layouts exist. Returns them as the end of a sentence: "; there are layouts
-// with parallel.pp left to the planner (auto), or with resources.ranks 6 or 8".
+// Looks for changes of one field of the job after which layouts exist. Returns them as the end of a sentence: "; there are
+// layouts with parallel.pp left to the planner (auto), or with resources.ranks 6 or 8".
 std::string WhatWouldDo(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target, bool even_batches) {
   std::vector<std::string> open;
   for (const Pin& pin : PinsOf(spec)) {

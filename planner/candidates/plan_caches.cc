@@ -41,8 +41,8 @@ const LayerLowerBound& PlanCaches::Floor(const Candidate& candidate) {
   const std::pair key(shape, candidate.layout.weave != WeaveMode::kOff);
   const auto it = floors_.find(key);
   if (it != floors_.end()) return it->second;
-  // This layout is the first tensor-parallel group of a node, or the first ranks that make up an expert group: no other groups
-  // have better links.
+  // This layout has one group: the first tensor-parallel group of a node, or the first ranks that make up an expert group. No
+  // other group has better links.
   const int32_t replica = candidate.layout.tp * candidate.layout.cp;
   const ParallelLayout layout{.tp = candidate.layout.tp,
                               .dp = (candidate.layout.ep + replica - 1) / replica,

@@ -37,10 +37,10 @@ Nanos PipelineTime(const Candidate& candidate, std::vector<TransferPassTimes> pa
 
 namespace {
 
-// A step that takes longer than any real one: what seems not to fit comes last.
+// Longer than any real step, so that candidates that seem not to fit are tried last.
 constexpr Nanos kSeemsTooLarge{int64_t{1} << 55};
 
-// What a rank of a pipeline has to do, by a rough look at its memory.
+// The layers and the recomputation of one pipeline rank, by a rough estimate of its memory.
 struct RoughRank {
   int32_t layers = 0;
   Nanos exposed;  // recomputation of one microbatch
@@ -110,7 +110,7 @@ Nanos EndOfStep(const PlanRequest& request, const Candidate& candidate, const St
   Nanos end = states.End(0, layers);
   for (int32_t rank = 1; rank < layout.pp; ++rank) end = std::min(end, states.End(rank, layers));
   if (layout.zero >= ZeroStage::kGradients) return end;
-  // The reductions of the first rank begin with its last backward passes, the one of its first chunk last of all.
+  // The reductions of the first rank begin with its last backward passes. The reduction of its first chunk begins last.
   return std::max(end, states.EndWithReductions(0, layers) - slot * ((chunks - 1) * layout.pp + 1));
 }
 

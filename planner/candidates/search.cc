@@ -87,8 +87,8 @@ class Space {
     }
   }
 
-  // The number of ranks up to which any two ranks have the same link and run on devices of one kind that share no cores with
-  // only some of the others. So a layout of so few ranks has the same step in every order of ranks.
+  // Returns the largest number n for which n consecutive ranks always have the same links and the same kind of devices, and
+  // share cores with all of each other or none. Then all orders of n ranks have the same step time.
   static int32_t SameLinks(const ClusterTopology& cluster) {
     const NodeGroup& first = cluster.groups.front();
     const std::vector<LinkLevel>& inner = first.profile.inner_links;
@@ -138,7 +138,7 @@ class Space {
     }
   }
 
-  // True if one replica less and one more both need as many microbatches, and the job may have both numbers of ranks.
+  // True if the job may also have one replica less or one more, and both numbers need as many microbatches as this number.
   bool IsBetween(const BatchSplit& split, int64_t ranks_of_replica) const {
     if (pinned_.dp > 0) return false;
     BatchSplit fewer = split, more = split;
@@ -160,7 +160,7 @@ class Space {
     if (pinned_.sequence_parallel == Choice::kOn) return {layout.tp > 1};
     if (pinned_.sequence_parallel == Choice::kOff || layout.tp == 1) return {false};
     const bool divides = model_.seq / layout.cp % layout.tp == 0;
-    // Each rank routes its own share of the tokens to experts.
+    // With experts, each tensor-parallel rank sends its own share of the tokens to experts, so sequence parallelism is needed.
     if (model_.moe.any()) return divides ? std::vector<bool>{true} : std::vector<bool>{};
     if (!divides) return {false};
     return {false, true};
@@ -172,7 +172,7 @@ class Space {
       if (!any_) return {ZeroStage::kOptimizer};
       return {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
     }
-    // Experts may have replicas where nothing else has: on the tensor-parallel ranks.
+    // Experts may have replicas on the tensor-parallel ranks even if no other part of the model has replicas.
     const bool experts_shared = model_.moe.any() && ExpertReplicas(layout) > 1;
     if (layout.dp * layout.cp == 1 && !experts_shared) return {ZeroStage::kNone};
     if (!any_ || model_.moe.any()) return {ZeroStage::kNone, ZeroStage::kOptimizer};

@@ -36,7 +36,7 @@ int32_t RepeatsFrom(const StagePolicy& policy) { return Offloads(policy) ? kFewW
 ParallelLayout LayerLayout(const ParallelLayout& layout) {
   ParallelLayout alone{.tp = layout.tp, .cp = layout.cp, .ep = layout.ep, .sequence_parallel = layout.sequence_parallel};
   const int32_t replica = layout.tp * layout.cp;
-  alone.dp = (layout.ep + replica - 1) / replica;  // so many that there is an expert group
+  alone.dp = (layout.ep + replica - 1) / replica;  // enough replicas to form one expert group
   if (layout.zero < ZeroStage::kGradients) return alone;
   alone.dp = ShardRanks(layout) / layout.cp;
   alone.zero = layout.zero;

@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-constexpr int64_t kTreeRatePermille = 920;  // rate of trees, of the rate of rings; see the top of the header
+constexpr int64_t kTreeRatePermille = 920;  // rate of trees, in thousandths of the rate of rings (see the header)
 
 // The rate that is left of `rate` if `flows` transfers at a time leave a pod whose uplinks have room for `room_permille`
 // thousandths of a transfer.

@@ -62,9 +62,10 @@ bool IsTwin(LayerShape a, const LayerShape& b) {
 }
 
 // Takes the measured times of another shape of the same model. `times` holds computed times, which are scaled: each is
-// multiplied by the other shape's measured time and divided by its computed time. So where the stated figures promise more than
-// was measured, a shape that was not measured does not look faster than those that were. For the twin this is nearly exact:
-// most ops are the same in both shapes, and in one of the shapes, the other ops work only on a share of the tokens.
+// multiplied by the other shape's measured time and divided by its computed time. The stated rates of a device may be higher
+// than the measured ones. Even then, a shape without measurements does not look faster than the measured shapes. For the twin
+// this is nearly exact: most ops are the same in both shapes, and in one of the shapes, the other ops work only on a share of
+// the tokens.
 void TakeFrom(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps& times) {
   const auto scale = [](Nanos of_other, Nanos computed_of_other, Nanos& time) {
     if (computed_of_other.value <= 0) return;

@@ -286,7 +286,8 @@ absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request)
   std::optional<PlanResult> best;
   absl::Status refusal;
   const std::vector<ScheduleKind> schedules = SchedulesOf(format);
-  // With virtual stages, only interleaving is possible. Its refusal is the one that says what the job can change.
+  // With virtual stages, only interleaved schedules are possible. Its error says best what the job can change, so it is
+  // returned.
   const bool interleaves = request.spec.parallel.virtual_stages > 1 &&
                            std::find(schedules.begin(), schedules.end(), ScheduleKind::kInterleaved) != schedules.end();
   for (const ScheduleKind schedule : schedules) {

@@ -171,7 +171,7 @@ class Megatron {
                       " positions, with its own frequencies"));
   }
 
-  // What every token passes beside its experts, and layers without experts.
+  // The block that every token passes in addition to its experts, and the layers without experts.
   void SharedAndDense() {
     const MoeSpec& moe = model_.moe;
     if (moe.shared_ffn != 0) {
@@ -242,8 +242,8 @@ class Megatron {
     if (moe.dropless) {
       Miss("rounds for rows of experts without room: Megatron-LM drops no row either, but its memory grows with the load");
     } else if (moe.capacity > 0) {
-      // Room for more rows than a rank has tokens is the same as room for all of them; Megatron-LM's top-k over tokens fails
-      // beyond that.
+      // Room for more rows than a rank has tokens has no further effect, and Megatron-LM's top-k over tokens fails with
+      // it.
       args_.Value("--moe-expert-capacity-factor", RealText(std::min(moe.capacity, double{1} * moe.experts / moe.top_k)));
       args_.Flag("--moe-pad-expert-input-to-capacity");
       args_.Value("--moe-token-drop-policy", "position");

@@ -88,14 +88,14 @@ constexpr FrameworkTraits NemoTraits() {
 constexpr std::array<FrameworkTraits, kFrameworkCount> kTraits = {
     kLynxTraits, kMegatronCore, kMegatronDeepspeed, kDeepspeed, kTorchtitan, kFsdp, kNanotron, NemoTraits(), kInternevo};
 
-// What a framework can run. Schedules beside 1F1B; `least_zero` and `most_zero`: what it can shard without a pipeline, and with
-// one.
+// What a framework can run: schedules in addition to 1F1B, and ZeRO stages from `least_zero` to `most_zero` (to
+// `most_zero_of_pipeline` with a pipeline).
 struct Abilities {
   bool tensor = true, pipeline = true, context = true, sequence = true;
   bool interleaved = false, zero_bubble = false;
   bool experts = false;         // experts on several ranks (ParallelLayout::ep)
   bool groups = false;          // ZeRO over groups of the replicas (ParallelLayout::zero_group)
-  bool optimizer_alone = true;  // ZeRO-1; torchtitan's FSDP2 shards gradients too, or nothing
+  bool optimizer_alone = true;  // ZeRO-1; false for torchtitan, whose FSDP2 shards either the gradients too, or nothing
   ZeroStage least_zero = ZeroStage::kNone, most_zero = ZeroStage::kOptimizer, most_zero_of_pipeline = ZeroStage::kOptimizer;
   ZeroStage most_zero_of_tensor = ZeroStage::kWeights;
 };

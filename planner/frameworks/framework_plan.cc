@@ -23,7 +23,7 @@ absl::Status Bad(const std::string& field, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", why));
 }
 
-// What the job pins, and an estimate in closed form cannot count, or the framework does not have.
+// Returns an error if the job sets a field that this estimate cannot count, or that the framework does not have.
 absl::Status CheckPins(const JobSpec& spec, Framework framework) {
   const std::string name = EnumName(framework);
   if (spec.resources.activation_memory_per_rank.value > 0) {
@@ -55,7 +55,7 @@ std::vector<RecomputeMode> ModesOf(const JobSpec& spec) {
   return modes;
 }
 
-// The candidates that the framework can run. Each layout is there once: the framework has one order of ranks.
+// The candidates that the framework can run, each layout once: the framework has only one order of ranks.
 std::vector<Candidate> CandidatesOf(const JobSpec& spec, const ClusterTopology& cluster, Framework framework) {
   std::vector<Candidate> candidates;
   for (Candidate one : SearchSpace(spec, cluster, PlanTarget::kAnyFramework, /*even_batches=*/true)) {
@@ -65,7 +65,7 @@ std::vector<Candidate> CandidatesOf(const JobSpec& spec, const ClusterTopology& 
   return candidates;
 }
 
-// The error of the planner if no framework at all has a layout for the job.
+// If no framework has a layout for the job, returns the error that the planner gives for this job.
 absl::Status ExplainedSpace(const JobSpec& spec, const ClusterTopology& cluster) {
   return Candidates(spec, cluster, PlanTarget::kAnyFramework, /*even_batches=*/true).status();
 }
@@ -88,7 +88,7 @@ absl::StatusOr<FrameworkPlan> EstimateOn(const StepRequest& request, Framework f
   const NodeGroup& group = cluster.groups.front();
   FrameworkPlan plan{.framework = framework, .request = request, .device_memory = group.memory_per_device};
   plan.request.traits = TraitsOf(framework);
-  // Other frameworks keep the masks of dropout.
+  // Other frameworks store dropout masks.
   if (framework != Framework::kLynx) plan.request.model.dropout_masks = DropoutMasks::kStored;
   plan.request.ranks_per_node = group.devices_per_node;
   LYNX_ASSIGN_OR_RETURN(plan.memory, EstimateMemory(plan.request));

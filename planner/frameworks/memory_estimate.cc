@@ -20,7 +20,7 @@ constexpr int64_t kMasterBytes = 4;  // the 32-bit copy of a 16-bit weight
 constexpr int64_t kHalfBytes = 2;
 constexpr int64_t kGatheredLayers = 2;  // the one that computes, and the one that is being gathered
 
-// A number of microbatches with which as many are in flight as in the whole step.
+// Returns a number of microbatches that is large enough: with it, as many microbatches are in flight as in the whole step.
 int32_t MicrobatchesInFlight(const StepRequest& request) {
   const std::optional<ShorterSteps> shorter = ShorterStepsOf(request.layout, request.microbatches);
   return shorter ? shorter->more : request.microbatches;
@@ -74,7 +74,7 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
     return;
   }
   rank.weights += Bytes(kGatheredLayers * LayerParameters(LayerType::kTransformer, shape_) * shape_.element_bytes());
-  // FSDP's outermost unit, embedding and head, stays gathered.
+  // FSDP's outermost unit contains the embedding and the head. Its weights stay gathered during the whole step.
   for (int32_t stage = 0; request_.traits.gathers_from_master && stage < schedule_.shape.stages(); ++stage) {
     const int32_t piece = schedule_.shape.PieceOf(stage);
     if (schedule_.shape.RankOf(stage) != pipeline_rank) continue;
@@ -84,7 +84,7 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
       ends -= OpParameters(Op::kLogits, shape_);
     rank.weights += Bytes(ends * shape_.element_bytes());
   }
-  // Weights whose shards are 32 bits wide are cast when they are gathered: there is no shard of 16 bits.
+  // If the shards have 32-bit weights, the weights are cast when they are gathered. Then there are no 16-bit shards.
   if (request_.traits.gathers_from_master && half) rank.weights -= divided(parameters * shape_.element_bytes(), true);
 }
 
@@ -97,8 +97,8 @@ Bytes MemoryEstimator::KeptBytes(int32_t piece) const {
   return kept;
 }
 
-// While a layer runs backward, the gradient of its widest tensor is in memory beside that of its input. Under recomputation,
-// what the layer did not keep is there again.
+// While a layer runs backward, the gradient of its widest tensor is in memory beside that of its input. With recomputation, the
+// tensors that the layer did not store are also in memory again.
 Bytes MemoryEstimator::LayerTransient(const LayerGraph& graph, const LayerShape& shape) const {
   const Bytes again = StoredLayerBytes(graph, shape, RecomputeMode::kNone) - StoredLayerBytes(graph, shape, request_.recompute);
   Bytes widest = std::max(TensorBytes(Tensor::kFc1, shape), TensorBytes(Tensor::kQkv, shape));
@@ -108,8 +108,8 @@ Bytes MemoryEstimator::LayerTransient(const LayerGraph& graph, const LayerShape&
   return again + widest + TensorBytes(Tensor::kGrad, shape);
 }
 
-// The logits: 32-bit numbers, in which the loss computes their gradient; and the 16-bit product that some frameworks keep
-// beside them.
+// The memory of the logits: 32-bit numbers, which their gradient overwrites, and the 16-bit copy that some frameworks also
+// keep.
 Bytes MemoryEstimator::LossTransient() const {
   const Bytes logits = TensorBytes(Tensor::kLogits, shape_);
   const Bytes copies = logits / 4 * (request_.traits.half_logits_copies * kHalfBytes);

@@ -98,9 +98,9 @@ class Estimator {
   // Returns the time to transfer x from the previous stage to this stage.
   Nanos TransferTo(int32_t stage) const;
   StagePassTimes PassTimes(int32_t stage) const;
-  // The layer, if it has experts, with the kernels around them that Lynx does not have.
+  // If the layer has experts, adds the kernels that the framework runs before and after the experts, and Lynx does not.
   LayerEstimate WithExpertKernels(LayerEstimate layer) const;
-  // The layer, if its experts multiply in 8 bits, with passes that take at least what the host spends on them.
+  // If the layer's experts multiply in 8 bits, makes each pass take at least the time that the host needs to start its kernels.
   LayerEstimate BoundByHost(LayerEstimate layer) const;
   int32_t LargestRank() const;  // the rank with the most parameters
   Nanos DataReduceTime(int64_t parameters, int64_t experts) const;
@@ -115,7 +115,7 @@ class Estimator {
   const PipelineShape& pipeline_;
   const Pieces pieces_;
   const CostModel costs_;
-  LayerEstimate layer_, dense_layer_;  // the second: of a layer without experts, if other layers have them
+  LayerEstimate layer_, dense_layer_;  // dense_layer_: a layer without experts, if other layers have experts
 };
 
 Nanos Estimator::TransferTo(int32_t stage) const {
@@ -293,7 +293,7 @@ LayerEstimate EstimateLayer(const CostModel& costs, const LayerGraph& graph, Rec
   // for the weight gradients. A framework with checkpointed functions drops them, so its weight gradients gather them again:
   // the empty set makes LayerTime count that.
   const OpSet gathered = traits.checkpoints_functions ? 0 : ops;
-  // An op's backward pass is two: the gradients of its input and of its weights.
+  // The backward pass of an op consists of two parts: the gradients of its input and of its weights.
   layer.backward = layer.recompute + at_least(costs.LayerTime(LayerType::kTransformer, Pass::kBackward, gathered), all, 2);
   return layer;
 }
@@ -307,7 +307,7 @@ absl::StatusOr<StepEstimate> EstimateStep(const StepRequest& request, const Hard
   }
   const std::optional<ShorterSteps> shorter = ShorterStepsOf(request.layout, request.microbatches);
   if (!shorter) return Estimator(request, profile).Run();
-  // The middle of a long step repeats itself.
+  // In a long step the same slots repeat. So the time of a microbatch is the difference between two shorter steps.
   StepRequest part = request;
   part.microbatches = shorter->fewer;
   LYNX_ASSIGN_OR_RETURN(const StepEstimate fewer, Estimator(part, profile).Run());

@@ -17,7 +17,7 @@
 namespace lynx {
 namespace {
 
-// The decimal number is for people. The bits give the exact value. Both are the same on every platform and in every locale.
+// The text contains the decimal number, for people, and the bits, for the exact value. Both are the same on every platform.
 std::string ExactText(double value) {
   return absl::StrCat(value, " (bits ", absl::StrFormat("%016x", std::bit_cast<uint64_t>(value)), ")");
 }

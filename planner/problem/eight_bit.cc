@@ -13,7 +13,7 @@ constexpr int64_t kWideBytes = 2;        // bytes of an element before it is qua
 
 int64_t UnitOf(MatmulType type) { return type == MatmulType::kMxfp8 ? kScaledElements : kFloat8Unit; }
 
-// Elements of the operands of a linear on one rank: the whole input of its product, and the gradient of its output.
+// Number of elements of the operands of a linear on one rank: the whole input of its product, and the gradient of its output.
 struct OperandElements {
   int64_t input = 0, output = 0;
 };
@@ -29,7 +29,7 @@ OperandElements ElementsOf(Op op, const LayerShape& shape) {
   }
 }
 
-// Elements of the output of an op if the output is the input of a linear and nothing else; 0 for all other ops.
+// Number of elements of the op's output if only a linear reads it; 0 for all other ops.
 int64_t InputsMadeBy(Op op, const LayerShape& shape) {
   switch (op) {
     case Op::kLn1: return shape.shard_tokens() * shape.hidden;
@@ -41,7 +41,7 @@ int64_t InputsMadeBy(Op op, const LayerShape& shape) {
   }
 }
 
-// Bytes that a kernel moves which quantises `elements` and writes `copies` of them.
+// Number of bytes that a kernel reads and writes to quantise `elements` elements and to write `copies` copies of them.
 Bytes KernelBytes(int64_t elements, int64_t copies, MatmulType type) {
   const int64_t reads = type == MatmulType::kFloat8 ? 2 : 1;
   return Bytes(elements * kWideBytes * reads) + EightBitBytes(elements, type) * copies;
@@ -95,7 +95,7 @@ Bytes EightBitWorkspace(Op op, Pass pass, const LayerShape& shape) {
   const OperandElements elements = ElementsOf(op, shape);
   switch (pass) {
     case Pass::kForward: {
-      // Experts' fc1 reads what the dispatch wrote, and quantises it; permute itself writes no copy.
+      // The fc1 of experts quantises the rows that the dispatch wrote, so permute itself writes no 8-bit copy.
       if (op == Op::kPermute) return Bytes(0);
       const int64_t wide = op == Op::kFc1 && shape.moe() ? elements.input : InputsMadeBy(op, shape);
       return EightBitBytes(elements.input, type) + Bytes(wide * kWideBytes);

@@ -74,8 +74,8 @@ absl::Status ValidateTrain(const TrainSpec& train) {
   return InRealRange("train.minLr", train.min_lr, 0, train.optimizer.lr, "must be from 0 to train.optimizer.lr");
 }
 
-// Times and FLOPs of one op are 64-bit numbers. Each limit of a field alone is far below what could overflow them, but not all
-// limits together.
+// The times and FLOPs of an op are 64-bit numbers. Each field alone is limited so that they do not overflow, but all fields
+// together could still make them overflow. So this is checked here.
 absl::Status ValidateLargestOp(const JobSpec& spec) {
   constexpr double kMaxFlops = 1e18;
   const ModelSpec& m = spec.model;
@@ -135,7 +135,7 @@ absl::Status ValidateZeroGroup(const ParallelSpec& p) {
   return p.dp == 0 ? absl::OkStatus() : Divides("parallel.dp", p.dp, kField, p.zero_group);
 }
 
-// The number of pieces of the model, for each of which a stage or a chunk needs its number of layers. 0: any multiple of pp.
+// The number of pieces into which the model is divided. The job may give a number of layers for each. 0: any multiple of pp.
 int64_t PiecesOf(const ParallelSpec& p) {
   switch (p.schedule) {
     case ScheduleKind::kCustom: return ReadCustomSchedule(p.schedule_text)->schedule->shape.pieces();
@@ -146,7 +146,7 @@ int64_t PiecesOf(const ParallelSpec& p) {
   }
 }
 
-// The schedule must be valid.
+// Requires that the schedule is valid.
 absl::Status ValidateStageLayers(const ParallelSpec& p, int32_t model_layers) {
   const std::vector<int32_t>& layers = p.stage_layers;
   if (layers.empty()) return absl::OkStatus();
@@ -241,7 +241,8 @@ absl::Status ValidateExpertParallel(const JobSpec& spec) {
         "parallel.sequenceParallel", "off",
         "must be on or auto for a model with experts with parallel.tp above 1: each rank routes its share of the tokens");
   }
-  // Expert groups are made for one copy of the model on each rank. Chimera, and custom schedules of both directions, have two.
+  // Expert groups need exactly one copy of the model on each rank. Chimera and custom schedules in both directions have two
+  // copies.
   const bool custom = p.schedule == ScheduleKind::kCustom;
   const bool both =
       custom ? ReadCustomSchedule(p.schedule_text)->schedule->shape.bidirectional() : p.schedule == ScheduleKind::kChimera;

@@ -36,8 +36,8 @@ struct Features {
   bool rounds;     // rows without room go through rounds
 };
 
-// The segments of the norms and additions. Sequence parallelism moves these ops into segments of their own, and so does the
-// exchange of rows between ranks with experts.
+// The segments of norms and additions. Sequence parallelism gives these ops their own segments, and so does the exchange of
+// rows between ranks with experts.
 struct Places {
   Segment forward_norm1, forward_norm2, backward_out, backward_norm2;
 };
@@ -83,7 +83,7 @@ void AddLatent(Tensor input, const Features& model, Ops& ops) {
   ops.back().gradients.push_back({kGradLn1, kWrite});
 }
 
-// `heads` is the tensor with the queries, keys and values that attention reads.
+// `heads` is the tensor of queries, keys and values that attention reads.
 void AddAttentionCore(Tensor heads, const Features& model, Ops& ops) {
   constexpr auto kSeg = Segment::kAttn;
   if (model.fused) {
@@ -217,7 +217,8 @@ void AddHead(bool sp, Ops& ops) {
 }
 // clang-format on
 
-// Thousandths, rounded up. A number that is thousandths up to the rounding of doubles stays as it is.
+// Converts to thousandths, rounded up. A number that differs from whole thousandths only by rounding errors of doubles is not
+// rounded up.
 int32_t PermilleUp(double value) { return static_cast<int32_t>(std::ceil(1000 * value - 1e-6)); }
 
 size_t Index(LayerType type) { return static_cast<size_t>(type); }
@@ -279,7 +280,7 @@ LayerShape DenseShape(LayerShape shape) {
 }
 
 const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
-  // The index of a graph is the eleven bits below. Bits that mean nothing for a family or kind of attention change nothing, so
+  // The index of a graph is the eleven bits below. Bits that have no meaning for a family or kind of attention are ignored, so
   // fewer graphs than indices are made. The vector is never destroyed, so references stay valid until the program ends.
   static const std::vector<const LayerGraph*>& graphs = *new std::vector<const LayerGraph*>([] {
     std::map<Kind, const LayerGraph*> made;

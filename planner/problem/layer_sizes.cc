@@ -10,11 +10,11 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
-constexpr int64_t kRoundsOfRoom = 4;  // rounds that take as many rows as the rooms have
+constexpr int64_t kRoundsOfRoom = 4;  // this number of rounds has room for as many rows as the dispatch
 
 int64_t ScoreElements(const LayerShape& s) { return s.tokens() * s.seq * (s.heads / s.tp); }
 
-// Elements of a tensor that only models with experts have.
+// Number of elements of a tensor that exists only in models with experts.
 int64_t ExpertElements(Tensor tensor, const LayerShape& s) {
   switch (tensor) {
     case Tensor::kScores:

@@ -198,7 +198,8 @@ absl::Status NotExported(const std::string& what) {
       "a model with ", what, " cannot be written as a Hugging Face folder: no class of transformers has such layers"));
 }
 
-// For layers that classes of transformers have, but whose weights Lynx does not name, since its engine does not train them.
+// Returns the error for layers that transformers has, but for whose weights Lynx has no names, because its engine does not
+// train them.
 absl::Status NoNames(const char* field, int32_t value) {
   return absl::InvalidArgumentError(absl::StrCat("a model with ", field, " ", value,
                                                  " cannot be written as a Hugging Face folder: such models are planned only"));
@@ -238,7 +239,7 @@ absl::StatusOr<const FamilyTraits*> ExportAsOlmoe(const ModelSpec& model) {
   return FindModelFamily("olmoe");
 }
 
-// Other classes that have experts have another routing.
+// The other classes with experts choose experts in a different way.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOfExperts(const ModelSpec& model) {
   const MoeSpec& moe = model.moe;
   if (moe.scores == RouterScores::kSigmoid) return ExportAsGlm4Moe(model);

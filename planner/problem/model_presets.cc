@@ -119,7 +119,7 @@ ModelPreset Deepseek(std::string name, const char* source, int32_t layers, int32
 ModelPreset DeepseekV2() {
   const MoeSpec moe{.experts = 160, .top_k = 6, .ffn = 1536, .normalized = false, .shared_ffn = 3072, .dense_layers = 1};
   ModelPreset preset = Deepseek("deepseek-v2", kDeepseekV2, 60, 5120, 128, 12288, 102400, moe);
-  preset.model.plan_only = Bit(PlanOnlyFeature::kOtherRouting);  // experts of at most three groups, and a factor of 16
+  preset.model.plan_only = Bit(PlanOnlyFeature::kOtherRouting);  // choice by groups of experts, weights times 16
   return preset;
 }
 

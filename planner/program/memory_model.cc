@@ -1,4 +1,5 @@
-// Accesses, liveness and model states. See memory_model.h; offsets are in arena_layout.cc.
+// Computes which tensors actions access, how long tensors live, and the bytes of the states. See memory_model.h. Offsets:
+// arena_layout.cc.
 #include "planner/program/memory_model.h"
 
 #include <algorithm>
@@ -365,8 +366,8 @@ StateBytes StatesOf(const StageContext& context) {
   };
   const int64_t dense_layer = Shareable(context, LayerParameters(LayerType::kTransformer, dense_shape));
   int64_t parameters = 0, experts = 0;
-  int64_t biases = 0;  // of routers; each rank has all of them, with states of their own like parameters
-  Bytes copies;        // of weights, in 8 bits
+  int64_t biases = 0;  // of the routers; each rank has all of them, and their states, as for parameters
+  Bytes copies;        // bytes of the 8-bit copies of weights
   for (const StageSlice& slice : context.slices) {
     const int64_t dense = slice.DenseLayers(context.model.moe), sparse = slice.layers() - dense;
     parameters += layer(LayerType::kTransformer) * sparse + dense_layer * dense;

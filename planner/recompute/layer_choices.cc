@@ -380,7 +380,7 @@ class KeptParts {
 
   void AddEarly(ItemSet late, ItemSet early) {
     const ItemSet needed = tables_.read | tables_.inputs[early | late];
-    if ((early & ~needed) != 0) return;  // an early item that nothing reads is of no use
+    if ((early & ~needed) != 0) return;  // recomputing early what nothing reads has no use
     const ItemSet stored = needed & ~(early | late);
     const Bytes held = tables_.bytes[stored] * problem_.in_flight + tables_.bytes[early];
     for (uint32_t p = 0; p < early_[early].size(); ++p) {

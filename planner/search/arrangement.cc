@@ -15,7 +15,7 @@
 namespace lynx {
 namespace {
 
-// Among more kinds than this, only the given order and the reverse order are tried in each part.
+// If there are more kinds than this, each part is tried only with the given order of kinds and with the reverse order.
 constexpr size_t kMaxPermutedKinds = 3;
 // If there are more arrangements than this, FastestArrangement tries only some of them.
 constexpr size_t kMaxTried = 8;
@@ -112,7 +112,8 @@ ClusterTopology Arranged(const ClusterTopology& cluster, const std::vector<NodeG
   return arranged;
 }
 
-// Returns the step of the fastest plan; nullopt: there is none. Of large programs, only the most promising are simulated.
+// Returns the step time of the fastest plan; nullopt: no plan fits. If programs are large, only the most promising are
+// simulated.
 std::optional<Nanos> StepOn(PlanRequest request, ClusterTopology cluster) {
   request.cluster = std::move(cluster);
   const absl::StatusOr<std::vector<Candidate>> candidates = SupportedCandidates(request);
@@ -127,7 +128,7 @@ std::optional<Nanos> StepOn(PlanRequest request, ClusterTopology cluster) {
 std::vector<int32_t> NodeOrder(const ClusterTopology& given, const ClusterTopology& arranged) {
   struct Kind {
     const NodeGroup* group;
-    std::vector<int32_t> nodes;  // the numbers of its nodes in `given`
+    std::vector<int32_t> nodes;  // the numbers that the nodes of this part have in `given`
     size_t taken = 0;
   };
   std::vector<Kind> kinds;

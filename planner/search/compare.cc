@@ -150,7 +150,7 @@ class Rejected {
   std::vector<std::pair<size_t, Alternative>> shown_;  // the fastest family comes first
 };
 
-// True if, by the bounds, some candidate may take at most `step`.
+// True if the bounds do not exclude that some candidate has a step of at most `step`.
 bool MayTake(const PlanRequest& request, const Family& family, Nanos step, PlanCaches& caches) {
   const auto may_take = [&](const Candidate& candidate) { return CandidateBound(request, candidate, caches).MayTake(step); };
   return std::any_of(family.candidates.begin(), family.candidates.end(), may_take) ||
@@ -208,7 +208,7 @@ Sorted FastestFamilies(const PlanRequest& request, const std::vector<Family>& fa
   return sorted;
 }
 
-// Lower bound for all plans of the family.
+// Returns a lower bound for the steps of all plans of the family.
 Nanos BoundOf(const PlanRequest& request, const Family& family, PlanCaches& caches) {
   Nanos bound = kAnyStep;
   ForEachCandidate(family, [&](const Candidate& candidate) {

@@ -11,7 +11,7 @@
 namespace lynx {
 namespace {
 
-constexpr int64_t kTensorCores = 4;          // at least this many times the rate of float32
+constexpr int64_t kTensorCores = 4;          // tensor cores are at least this many times as fast as float32
 constexpr int64_t kLeastGainPermille = 100;  // a smaller gain may be an error of the prediction
 
 // How many times as fast the slowest devices compute bfloat16, if the model is in float32 and the devices have tensor cores for
@@ -43,7 +43,7 @@ std::optional<FasterModel> FindFasterModel(const PlanRequest& request, const Pla
     changes.push_back("model.attention: fused");
   }
   if (!ValidateJobSpec(faster.spec).ok()) return std::nullopt;
-  // Only the step's time is needed: the heuristic suffices, and the programs may be short.
+  // Only the time of the step is needed. So the heuristic is enough, and shortened programs are enough.
   if (faster.spec.recompute == RecomputeMode::kOpt) faster.spec.recompute = RecomputeMode::kHeu;
   faster.exact = nullptr;
   faster.most_program_actions = 1;

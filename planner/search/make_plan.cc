@@ -28,7 +28,7 @@ absl::StatusOr<PlanResult> Make(const PlanRequest& request, Suggesting suggestin
   LYNX_RETURN_IF_ERROR(Candidates(request.spec, request.cluster, request.target, request.even_batches).status());
   LYNX_RETURN_IF_ERROR(CheckSupported(request));
   LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, SupportedCandidates(request));
-  // The search is not exact. In a larger space it may miss a plan that it finds in a smaller one, so the smaller one comes
+  // The search is not exact: in a large space it may miss a plan that it finds in a small space. So the small space is searched
   // first.
   std::optional<Plan> best;
   if (request.target == PlanTarget::kAnyFramework) {

@@ -9,8 +9,8 @@
 namespace lynx {
 namespace {
 
-// Fixed finds the memory that a stage needs in addition to its layers. It uses a program with this number of layers per virtual
-// stage.
+// The function Fixed finds the memory that a stage needs in addition to its layers. It uses a program with this number of
+// layers per virtual stage.
 constexpr int32_t kFewLayers = 2;
 // If an estimate exceeds the limit by at most 1 / kDoubtfulShare of the limit, the estimate may be wrong. Then the stage seems
 // to fit, and its exact peak decides later.

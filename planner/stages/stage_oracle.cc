@@ -23,8 +23,8 @@ constexpr int kBudgetTries = 24;
 constexpr int64_t kSolvesOfOffloading = 10;
 // If less than 1 / kNextToNothing of the limit is unused, another attempt is not worthwhile.
 constexpr int64_t kNextToNothing = 256;
-// A larger budget can have a smaller peak, but not one that is smaller by as much as this: no budget fits if the peak of the
-// least budget is so far above the limit.
+// A larger budget can lead to a smaller peak, but never to one that is so much smaller. So if the peak of the smallest budget
+// is so far above the limit, no budget fits.
 constexpr bool FarAbove(Bytes peak, Bytes limit) { return peak / 3 > limit / 2; }
 
 constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
@@ -208,7 +208,7 @@ int32_t StageOracle::FirstLayerOf(int32_t piece, int32_t layers) const {
 int32_t StageOracle::DenseLayersOf(int32_t stage, int32_t layers) const {
   const MoeSpec& moe = request_.spec.model.moe;
   if (moe.dense_layers == 0 || layers < pipeline_.chunks) return 0;  // no rank has fewer layers than chunks
-  // Every piece has a layer, so a rank whose first piece comes so late has no such layer.
+  // A rank whose first piece comes after all layers without experts has none of them, because every piece has a layer.
   if (pipeline_.PieceOf(pipeline_.StageOn(stage, 0)) >= moe.dense_layers) return 0;
   int32_t dense = 0;
   for (const StageSlice& slice : Context(stage, layers).slices) dense += slice.DenseLayers(moe);

@@ -76,8 +76,8 @@ std::optional<Nanos> BestOfMegatron(const Point& point) {
   return best;
 }
 
-// `value` compares two policies at a point; 0: one of them does not fit. Looks at the cluster's curves, and there only at
-// points at which something has to be recomputed. Returns all values that are not 0, ascending.
+// `value` compares two policies at a point; 0: one of them does not fit. Uses only the curves of this cluster, and only the
+// points at which something must be recomputed. Returns all values that are not 0, ascending.
 std::vector<double> All(const std::vector<Curve>& curves, const std::string& cluster,
                         absl::FunctionRef<double(const Point&)> value) {
   std::vector<double> values;

@@ -11,12 +11,12 @@ namespace {
 
 constexpr int kOnce = 1, kBeside = 2, kGraph = 4, kBalanced = 8;
 
-// One setting of a recipe from one release to another (hundreds of the year and the month, as the containers are named).
-// `bits` 0: in 8 and in 16 bits. The first rule that fits counts.
+// One setting of a recipe, from one release to another. Releases are numbered like the containers: 2604 is 26.04. `bits` 0: the
+// rule is for 8 and for 16 bits. The first rule that fits counts.
 struct Rule {
   int first, last;
   const char* model;
-  const char* gpu;  // how its name begins
+  const char* gpu;  // the beginning of the GPU's name
   int bits;
   int settings;
 };
@@ -47,7 +47,7 @@ constexpr Rule kRules[] = {
     {2606, 2608, "GPT-OSS", "GB", 8, kOnce | kBeside | kGraph},
 };
 
-// 2604 for "megatron-bridge 26.04" and "megatron-bridge 26.04.01"; 0 for a text without a release.
+// Returns 2604 for "megatron-bridge 26.04" and for "megatron-bridge 26.04.01"; 0 if the text names no release.
 int ReleaseOf(const std::string& framework) {
   const std::vector<std::string> words = absl::StrSplit(framework, absl::ByAnyChar(" ."));
   int year = 0, month = 0;

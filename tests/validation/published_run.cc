@@ -19,7 +19,7 @@ namespace {
 constexpr double kGigabyte = 1e9;
 constexpr double kTera = 1e12;
 
-// What is known about all runs of one publication. `framework` and `gpu` are how the columns of its rows begin.
+// What is known about all runs of one publication. In its rows, the columns begin with `framework` and `gpu`.
 struct Publication {
   const char* framework;
   const char* gpu;
@@ -29,9 +29,9 @@ struct Publication {
   bool before_2023 = false;
   double network_gbits_of_node = 0;
   int32_t adapters = 0;
-  // FrameworkTraits::attention_permille of the kernel that ran, fitted; 0: as in the traits.
+  // The value that was fitted for FrameworkTraits::attention_permille of the kernel that ran; 0: use the value of the traits.
   int32_t attention_permille = 0;
-  bool no_accumulation = false;  // a batch that is not published is one microbatch for each replica
+  bool no_accumulation = false;  // if no batch is published, a replica has one microbatch
   // The recipes run the distributed optimizer (ZeRO-1), although the publication does not say so. Those of mixtures are
   // model_configs/benchmarking/*.yaml of Megatron-MoE-ModelZoo.
   bool distributed_optimizer = false;
@@ -129,9 +129,9 @@ int32_t Or(const Row& row, const char* column, int32_t absent) {
   return static_cast<int32_t>(Maybe(row, column).value_or(absent));
 }
 
-// The experts of a model: what its config.json on Hugging Face says, for the rows do not.
+// The experts of a model. The rows do not describe them, so this is taken from the model's config.json on Hugging Face.
 struct Mixture {
-  const char* model;  // how the column of its rows begins
+  const char* model;  // in its rows, this column begins with this text
   int32_t experts, top_k, ffn, head_dim;
   bool qk_norm;
 };
@@ -265,7 +265,7 @@ Obstacle ReadModel(const Row& row, const Publication& publication, RunOfFramewor
   return Obstacle::kNone;
 }
 
-// The measured time of a step: as published, or from the tokens or the FLOPs of a device in a second.
+// The measured time of a step: the published time, or the time that follows from tokens per second or from FLOP/s of a device.
 double MeasuredSeconds(const Row& row, const StepRequest& request) {
   if (const std::optional<double> step = Maybe(row, "step_s")) return *step;
   const double devices = request.layout.ranks();
@@ -277,13 +277,13 @@ double MeasuredSeconds(const Row& row, const StepRequest& request) {
   if (!rate) return 0;
   double flops = StepFlops(request.model, static_cast<int64_t>(samples), FlopCount::kModel);
   if (absl::StrContains(row.at("notes"), "HFU, 96")) {
-    // Narayanan et al. 2021, equation 3: with the second forward pass of each layer.
+    // The published FLOPs follow equation 3 of Narayanan et al. 2021, which counts the second forward pass of each layer.
     flops = StepFlops(request.model, static_cast<int64_t>(samples), FlopCount::kFullRecompute);
   }
   return flops / (*rate * kTera * devices);
 }
 
-// What of the recipe of a mixture is not in its row's columns.
+// Reads the part of a mixture's recipe that is not in the columns of its row.
 Obstacle ReadRecipe(const Row& row, const Publication& publication, RunOfFramework& run) {
   StepRequest& request = run.request;
   const std::string& notes = row.at("notes");
@@ -300,17 +300,17 @@ Obstacle ReadRecipe(const Row& row, const Publication& publication, RunOfFramewo
   }
   request.expert_biases = absl::StartsWith(row.at("model"), "GPT-OSS");
   if (recipe.whole_graph) {
-    request.expert_biases = false;  // use_transformer_engine_op_fuser: the products' kernels add them
+    request.expert_biases = false;  // with use_transformer_engine_op_fuser, the kernels of products add biases
     request.traits.expert_product_host_nanos = 0;
   }
-  // Where rows beyond a capacity are dropped, the host knows all sizes and runs ahead.
+  // If rows beyond a capacity are dropped, the host knows all sizes. So it need not wait for the device.
   if (absl::StrContains(notes, "tokendrop")) request.traits.expert_product_host_nanos = 0;
   if (recipe.balanced) request.recompute = RecomputeMode::kBalanced;
   run.states_recompute = run.states_recompute || recipe.known;
   return Obstacle::kNone;
 }
 
-// What all recipes of Megatron-Bridge set (NVIDIA-NeMo/Megatron-Bridge): grad_reduce_in_fp32 is off
+// Reads the settings of all recipes of Megatron-Bridge (NVIDIA-NeMo/Megatron-Bridge): grad_reduce_in_fp32 is off
 // (scripts/performance/configs), and fp8_param_gather is on for all formats of 8 bits but "sc"
 // (src/megatron/bridge/training/mixed_precision.py). The recipes of GPT-OSS turn it off again.
 void ReadPrecisionOfRecipe(const Row& row, StepRequest& request) {
@@ -350,7 +350,7 @@ Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& ru
 Obstacle ReadIntegrationModel(const Row& row, int32_t tp, ModelSpec& model) {
   const std::string& name = row.at("case");
   if (absl::StrContains(name, "distill") || absl::StrContains(name, "grpo")) return Obstacle::kEncoder;
-  if (absl::StrContains(name, "multi_dist_optimizer")) return Obstacle::kIncomplete;  // how many instances is not in the table
+  if (absl::StrContains(name, "multi_dist_optimizer")) return Obstacle::kIncomplete;  // the table lacks the number of instances
   const bool experts = !row.at("experts").empty();
   if (experts && (row.at("swiglu") != "True" || row.at("mla") == "True" || !row.at("shared").empty()))
     return Obstacle::kExperts;
@@ -432,14 +432,14 @@ Obstacle ReadIntegration(const Row& row, RunOfFramework& run) {
   return run.cluster.empty() ? Obstacle::kDevice : Obstacle::kNone;
 }
 
-// Mixtures of experts are a source of their own, and so are those of GPT-OSS: its layers have features that are planned as if
-// they were not there (docs/models.md).
+// Mixtures of experts count as a separate source. Mixtures of GPT-OSS are another one, because plans ignore some features of
+// its layers (docs/models.md).
 std::string SourceOf(const Publication& publication, const std::string& model) {
   if (MixtureOf(model) == nullptr || absl::StrContains(publication.name, "mixtures")) return publication.name;
   return absl::StrCat(publication.name, absl::StartsWith(model, "GPT-OSS") ? ", GPT-OSS" : ", mixtures");
 }
 
-// Every second run of a source that is described. `described` counts them by source.
+// Marks every second run of a source whose runs are described. `described` counts these runs by source.
 void MarkFitted(RunOfFramework& run, std::map<std::string, int32_t>& described) {
   if (run.described) run.fitted = described[run.source]++ % 2 == 0;
 }

@@ -19,7 +19,7 @@ Table TableIn(const std::string& source_dir, const char* name) {
   return *table;
 }
 
-// The fullest rank's bytes, or those of the last pipeline rank.
+// The bytes of the fullest rank or, if `last_stage`, of the last pipeline rank.
 double MemoryOf(const StepRequest& request, bool last_stage) {
   const absl::StatusOr<std::vector<MemoryEstimate>> ranks = EstimateMemory(request);
   if (!ranks.ok()) return 0;
@@ -169,7 +169,7 @@ int32_t Scoreboard::Refit(const FittedConstant& constant) {
     std::vector<double> errors;
     for (RunOfFramework run : runs_) {
       if (run.source != constant.source || !run.fitted || !run.described) continue;
-      // 0: the run's recipe leaves nothing to launch.
+      // 0: with the run's recipe, the host launches nothing for this trait.
       if (run.request.traits.*constant.trait != 0) run.request.traits.*constant.trait = value;
       const Prediction prediction = Predict(run);
       if (prediction.has_time()) errors.push_back(prediction.TimeError());

@@ -1,4 +1,4 @@
-// Holds the thresholds of the scoreboard (docs/validation.md): no source gets worse unnoticed.
+// Checks the thresholds of the scoreboard (docs/validation.md), so that no source becomes worse without notice.
 #include "tests/validation/score.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ const RunOfFramework& RunNamed(const std::string& row) {
 struct Threshold {
   const char* source;
   int32_t times, memories;  // at least this number of runs
-  double time;              // the mean absolute error at most; 0 = no times
+  double time;              // the largest allowed mean absolute error; 0 = no times
   double memory;
 };
 
@@ -94,7 +94,7 @@ TEST(Score, ConstantsAreWhatAFitFinds) {
 }
 
 TEST(Score, EveryRunThatRanFits) {
-  // Its weights in 8 bits may have one copy, where the estimate counts two: docs/validation.md.
+  // This source may keep one copy of its 8-bit weights where the estimate counts two: see docs/validation.md.
   const std::map<std::string, int32_t> known = {{"Megatron-Bridge, GPT-OSS", 1}};
   for (const SourceScore& score : ScoreBySource(Predictions())) {
     const auto found = known.find(score.source);
@@ -113,7 +113,7 @@ TEST(Score, TheChosenLayoutIsNearlyTheFastestMeasuredOne) {
 TEST(Score, ARunIsPredictedOrHasAnObstacle) {
   for (const Prediction& one : Predictions()) {
     const bool predicted = one.has_time() || one.has_memory();
-    // Without a cluster file the memory alone is predicted, where it was published.
+    // Without a cluster file, only the memory is predicted, if it was published.
     if (one.run->obstacle != Obstacle::kDevice) EXPECT_EQ(predicted, one.run->obstacle == Obstacle::kNone) << one.run->row;
   }
 }

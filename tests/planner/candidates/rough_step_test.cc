@@ -22,7 +22,7 @@ PlanRequest Request(int32_t layers) {
   return request;
 }
 
-// The step by the timeline of the schedule, if all virtual stages take the same time and transfers take none.
+// Returns the step of the schedule's timeline, in which all virtual stages take the same time and transfers take no time.
 Nanos StepOfTimeline(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches) {
   const LayerLowerBound& floor = caches.Floor(candidate);
   const int32_t group = GroupOf(candidate.layout.weave), groups = (candidate.microbatches + group - 1) / group;
@@ -58,7 +58,7 @@ TEST(RoughStep, IsTheStepOfAPipelineWithEqualStages) {
             const double rough = Seconds(CandidateBound(request, candidate, caches).Rough());
             const double step = Seconds(StepOfTimeline(request, candidate, caches));
             EXPECT_LE(rough, 1.001 * step);
-            // With a rest of groups, the ranks wait for each other a little longer than the formula says.
+            // If the last group is not full, the ranks wait for each other a little longer than the formula says.
             const int32_t groups = (microbatches + GroupOf(weave) - 1) / GroupOf(weave);
             const bool rest = schedule == kInterleaved && groups % pp != 0;
             if (schedule != kZeroBubble) EXPECT_GE(rough, (rest ? 0.88 : 0.93) * step);
@@ -69,7 +69,7 @@ TEST(RoughStep, IsTheStepOfAPipelineWithEqualStages) {
   }
 }
 
-// Most guesses are longer, for stages are not equal, recompute, and wait for transfers.
+// Most guesses are longer than this formula, because stages differ, recompute, and wait for transfers.
 TEST(RoughStep, GuessesAreRarelyShorter) {
   std::mt19937_64 rng(5);
   int guesses = 0, shorter = 0;
@@ -90,7 +90,7 @@ TEST(RoughStep, GuessesAreRarelyShorter) {
   EXPECT_LT(shorter, guesses / 100);
 }
 
-// Ranks that cannot store everything recompute, or leave layers to the others. What fits nowhere comes last.
+// Ranks that cannot store everything recompute, or have fewer layers. Candidates that fit on no device come last.
 TEST(RoughStep, GrowsAsMemoryBecomesScarce) {
   for (const WeaveMode weave : {WeaveMode::kOff, WeaveMode::kPairs}) {
     PlanRequest request = Request(24);
@@ -115,7 +115,7 @@ TEST(RoughStep, GrowsAsMemoryBecomesScarce) {
   }
 }
 
-// The same layers, with an order of ranks in which the ranks that share experts are on different nodes.
+// The same layers, with an order of ranks in which the ranks of an expert group are on different nodes.
 TEST(RoughStep, KnowsTheLinksOfTheGroups) {
   PlanRequest request = Request(8);
   request.spec.model.family = ModelFamily::kLlama;

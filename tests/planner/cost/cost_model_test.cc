@@ -137,7 +137,8 @@ TEST(CostModel, AShapeThatNobodyMeasuredIsScaledByTheNearestMeasuredOne) {
             CostModel(stated, other, {.tp = 2}, 2, 4).OpTime(Op::kFc1, Pass::kForward));
 }
 
-// A job is planned again for a load of experts that was measured. What was measured for another load is scaled for it.
+// A job is planned again for the load of experts that was measured. Times that were measured for another load are scaled to
+// this load.
 TEST(CostModel, WhatWasMeasuredServesOtherLoadsOfExperts) {
   ModelSpec model = Mixture(/*capacity=*/4);
   HardwareProfile stated = StatedCpuProfile();
@@ -154,7 +155,8 @@ TEST(CostModel, WhatWasMeasuredServesOtherLoadsOfExperts) {
   }
 }
 
-// Experts are measured with full rooms. Where half of the rows have no room and go through rounds, their products count too.
+// Experts are measured with full rooms. If half of the rows have no room and go through rounds, the products of these rows must
+// be added.
 TEST(CostModel, RowsThatGoThroughRoundsWereNotMeasured) {
   ModelSpec model = Mixture(/*capacity=*/0.5);
   HardwareProfile stated = StatedCpuProfile();
@@ -318,7 +320,7 @@ TEST(CostModel, GroupsOfReplicasShareStatesInsideThem) {
   EXPECT_EQ(CostModel(profile, model, layout, 1, 4).DataReduceTime(1000), Nanos(500 + 6 * 500));
   profile.adapters = 4;
   EXPECT_EQ(CostModel(profile, model, layout, 1, 4).DataReduceTime(1000), Nanos(500 + 6 * 250));
-  // The rings of both groups want four adapters, so each has half of one.
+  // The rings of both groups together need four adapters, but there are two. So each ring has half of an adapter.
   profile.adapters = 2;
   EXPECT_EQ(CostModel(profile, model, layout, 1, 4).DataReduceTime(1000), Nanos(500 + 6 * 500));
   // If the stages of a replica are neighbours, a group of two replicas spans both nodes.
@@ -327,7 +329,7 @@ TEST(CostModel, GroupsOfReplicasShareStatesInsideThem) {
   const CostModel spread(profile, model, layout, 1, 4);
   layout = {.pp = 4, .dp = 4, .zero = ZeroStage::kOptimizer, .zero_group = 2};
   EXPECT_EQ(CostModel(profile, model, layout, 1, 4).WeightGatherTime(1000), spread.WeightGatherTime(1000));
-  // A group of all replicas is the same as no group.
+  // A single group that contains all replicas has the same times as no groups.
   layout = {.dp = 8, .cp = 2, .zero = ZeroStage::kOptimizer};
   const CostModel all(profile, model, layout, 1, 4);
   layout.zero_group = 8;

@@ -40,7 +40,7 @@ TEST(GroupPath, OnlyStepsBetweenNodesHaveTheirLatencyOnGpus) {
   const RankPlaces places{.ranks = 32, .ranks_per_node = 8};
   const GroupPath path = PathThrough(Ranks(32), Gpu(8), places);
   EXPECT_EQ(path, (GroupPath{{Nanos(10'000), 80'000'000'000}, Nanos(2'000), 4}));
-  // 31 steps of 1 MB at 80 GB/s; 3 of them pass between nodes.
+  // The ring has 31 steps of 1 MB at 80 GB/s. 3 of the steps go between nodes.
   EXPECT_EQ(AllGatherTime(Bytes(32'000'000), 32, path), Nanos(31 * 12'500 + 3 * 10'000 + 28 * 2'000));
   const GroupPath spread = PathThrough(Ranks(4, 8), Gpu(8), places);
   EXPECT_EQ(spread, (GroupPath{{Nanos(10'000), 10'000'000'000}, Nanos(2'000), 4})) << "a member in each node";
@@ -56,7 +56,8 @@ TEST(GroupPath, GroupsOfANodeShareItsAdapters) {
     }
     return PathThrough(members, Gpu(adapters), places).link.bytes_per_second;
   };
-  // With half as many adapters as devices, all groups together have half of what they have with an adapter for each device.
+  // If a node has half as many adapters as devices, all its groups together have half the rate that they have with one adapter
+  // per device.
   for (const int32_t members : {1, 2, 4, 8}) {
     const int64_t groups = 8 / members;
     EXPECT_EQ(rate(members, 8) * groups, 80'000'000'000) << members;
@@ -75,7 +76,7 @@ TEST(GroupPath, AllReduceOnGpusTakesTheFasterOfRingsAndTrees) {
   const Nanos ring_latency = Nanos(2 * (15 * 10'000 + 112 * 2'000));
   const Bytes large(int64_t{128} * 800'000'000);  // 0.8 GB a step
   EXPECT_EQ(AllReduceTime(large, 128, path(16)), ring_latency + Nanos(int64_t{254} * 10'000'000));
-  // The border rises with the number of nodes: 100 MB go by a ring over 2 nodes, and by trees over 64.
+  // The size at which trees become faster rises with the ranks: 100 MB use a ring on 2 nodes, and trees on 64.
   const Bytes medium(100'000'000);
   const auto by_ring = [&](int32_t nodes) {
     const GroupPath on = path(nodes);
@@ -116,7 +117,8 @@ TEST(GroupPath, GroupsShareTheLinksBetweenPods) {
   EXPECT_EQ(rate({0, 1, 2, 3, 4, 5}), 10'000'000'000) << "the job uses two nodes of the second pod";
   profile.oversubscription_permille = 1000;
   EXPECT_EQ(rate({0, 4}), 10'000'000'000);
-  // With two ranks in a node, a group of all of them has a ring for each adapter, and each ring its share of the links.
+  // With two ranks in a node, a group of all ranks has one ring for each adapter. Each ring has its share of the links between
+  // pods.
   profile.oversubscription_permille = 8000;
   profile.adapters = 2;
   places = {.ranks = 16, .ranks_per_node = 2, .pod_nodes = 4};

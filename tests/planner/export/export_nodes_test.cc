@@ -1,4 +1,4 @@
-// What exports and the plan page say of the order of the nodes of a mixed cluster.
+// Tests what exports and the plan page say about the order of the nodes of a mixed cluster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// Another framework gives its ranks the nodes in the order of its hosts, which the export cannot set.
+// Other frameworks give the nodes to the ranks in the order of their hosts. The export cannot set this order.
 TEST(Export, SaysOnWhichNodesOfAMixedClusterTheStagesRun) {
   PlanRequest request = SmallRequest(kKiB * 1600);
   request.cluster.groups[0].name = "a100";

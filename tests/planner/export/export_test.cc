@@ -518,7 +518,7 @@ TEST(SummaryOf, TellsWhatFrameworksHaveWordsFor) {
   Case uneven({.pp = 2}, {4, 6});
   uneven.Recompute(RecomputeMode::kFull);
   uneven.plan.stages[1].slices[0].policy.layers[5] = Case().plan.stages[0].slices[0].policy.layers[0];
-  EXPECT_EQ(SummaryOf(uneven.plan).first_layers, 5);  // all four of stage 0, five of stage 1
+  EXPECT_EQ(SummaryOf(uneven.plan).first_layers, 5);  // all four layers of stage 0, and five of stage 1
   uneven.plan.stages[0].slices[0].policy.layers[3] = Case().plan.stages[0].slices[0].policy.layers[0];
   EXPECT_EQ(kind(uneven), LayerRecompute::kMixed) << "three of one stage and five of another is no one number";
 }

@@ -137,7 +137,7 @@ TEST(FrameworkPlan, RefusesWhatTheFrameworkCannotRun) {
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("no layout that the job allows is one that fsdp can run"));
 }
 
-// Without the extrapolation of long steps, this test does not end in hours.
+// If long steps were not extrapolated, this test would take hours.
 TEST(FrameworkPlan, VeryManyMicrobatchesAreExtrapolated) {
   JobSpec spec = Job();
   spec.train.global_batch = 1 << 20;

@@ -86,7 +86,7 @@ TEST(MemoryEstimate, FirstLayersMayHaveNoExperts) {
   EXPECT_EQ(ranks[0].weights, Bytes(2 * (3 * dense + sparse + embedding)));
   EXPECT_EQ(ranks[0].optimizer, Bytes(12 * (3 * dense + sparse - experts + embedding) / 4 + 12 * experts));
   EXPECT_EQ(ranks[1].weights, Bytes(2 * (4 * sparse + LayerParameters(LayerType::kHead, shape))));
-  // What the layers store: three of one kind and one of the other, of two microbatches.
+  // The bytes that the layers store for two microbatches: three layers of one kind, and one of the other kind.
   const auto stored = [&](const LayerShape& of) { return StoredLayerBytes(LayerGraph::Of(of), of, RecomputeMode::kNone); };
   EXPECT_EQ(ranks[0].activations, (stored(DenseShape(shape)) * 3 + stored(shape)) * 2);
 }
@@ -131,7 +131,7 @@ TEST(MemoryEstimate, ActivationsAgreeWithTheFoldOverAProgram) {
         ASSERT_TRUE(memory.ok()) << memory.status();
         const MemoryEstimate& rank = ranks[static_cast<size_t>(stage)];
         const double exact = static_cast<double>(memory->live_peak.value);
-        // The estimate leaves out what passes between stages, and counts the largest of the gradients inside a layer, not all.
+        // The estimate leaves out tensors that pass between stages. It counts only the largest gradient inside a layer.
         EXPECT_NEAR(static_cast<double>((rank.activations + rank.transient).value), exact, 0.15 * exact)
             << EnumName(mode) << (sequence_parallel ? " sp" : "") << " stage " << stage;
       }

@@ -102,7 +102,8 @@ TEST(StepEstimate, LongStepsRepeatTheirMiddle) {
       request.microbatches = microbatches;
       return Estimated(request);
     };
-    // Up to some number the whole step is computed; above, the middle is repeated. Both grow by the same time.
+    // For few microbatches the whole step is computed. For more, its middle is repeated. Both steps grow by the same time per
+    // microbatch.
     const Nanos period = step(12) - step(8);
     for (int32_t microbatches = 16; microbatches < 200; microbatches += 4) {
       EXPECT_EQ(step(microbatches) - step(microbatches - 4), period) << LayoutText(layout) << " " << microbatches;
@@ -204,7 +205,7 @@ TEST(StepEstimate, SmallOpsTakeAsLongAsTheHostNeedsToLaunchThem) {
   EXPECT_EQ(layer(1, RecomputeMode::kFull).backward, layer(0, RecomputeMode::kFull).backward) << "the device is slower";
 }
 
-// Four layers with 8 experts on two ranks.
+// A request for four layers with 8 experts on two ranks.
 StepRequest Mixture() {
   StepRequest request;
   request.model = {.layers = 4,

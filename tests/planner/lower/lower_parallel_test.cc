@@ -214,7 +214,7 @@ TEST(Zero, StatesAreDividedAsTheStageSays) {
     ParallelLayout with = layout;
     with.zero = zero;
     const StateBytes bytes = states(with);
-    // With shares, whole arrays have the padding of the shares.
+    // If states are sharded, whole arrays have the padding of the shares.
     const auto whole = [&](int64_t each) { return zero == ZeroStage::kNone ? Bytes(parameters * each) : share(each) * 4; };
     EXPECT_EQ(bytes.weights, zero == ZeroStage::kWeights ? share(2) : whole(2));
     EXPECT_EQ(bytes.gradients, zero >= ZeroStage::kGradients ? share(4) : whole(4));
@@ -277,7 +277,7 @@ TEST(Zero, TheValidatorNamesWhatIsMissingOrTooEarly) {
   EXPECT_THAT(error(kWeights, "\n0PG-:0\n0PG+:1\n0F0:0.attn\n", "\n0F0:0.attn\n0PG-:0\n0PG+:1\n"),
               HasSubstr("touches weights[0], while 0PG+:0 writes it"));
   EXPECT_THAT(error(kWeights, "\n0OPT\n", "\n0OPT\n0PG+:0\n"), HasSubstr("only NORM- and OPT may follow NORM+"));
-  // Without its gather, a layer has no weights to read.
+  // If its gather is removed, a layer cannot read its weights.
   const Pipeline p = NamedPipeline(RecomputeMode::kNone, 2, Shared(kWeights), 1);
   Program bare;
   for (const Action& action : p.programs[0]) {

@@ -49,7 +49,7 @@ TEST(EightBit, InputsOfLinearsAreKeptInOneByte) {
     EXPECT_EQ(TensorBytes(tensor, float8), Bytes(elements)) << EnumName(tensor);
     EXPECT_EQ(TensorBytes(tensor, mxfp8), Bytes(elements / 32 * 33)) << EnumName(tensor);
   }
-  // Attention's backward pass reads the context, and the others are no inputs of linears.
+  // Attention's backward pass reads the context, and no linear reads the other tensors. So all of them stay in 16 bits.
   for (const Tensor tensor : {Tensor::kX, Tensor::kQkv, Tensor::kContext, Tensor::kX1, Tensor::kFc1, Tensor::kSilu,
                               Tensor::kLnf, Tensor::kGrad, Tensor::kGradFc1, Tensor::kLogits}) {
     EXPECT_EQ(TensorBytes(tensor, mxfp8), TensorBytes(tensor, plain)) << EnumName(tensor);
@@ -107,7 +107,7 @@ TEST(EightBit, ProductsRunAtTheirOwnPeak) {
   for (const Op op : {Op::kQkv, Op::kProj, Op::kFc1, Op::kFc2}) {
     for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
       const int64_t flops = PaddedFlops(GemmsOf(op, pass, float8).front(), gpu.gemm_tiles);
-      // 20000 FLOPs take a nanosecond, and 40000 on the faster device; nothing else changes.
+      // 20000 FLOPs take a nanosecond. On the faster device, 40000 FLOPs take a nanosecond, and all other times are the same.
       const Nanos saved((flops + 19'999) / 20'000 - (flops + 39'999) / 40'000);
       EXPECT_EQ(OpCost(gpu, op, pass, float8) - OpCost(faster, op, pass, float8), saved) << EnumName(op);
       EXPECT_LT(OpCost(gpu, op, pass, float8), OpCost(gpu, op, pass, plain)) << EnumName(op);
@@ -139,7 +139,7 @@ TEST(EightBit, WeightsHaveCopiesAndGathersAreSmaller) {
   EXPECT_EQ(bytes(Segment::kAttn, float8), bytes(Segment::kAttn, plain)) << "sums stay as they are";
 }
 
-// The same model with 8 experts of 512, of which 4 ranks have 2 each, and each token goes to 2.
+// The same model with 8 experts of width 512. Each of 4 ranks has 2 experts, and each token goes to 2.
 ModelSpec Mixture(MatmulType type) {
   ModelSpec model = Model(type);
   model.moe = {.experts = 8, .top_k = 2, .ffn = 512};
@@ -157,7 +157,7 @@ TEST(EightBit, ExpertsKeepTheirInputsInOneByte) {
     EXPECT_EQ(TensorBytes(tensor, float8), Bytes(elements)) << EnumName(tensor);
     EXPECT_EQ(TensorBytes(tensor, mxfp8), Bytes(elements / 32 * 33)) << EnumName(tensor);
   }
-  // The router and permute read ln2; rows travel in 16 bits.
+  // The router and permute read ln2, so ln2 stays in 16 bits. Rows are sent in 16 bits.
   for (const Tensor tensor : {Tensor::kLn2, Tensor::kRows, Tensor::kScores, Tensor::kFc1, Tensor::kSilu, Tensor::kExpertOut,
                               Tensor::kGradExpertRows, Tensor::kGradRows}) {
     EXPECT_EQ(TensorBytes(tensor, mxfp8), TensorBytes(tensor, plain)) << EnumName(tensor);

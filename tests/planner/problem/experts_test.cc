@@ -1,4 +1,4 @@
-// Tests of what models with experts change in shapes, sizes and groups of ranks.
+// Tests the shapes, sizes and groups of ranks of models with experts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,13 +42,13 @@ TEST(Experts, RowsWithoutACapacityAreTheEvenShareTimesTheSkew) {
   EXPECT_EQ(skewed.sent_rows(), 32);
   EXPECT_EQ(skewed.expert_rows(), 48);
   EXPECT_EQ(skewed.filled_rows(), 48);
-  // A token goes to an expert once: two ranks with two experts each get each of their 64 tokens at most twice.
+  // A token goes to an expert at most once. So two ranks with two experts each get each of their 64 tokens at most twice.
   model.moe.skew = 4;
   EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).expert_rows(), 2 * 64);
   model.moe.top_k = 4;
   EXPECT_EQ(Shape(model, {.dp = 4, .ep = 4}).expert_rows(), 4 * 32);
   model = Model();
-  // A rank that has all experts gets its own rows only.
+  // A rank that has all experts gets only its own rows.
   EXPECT_EQ(Shape(model, {}).expert_rows(), 64);
 }
 
@@ -58,12 +58,12 @@ TEST(Experts, ACapacityGivesEachExpertOfEachRankARoom) {
   const LayerShape shape = Shape(model, {.dp = 2, .ep = 2});
   EXPECT_EQ(shape.expert_room(), 20);  // 1.25 * 2 * 32 / 4
   EXPECT_EQ(shape.sent_rows(), 80);
-  EXPECT_EQ(shape.expert_rows(), 80);  // 2 own experts, rows of 2 ranks
-  EXPECT_EQ(shape.filled_rows(), 64);  // the rows that there are
+  EXPECT_EQ(shape.expert_rows(), 80);  // 2 experts on this rank, with rows of 2 ranks
+  EXPECT_EQ(shape.filled_rows(), 64);  // all rows, because each fits into its room
   model.moe.capacity = 0.5;
-  EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).filled_rows(), 32);  // the others are dropped
+  EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).filled_rows(), 32);  // the rows beyond the rooms are dropped
   model.moe.capacity = 4;
-  EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).expert_room(), 32);  // a token goes to an expert once
+  EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).expert_room(), 32);  // a token goes to an expert at most once
 }
 
 // Rounds have a quarter of the room, but never space for more rows than can be without room.
@@ -83,7 +83,7 @@ TEST(Experts, RowsWithoutRoomGoThroughRounds) {
   EXPECT_EQ(Shape(model, {}).round_room(), 0) << "every row has room";
   model.moe.capacity = 0.001;
   EXPECT_EQ(Shape(model, {}).round_room(), 1);
-  // Products of all rows are counted, also of those that go through rounds.
+  // The products of all rows are counted, including the rows that go through rounds.
   model.moe.capacity = 0.5;
   EXPECT_EQ(Shape(model, {.dp = 2, .ep = 2}).filled_rows(), 64);
 
@@ -99,7 +99,7 @@ TEST(Experts, RowsWithoutRoomGoThroughRounds) {
   EXPECT_EQ(with.recomputable(), without.recomputable());
 }
 
-// The tensors of a round lie beside each other, and take so many bytes whatever the load is.
+// The tensors of a round are placed one after another. Their size does not depend on the load.
 TEST(Experts, TheScratchOfARoundIsPlanned) {
   ModelSpec model = Model();
   model.moe.capacity = 1.25;
@@ -122,7 +122,8 @@ TEST(Experts, TheScratchOfARoundIsPlanned) {
   }
 }
 
-// A capacity that is thousandths up to the rounding of doubles does not become a thousandth larger.
+// Capacities are rounded up to thousandths. A capacity that exceeds whole thousandths only by a rounding error of doubles is
+// not rounded up.
 TEST(Experts, CapacitiesAreThousandthsRoundedUp) {
   ModelSpec model = Model();
   for (int permille = 1; permille <= 4000; ++permille) {
@@ -146,7 +147,7 @@ TEST(Experts, BytesAndProductsFollowTheRows) {
   EXPECT_EQ(OpFlops(Op::kRouter, Pass::kForward, shape), 2 * 32 * 8 * 4);
   EXPECT_EQ(ExpertParameters(shape), 2 * 3 * 8 * 12);  // two experts
   EXPECT_EQ(OpParameters(Op::kRouter, shape), 8 * 4);
-  // rows and weights, 2 * 64 * (8 * 2 + 4) / 2 a direction
+  // The bytes of rows and weights in each direction: 2 * 64 * (8 * 2 + 4) / 2.
   EXPECT_EQ(CollectiveBytes(LayerType::kTransformer, Segment::kNorm2, Pass::kForward, shape), Bytes(64 * (8 * 2 + 4)));
   EXPECT_EQ(CollectiveBytes(LayerType::kTransformer, Segment::kMlp, Pass::kForward, shape), Bytes(64 * 8 * 2));
 }
@@ -168,7 +169,7 @@ TEST(Experts, OnlyGroupsOfSeveralRanksTransfer) {
   }
 }
 
-// expert_rows can be recomputed only with another dispatch; what the experts return is read by no backward op.
+// expert_rows can be recomputed only with another dispatch. No backward op reads the tensors that the experts return.
 TEST(Experts, WhatCanBeRecomputed) {
   const LayerGraph& graph = LayerGraph::Of(Shape(Model(), {.dp = 2, .ep = 2}));
   EXPECT_TRUE(graph.RepeatsCollective(Tensor::kExpertRows));
@@ -178,7 +179,7 @@ TEST(Experts, WhatCanBeRecomputed) {
     EXPECT_EQ(graph.RecomputableIndex(tensor), -1) << EnumName(tensor);
   }
   EXPECT_FALSE(LayerGraph::Of(Shape(Model(), {})).RepeatsCollective(Tensor::kExpertRows));
-  // permute reads the route that is made with the scores, and swiglu the weights that come with the rows.
+  // permute reads the route that is made together with the scores. swiglu reads the weights that arrive with the rows.
   EXPECT_TRUE(Contains(graph.InputsOf(Tensor::kExpertRows), Tensor::kScores));
   EXPECT_TRUE(Contains(graph.InputsOf(Tensor::kSwiglu), Tensor::kExpertRows));
   // Without tensor parallelism no collective lies between proj and add1.

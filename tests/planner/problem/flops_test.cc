@@ -36,7 +36,7 @@ TEST(Flops, CountTheExpertsThatATokenPasses) {
   ModelSpec model = FindModelPreset("mixtral-8x7b")->model;
   const double layer = 2 * 16'777'216.0 + 2 * 4'194'304.0 + 32'768 + 2 * 3 * 58'720'256.0;
   const double active = 32 * layer + 131'072'000;
-  const double attention = 6.0 * 32 * 4096 * 32768;  // per token, of half the square of scores
+  const double attention = 6.0 * 32 * 4096 * 32768;  // per token; only half of the square of scores counts
   EXPECT_DOUBLE_EQ(StepFlops(model, 5, FlopCount::kModelCausal), 5.0 * 32768 * (6 * active + attention));
   EXPECT_EQ(ActiveParameters(model), 12'879'925'248);
   // The model needs the same FLOPs with any capacity and any skew.

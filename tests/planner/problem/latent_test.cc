@@ -44,7 +44,7 @@ TEST(Latent, QueriesKeysAndValuesAreMadeFromNormedLatents) {
   EXPECT_EQ(graph.InputsOf(Tensor::kQkv), Bit(Tensor::kLatentNormed));
   EXPECT_EQ(graph.InputsOf(Tensor::kLatentNormed), Bit(Tensor::kLatent));
   EXPECT_EQ(graph.InputsOf(Tensor::kLatent), Bit(Tensor::kLn1));
-  // The norms' backward reads their inputs, and qkv's weight gradient the normed latents.
+  // The backward passes of the norms read their inputs. The weight gradient of qkv reads the normed latents.
   EXPECT_TRUE(lynx::Contains(graph.ReadBy(Segment::kAttn), Tensor::kLatent));
   EXPECT_TRUE(lynx::Contains(graph.ReadBy(Segment::kAttn), Tensor::kLatentNormed));
   const LayerGraph& sharded = LayerGraph::Of(Shape(Model(), kSharded));
@@ -99,7 +99,8 @@ TEST(Latent, SizesFollowTheRanksAndHeads) {
       EXPECT_EQ(OpFlops(kLatent, pass, shape), 2 * tokens * OpParameters(kLatent, shape));
       EXPECT_EQ(OpFlops(kQkv, pass, shape), 2 * tokens * OpParameters(kQkv, shape));
     }
-    // Half the square of scores: two products with heads of 6 and 5 elements; in the backward pass, three and two.
+    // Half of the square of scores counts. The forward pass has two products, with elements of 6 and 5. The backward pass has
+    // three and two.
     EXPECT_EQ(OpFlops(kFlash, Pass::kForward, shape), tokens * 16 * heads * (6 + 5));
     EXPECT_EQ(OpFlops(kFlash, Pass::kBackward, shape), tokens * 16 * heads * (3 * 6 + 2 * 5));
   }
@@ -110,7 +111,7 @@ TEST(Latent, SizesFollowTheRanksAndHeads) {
   EXPECT_EQ(OpParameters(kLatentNorm, shape), 3);
   EXPECT_EQ(OpParameters(kQkv, shape), 4 * (8 * 6 + 3 * (4 + 5)));
   EXPECT_EQ(LayerGraph::Of(shape).InputsOf(Tensor::kQkv), Bit(Tensor::kLatentNormed) | Bit(Tensor::kLn1));
-  // Keys and values of the whole sequence: 6 and 5 elements of a head.
+  // The keys and values of the whole sequence: each head has 6 and 5 elements per token.
   EXPECT_EQ(ContextGatherBytes(Shape(Model(), {.cp = 2})), Bytes(32 * 4 * (6 + 5) * 2));
 }
 
@@ -138,7 +139,7 @@ TEST(Latent, QkvIsTwoProducts) {
 TEST(Latent, TheProductsOfQkvRunOneAfterTheOther) {
   HardwareProfile profile = StatedCpuProfile();
   profile.bfloat16_flops_per_second = 1'000'000'000'000'000;
-  profile.memory_bytes_per_second = 1'000'000'000;  // a byte takes a nanosecond
+  profile.memory_bytes_per_second = 1'000'000'000;  // the memory moves one byte per nanosecond
   profile.gemm_tiles = {4, 128, 64};
   profile.op_overhead = Nanos(100);
   const LayerShape shape = Shape(Model(), {});
@@ -150,7 +151,7 @@ TEST(Latent, TheProductsOfQkvRunOneAfterTheOther) {
 }
 
 TEST(SharedExperts, WorkOnARanksOwnTokensWithWholeWeights) {
-  const LayerShape shape = Shape(Model(), kSharded);  // 16 tokens of 32
+  const LayerShape shape = Shape(Model(), kSharded);  // each rank has 16 of the 32 tokens
   EXPECT_EQ(TensorBytes(Tensor::kSharedFc1, shape), Bytes(16 * 20 * 2));
   EXPECT_EQ(TensorBytes(Tensor::kGradSharedSwiglu, shape), Bytes(16 * 10 * 2));
   EXPECT_EQ(TensorBytes(Tensor::kFc2Sum, shape), Bytes(16 * 8 * 2));
@@ -160,7 +161,7 @@ TEST(SharedExperts, WorkOnARanksOwnTokensWithWholeWeights) {
   EXPECT_EQ(OpTraffic(kSharedSwiglu, Pass::kForward, shape), Bytes(16 * (20 + 10) * 2));
 }
 
-// The gate has one weight for each number of a token, and its 32-bit values follow those of fc1.
+// The gate has one weight for each element of a token. The 32-bit values of the gates follow the elements of fc1.
 TEST(SharedExperts, MayHaveAGate) {
   ModelSpec model = Model();
   const LayerShape plain = Shape(model, kSharded);

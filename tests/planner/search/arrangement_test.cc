@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A cluster of fast nodes and of nodes that compute at a fifth of their speed.
+// A cluster with fast nodes, and with slow nodes that compute at a fifth of the speed.
 ClusterTopology Mixed(int32_t fast, int32_t slow) {
   ClusterTopology cluster = UniformCluster(fast, 2, SmallGpu());
   cluster.groups[0].name = "fast";
@@ -29,7 +29,7 @@ ClusterTopology Mixed(int32_t fast, int32_t slow) {
   return cluster;
 }
 
-// "fast 1, slow 2" and so on.
+// Text such as "fast 1, slow 2".
 std::string TextOf(const ClusterTopology& cluster) {
   std::string text;
   for (const NodeGroup& group : cluster.groups) {
@@ -121,7 +121,7 @@ TEST(Arrangement, LetsEachStageRunOnOneKindOfNode) {
   EXPECT_TRUE(CheckPlan(arranged).ok());
 }
 
-// The other way is to number the replicas of a stage one after another. Then the kinds need not alternate.
+// The alternative is to number all replicas of a stage one after another. Then the kinds of nodes need not alternate.
 TEST(Arrangement, IsNotNeededIfReplicasAreNumberedFirst) {
   PlanRequest request = RequestOn(Mixed(2, 2));
   request.spec.parallel = {.tp = 2, .pp = 2, .rank_order = RankOrder::kTpPpDp};
@@ -136,7 +136,7 @@ TEST(Arrangement, IsNotNeededIfReplicasAreNumberedFirst) {
 
 TEST(Arrangement, KeepsTheGivenOrderIfNoOtherIsFaster) {
   PlanRequest request = RequestOn(Mixed(2, 2));
-  request.spec.resources.max_ranks = request.spec.resources.min_ranks = 4;  // the fast nodes alone
+  request.spec.resources.max_ranks = request.spec.resources.min_ranks = 4;  // the fast nodes are enough
   EXPECT_EQ(FastestArrangement(request), request.cluster);
   request.cluster = UniformCluster(2, 4, SmallGpu());
   EXPECT_EQ(FastestArrangement(request), request.cluster);

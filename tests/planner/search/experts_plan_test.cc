@@ -70,7 +70,8 @@ TEST(ExpertsPlan, GroupsWithoutExpertsAreRefused) {
   EXPECT_EQ(CheckPlan(*plan).message(), "plan: parallel.ep is 2, and the model has no experts (model.moe.experts)");
 }
 
-// With all experts on every rank there is no all-to-all; with few, the transfers take time and the states less memory.
+// If every rank has all experts, there is no all-to-all. If ranks have few experts, the transfers take time, and the states
+// less memory.
 TEST(ExpertsPlan, MoreRanksShareTheStatesOfExperts) {
   const auto states = [](int32_t ep) {
     PlanRequest request = Request();
@@ -131,7 +132,7 @@ TEST(ExpertsPlan, SharedExpertsAndLatentsCostTimeAndMemory) {
   const Plan all = planned([](ModelSpec&) {});
   const Plan without = planned([](ModelSpec& m) { m.moe.shared_ffn = 0; });
   EXPECT_GT(all.step, without.step);
-  // Four layers keep gate and up, and their product, of 4 * 128 tokens in 16 bits.
+  // Four layers store gate, up and their product, each for 4 * 128 tokens in 16 bits.
   const double kept = 4 * (4 * 128) * 3 * 256 * 2;
   EXPECT_NEAR(static_cast<double>((all.stages.at(0).live_peak - without.stages.at(0).live_peak).value), kept, 0.02 * kept);
   EXPECT_EQ(all.stages.at(0).states.weights - without.stages.at(0).states.weights, Bytes(4 * 3 * 256 * 256 * 2));
@@ -162,7 +163,7 @@ TEST(ExpertsPlan, TensorParallelismNeedNotDivideTheWidth) {
   EXPECT_TRUE(plan.ok()) << plan.status();
 }
 
-// The first layers have no experts: nothing is dispatched there, and they have the states of an ordinary layer.
+// The first layers have no experts. They dispatch no rows, and their states are those of an ordinary layer.
 TEST(ExpertsPlan, FirstLayersMayHaveNoExperts) {
   PlanRequest request = Request();
   request.spec.model.ffn = 1024;
@@ -185,14 +186,14 @@ TEST(ExpertsPlan, FirstLayersMayHaveNoExperts) {
   const auto parameters = [&](LayerType type) { return LayerParameters(type, shape); };
   const int64_t dense = LayerParameters(LayerType::kTransformer, DenseShape(shape));
   EXPECT_EQ(dense - parameters(LayerType::kTransformer),
-            3 * 256 * 1024 - 2 * 3 * 256 * 128 - 256 * 8);  // less two experts, and the router
+            3 * 256 * 1024 - 2 * 3 * 256 * 128 - 256 * 8);  // without two experts and the router
   const int32_t first = plan->stages[0].slices[0].layers();
   const int64_t of_first = dense + (first - 1) * parameters(LayerType::kTransformer) + parameters(LayerType::kEmbedding);
   EXPECT_EQ(plan->stages[0].states.total(), Bytes(of_first * (2 + 4 + 12)));
 }
 
-// With many pieces, it is not known before the partition which ranks have the layers without experts. These hold less here, so
-// a plan that counts too many of them would exceed the memory of a device.
+// With many pieces, it is not known before the partition which ranks have the layers without experts. These layers need less
+// memory here. So a plan that counts too many of them on a rank would exceed the memory of the device.
 TEST(ExpertsPlan, NoRankExceedsItsDeviceWhereverTheFirstLayersAre) {
   PlanRequest request = Request();
   request.spec.model.layers = 12;
@@ -215,7 +216,7 @@ TEST(ExpertsPlan, NoRankExceedsItsDeviceWhereverTheFirstLayersAre) {
   EXPECT_GT(planned, 5);
 }
 
-// A rank with wide first layers gets fewer layers than with the experts of the other layers.
+// A rank with some of the wide first layers gets fewer layers than a rank whose layers all have experts.
 TEST(ExpertsPlan, WideFirstLayersTakeTimeAndMemory) {
   PlanRequest request = Request();
   request.spec.model.layers = 8;
@@ -233,7 +234,7 @@ TEST(ExpertsPlan, WideFirstLayersTakeTimeAndMemory) {
   EXPECT_LT(layers_of_first(1), layers_of_first(0));
 }
 
-// With one replica, the tensor-parallel ranks that hold the same experts share out their states.
+// With one replica, the tensor-parallel ranks that hold the same experts divide the states of these experts among them.
 TEST(ExpertsPlan, ExpertsHaveReplicasOnTensorParallelRanks) {
   PlanRequest request = Request();
   request.spec.resources = {.min_ranks = 2, .max_ranks = 2};

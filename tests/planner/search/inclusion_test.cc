@@ -54,7 +54,7 @@ struct Relation {
     ++worse;
     most_percent = std::max(most_percent, 100 * (Seconds(*larger) / Seconds(*smaller) - 1));
   }
-  // At most this share of the pairs is worse, and none by more than `percent`.
+  // At most this share of the pairs has a longer step for the larger request, and no step is longer by more than `percent`.
   void ExpectAtMost(double share, double percent) const {
     std::printf("%d of %d pairs are worse, by at most %.2f%%\n", worse, pairs, most_percent);
     EXPECT_GT(pairs, 0);

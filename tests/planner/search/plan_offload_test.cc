@@ -198,7 +198,8 @@ TEST(PlanOffload, LessLeavesWhereAProgramTookMoreOfTheHostThanItsShare) {
   EXPECT_LE(BytesThatLeave(fits, after), BytesThatLeave(fits, before) / 2);
 }
 
-// A stage that is fast enough without it does not offload. What one stage learns does not change the fits of the others.
+// A stage does not offload if it is fast enough without offloading. Measurements of one stage do not change the fits of other
+// stages.
 TEST(PlanOffload, OnlySlowStagesOffload) {
   const PlanRequest request = Request(5000);
   const Candidate candidate = SupportedCandidates(request)->front();

@@ -58,8 +58,8 @@ TEST(PlanSearch, FindsWhatPlanningEveryCandidateFindsWhereTensorsGoToTheHost) {
   ExpectFindsTheBest(RandomOffloadRequest, 12, 8);
 }
 
-// The stated rates are three times those of the real device, and only some shapes were measured. If the stated rates counted
-// for the other shapes, the search would choose one of these, and the plan would take three times as long as predicted.
+// The stated rates are three times those of the real device, and only some shapes were measured. If the search used the stated
+// rates for the other shapes, it would choose one of these shapes. Then the plan would take three times as long as predicted.
 TEST(PlanSearch, DoesNotFleeIntoWhatNobodyMeasured) {
   PlanRequest request;
   request.spec.model = {.layers = 8, .hidden = 256, .heads = 8, .ffn = 1024, .seq = 128, .vocab = 1024};

@@ -1,4 +1,4 @@
-// Batches that replicas and microbatches do not divide (planner/problem/batch_split.h).
+// Tests batches whose samples cannot be divided evenly among replicas and microbatches (planner/problem/batch_split.h).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST(UnevenBatch, ReplicasNeedNotDivideIt) {
   EXPECT_THAT(PlanText(plan), HasSubstr("\nempty places 3\n"));
 }
 
-// The digests of plans without empty places are those of before.
+// A plan without empty places must have the same digest as in earlier releases.
 TEST(UnevenBatch, AnEvenPlanDoesNotSpeakOfIt) {
   PlanRequest request = OddRequest(28, 7);
   request.spec.parallel.dp = 7;
@@ -58,7 +58,8 @@ TEST(UnevenBatch, AnEvenPlanDoesNotSpeakOfIt) {
   EXPECT_THAT(PlanTable(plan), Not(HasSubstr("empty")));
 }
 
-// With seven ranks and a batch of 32 only pipelines are even. The best of both kinds is never slower.
+// With seven ranks and a batch of 32, only pipelines without replicas divide the batch evenly. The best of all plans is never
+// slower.
 TEST(UnevenBatch, IsChosenWhereItIsFaster) {
   PlanRequest request = OddRequest(32, 7);
   request.spec.model.layers = 8;
@@ -103,7 +104,7 @@ std::vector<int32_t> ReplicasOf(const PlanRequest& request) {
   return replicas;
 }
 
-// 17 to 31 replicas have two microbatches each. A range of ranks tries the least and the greatest of such numbers.
+// With 17 to 31 replicas, each replica has two microbatches. A range of ranks tries the least and the greatest of such numbers.
 TEST(UnevenBatch, RangesHaveFewCandidates) {
   PlanRequest request = OddRequest(32, 32);
   request.spec.resources.min_ranks = 1;
@@ -116,7 +117,7 @@ TEST(UnevenBatch, RangesHaveFewCandidates) {
   EXPECT_EQ(ReplicasOf(request), (std::vector<int32_t>{20, 30}));
 }
 
-// With ZeRO-1, more replicas have no fewer microbatches, but each rank holds less.
+// With ZeRO-1, more replicas may not reduce the microbatches of each replica, but each rank holds less.
 TEST(UnevenBatch, ARangeFitsIfItsLargestNumberOfRanksFits) {
   PlanRequest request = OddRequest(32, 31);
   request.spec.train.micro_batch = 1;
@@ -142,8 +143,8 @@ TEST(UnevenBatch, CheckPlanFindsAWrongNumber) {
   }
 }
 
-// With a rest, a group of an interleaved schedule waits as long as a full one. Such schedules would be many candidates and
-// seldom the fastest, so the job must ask for them.
+// A last group with fewer microbatches waits as long as a full group. Such schedules would be many candidates and are seldom
+// the fastest. So the job must ask for them.
 TEST(Candidates, InterleaveARestOfMicrobatchesOnlyIfTheJobAsks) {
   PlanRequest request;
   request.spec.model = TinyModel(12);

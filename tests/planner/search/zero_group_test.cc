@@ -71,7 +71,7 @@ TEST(ZeroGroup, MemoryIsThatOfAsManyReplicas) {
   }
 }
 
-// With ZeRO-3, weights are gathered for every pass: over slow links, groups of a node take less time.
+// With ZeRO-3, weights are gathered for every pass. Over slow links this takes less time if each group is inside a node.
 TEST(ZeroGroup, GroupsOfANodeGatherFaster) {
   const ParallelSpec all{.tp = 1, .pp = 1, .dp = 16, .zero = kWeights};
   ParallelSpec group = all, two_nodes = all;
