@@ -112,7 +112,7 @@ def attention(x, w, prefix, s):
     norms = [w.get(prefix + name) for name in ("q_norm.weight", "k_norm.weight")]
     if s["qk_norm_whole"]:
         qkv = [rms_norm(part, norm, s) for part, norm in zip(qkv, norms)] + [qkv[2]]
-    q, k, v = (part.reshape(b, n, -1, size).transpose(1, 2) for part in qkv)  # (b, heads, n, head size)
+    q, k, v = (part.reshape(b, n, -1, size).transpose(1, 2) for part in qkv)  # each has the shape (b, heads, n, head size)
     if norms[0] is not None and not s["qk_norm_whole"]:
         q, k = rms_norm(q, norms[0], s), rms_norm(k, norms[1], s)
     if s["family"] == "llama":

@@ -48,7 +48,7 @@ void ExpectReference(worker::TinyJob job, const worker::TinySetting& setting) {
 
 TEST_P(Reference, LossesAgreeWithPyTorch) { ExpectReference(ReferenceJob(GetParam().model), GetParam()); }
 
-// With small rooms most rows go through rounds, and the losses stay those of a model that drops nothing.
+// With small rooms, most rows go through rounds. The losses must be those of a model that drops no row.
 TEST_P(Reference, LossesWithRoundsAgreeWithPyTorch) {
   worker::TinyJob job = ReferenceJob(GetParam().model);
   if (!job.model.moe.any()) return;

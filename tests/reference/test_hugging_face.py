@@ -29,7 +29,8 @@ FAMILIES = {"gpt": "GPT2LMHeadModel", "multi-query-gpt": "GPTBigCodeForCausalLM"
             "llama3": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
             "phi3": "Phi3ForCausalLM", "mixtral": "MixtralForCausalLM", "qwen3-moe": "Qwen3MoeForCausalLM",
             "qwen2-moe": "Qwen2MoeForCausalLM", "glm4-moe": "Glm4MoeForCausalLM", "olmoe": "OlmoeForCausalLM"}
-# Families with experts. Their ranks share the experts, and have no tensor parallelism: it changes which tokens a router's loss is of.
+# Families with experts. Their ranks share the experts, and have no tensor parallelism: tensor parallelism would change the
+# tokens over which a router's loss is computed.
 EXPERTS = ("mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe", "olmoe")
 
 

@@ -223,7 +223,8 @@ Outcome World::Run() {
   // A separate generator draws the bad node. So all other numbers that a seed gives stay the same.
   Random apart(common_.options.seed ^ 0xbad'0de);
   if (doomed_.value.empty() && apart.Chance(0.3)) bad_ = NodeId(absl::StrCat("n", apart.Below(kNodes)));
-  // So does what happens to three servers, which half of the seeds have, to the store, and to people who ask.
+  // A third generator draws the faults of servers (half of the seeds have three servers), of the store, and of people's
+  // requests.
   Random servers(common_.options.seed ^ 0x1ea'de25);
   if (servers.Chance(0.5)) {
     stops_ = servers;

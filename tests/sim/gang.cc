@@ -100,7 +100,8 @@ void World::Connect(Gang& gang) {
     Say(*node, key, RankReady{.next_step = gang.step});
   }
   if (gang.step < StepsOf(gang)) return TrainStep(gang);
-  // All steps are done: the checkpoint is of the last step. But the ranks that wrote it ended before they could report this.
+  // All steps are done, and the newest checkpoint is of the last step. But the ranks that wrote it ended before they could
+  // report it.
   EndGang(gang, kRankExitOk, [&](SimRank&, const RankKey& key) { Say(*gang.present.at(key.rank), key, RankDone{gang.step}); });
 }
 

@@ -1,6 +1,7 @@
-// A store that is away for a while. The leader keeps what it cannot write, as its event loop does, refuses new jobs, and does
-// not lead once its lease has run out. Of the first commit that fails, the store may have written everything before the answer
-// was lost. When the store is back, the leader finds out about that commit and leads on, or another server leads.
+// Simulates a store that cannot be reached for a while. Like the real event loop, the leader keeps the effects that it cannot
+// write and refuses new jobs. It stops leading when its lease has ended. The store may have written the first failed commit
+// although its answer was lost. When the store is back, the leader finds out about that commit and leads on, or another server
+// leads.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -10,11 +11,11 @@
 namespace lynx::server::sim {
 namespace {
 
-// In seconds. A leader does not lead kHeld after its newest renewal, and ends kMaxPause later; no server can take the lease
-// before kLease is over.
+// Times in seconds. A leader stops leading kHeld after its newest renewal, and its process ends kMaxPause later. No other
+// server can take the lease for kLease after that renewal.
 constexpr double kHeld = 2.5, kLease = 3, kMaxPause = 30;
 
-// The job of an effect that the simulated store keeps; empty: it is about something else.
+// The job of an effect that the simulated store keeps; empty: the effect is not about a job.
 JobId JobOf(const Effect& durable) {
   if (const auto* insert = std::get_if<InsertJob>(&durable)) return insert->job.id;
   if (const auto* update = std::get_if<UpdateJob>(&durable)) return update->job.id;
@@ -46,7 +47,7 @@ void World::StoreFails() {
   common_.timeline.After(Seconds(kHeld + kMaxPause), [this, still] {
     if (still()) CrashServer(Seconds(outages_->Between(0.1, 2)));
   });
-  // Most outages are as short as a promotion.
+  // Most outages last as long as the promotion of a standby database.
   const double length = random.Chance(0.1) ? random.Between(20, 50) : random.Between(0.2, 10);
   common_.timeline.After(Seconds(length), [this, begin] {
     if (store_away_ && away_since_ == begin) StoreReturns();
@@ -89,7 +90,7 @@ void World::Keep(std::vector<Effect> effects) {
     if (IsDurable(effect)) {
       durable.push_back(std::move(effect));
     } else if (std::holds_alternative<StepRecorded>(effect) || std::holds_alternative<RenewLease>(effect)) {
-      CarryOne(effect);  // these effects depend on nothing that is stored
+      CarryOne(effect);  // these effects do not depend on the store
     } else {
       held_.push_back(std::move(effect));
     }

@@ -9,7 +9,7 @@ namespace lynx::server::sim {
 namespace {
 
 constexpr double kServerTick = 0.5;
-// In seconds. A stream that is cut breaks after kPatience / 2 to kPatience (see KeepAlive).
+// Time in seconds. A stream that is cut breaks after kPatience / 2 to kPatience (see KeepAlive).
 constexpr double kPatience = 6;
 
 // The bytes that a rank needs if nothing is recomputed, and if everything is recomputed.

@@ -1,6 +1,6 @@
-// The other servers of a simulation, on the same store. The leader may be stopped, as by SIGSTOP. When its lease has run out,
-// another one leads, which may be stopped, too. When a stopped server goes on, it finishes what it had begun: it commits,
-// unless the epoch of the store is not its own any more, and answers, unless it leads no more.
+// Simulates further servers on the same store. The leader may be stopped, as by SIGSTOP. When its lease has ended, another
+// server leads, which may be stopped too. When a stopped server continues, it finishes what it had begun. It can commit only if
+// the store still has its epoch, and answers only if it still leads.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +10,8 @@ namespace lynx::server::sim {
 namespace {
 
 constexpr size_t kServers = 3;
-// In seconds. The lease holds for kLease after its newest renewal, which is up to a second old when the leader is stopped. The
-// other servers look twice a second.
+// Times in seconds. A lease lasts for kLease after its newest renewal. When a leader is stopped, this renewal is up to kRenewal
+// old. The other servers look at the lease every kLook.
 constexpr double kLease = 3, kRenewal = 1, kLook = 0.5;
 
 }  // namespace
@@ -20,10 +20,10 @@ void World::StopLeader() {
   if (faults_over_) return;
   Random& random = *stops_;
   common_.timeline.After(Seconds(random.Between(5, 50)), [this] { StopLeader(); });
-  // One server is left to lead, and to see whether the store is there.
+  // At least one server must be running to lead, and the store must be there for a takeover.
   if (controller_ == nullptr || store_away_ || sleepers_.size() + 1 >= kServers) return;
   if (random.Chance(0.5)) {
-    stop_in_commit_ = true;  // in the middle of the next event
+    stop_in_commit_ = true;  // the server is stopped in the commit of the next event
     return;
   }
   Sleep({}, /*committed=*/true);
@@ -84,7 +84,8 @@ void World::WakeUp(int64_t epoch) {
     for (EventBody& event : woken.backlog) Give(std::move(event));
     return;
   }
-  // From here on only a server with a mistake does anything: each commit is refused, and the process ends.
+  // From here on, a correct server can do nothing: its commit is refused, and its process ends. Only a server with a mistake
+  // goes on.
   const WorldMistake mistake = common_.options.world_mistake;
   if (mistake == WorldMistake::kStaleRead) {
     for (const auto& [job, events_then] : woken.questions) CheckAnswer(*woken.controller, job, events_then);
@@ -107,7 +108,7 @@ void World::WakeUp(int64_t epoch) {
   std::swap(requests_, woken.requests);
 }
 
-// A client whose call reaches a server that is stopped: the call waits there.
+// If the client's call reaches a server that is stopped, the call waits there.
 bool World::GiveToSleeper(const JobSubmitted& submitted, size_t client) {
   if (sleepers_.empty() || (!Sleeps() && !stops_->Chance(0.5))) return false;
   Sleeper& sleeper =

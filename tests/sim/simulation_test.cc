@@ -51,7 +51,7 @@ TEST(Simulation, EverySeedKeepsThePromises) {
   EXPECT_GT(sum.excluded, static_cast<int64_t>(kSeeds / 10));
   EXPECT_GT(sum.stops, static_cast<int64_t>(2 * kSeeds));
   EXPECT_GT(sum.takeovers, static_cast<int64_t>(kSeeds));
-  EXPECT_LT(sum.takeovers, sum.stops + sum.outages);  // some went on in time
+  EXPECT_LT(sum.takeovers, sum.stops + sum.outages);  // some servers continued before another one took over
   EXPECT_GT(sum.both_stopped, static_cast<int64_t>(kSeeds / 4));
   EXPECT_GT(sum.outages, static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.in_doubt, static_cast<int64_t>(kSeeds / 4));

@@ -21,8 +21,8 @@ using nlohmann::json;
 
 constexpr char kFormat[] = "lynx-checkpoint";
 constexpr int64_t kVersion = 4;
-// As kVersion, but not all replicas write shards where several do (WritingReplicas). Layouts in which this changes no file have
-// an index of kVersion, which older releases can read.
+// Like kVersion, but in layouts where several replicas write shards (WritingReplicas), not all of them do. Layouts with the
+// same files as before have an index of kVersion, which older releases can read.
 constexpr int64_t kVersionOfFewWriters = 5;
 constexpr int64_t kVersionOfGpt = 3;  // old, only read: GPT models without tied embeddings or fused attention
 // Old, only read: the same models, in layouts that set only tp, pp and dp and leave all other fields at their defaults.
@@ -47,7 +47,7 @@ std::vector<std::string> FilesOf(const ParallelLayout& layout, int32_t replicas)
 // True if ZeRO divides the states among the replicas.
 bool DividesStates(const ParallelLayout& layout) { return layout.zero != ZeroStage::kNone && GradientRanks(layout) > 1; }
 
-// The number of replicas that wrote shards before kVersionOfFewWriters.
+// The number of replicas that wrote shards in releases before kVersionOfFewWriters.
 int32_t FormerWritingReplicas(const ParallelLayout& layout) { return ReplicasWriteShards(layout) ? layout.dp : 1; }
 
 int64_t VersionOf(const ParallelLayout& layout) {

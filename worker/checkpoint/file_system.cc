@@ -73,9 +73,9 @@ class PosixWritableFile : public WritableFile {
   }
 
  private:
-  // Asks the kernel to write to the disk what was written to the file since the last call, and waits for what was asked for
-  // before. So Sync has little to wait for, even if many ranks share a slow disk, and each part that the disk has taken is
-  // progress. Errors do not matter: Sync meets them again.
+  // Asks the kernel to write to the disk what was written to the file since the last call. Waits until the disk has what the
+  // last call asked for. So Sync has little to wait for, and each part on the disk counts as progress. Errors are ignored,
+  // because Sync returns them.
   void AskToWrite() {
     const QuietWork wait(TimeFor(Bytes(kMaxCallBytes), kSlowDiskPerSecond));
     constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
@@ -90,7 +90,7 @@ class PosixWritableFile : public WritableFile {
   std::string path_;
   Bytes begin_;     // the disk has everything before this place
   Bytes unsynced_;  // written behind it
-  Bytes asked_;     // of it, what the kernel was asked to write to the disk; it comes first
+  Bytes asked_;     // the first part of unsynced_, which the kernel was asked to write
 };
 
 class PosixReadableFile : public ReadableFile {

@@ -75,7 +75,7 @@ std::string PositionText(int64_t element, const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(position, ", "), "]");
 }
 
-// True if the tensor belongs to a layer after the model's last one, and the model is taken without such layers.
+// True if the tensor belongs to a layer after the last layer of the model, and `model` leaves such layers out.
 bool IsLeftOut(const std::string& name, const ModelSpec& model) {
   if ((model.plan_only & Bit(PlanOnlyFeature::kMultiTokenPrediction)) == 0) return false;
   absl::string_view rest = name;
@@ -255,7 +255,7 @@ absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder,
   identity.job = JobId(kImportJob);
   identity.generation = Generation(1);
   identity.model = model;
-  identity.model.plan_only = 0;  // what is left out is no part of the checkpoint
+  identity.model.plan_only = 0;  // features that are left out are not in the checkpoint
   const absl::Status there = ReadSummary(files, directory, 0).status();
   if (there.ok() || absl::IsDataLoss(there)) {
     return absl::AlreadyExistsError(absl::StrCat(CheckpointPath(directory, 0), " is there already; name another directory"));

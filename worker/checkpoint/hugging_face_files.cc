@@ -19,7 +19,8 @@ using Names = std::vector<std::string>;
 constexpr Bytes kIndexLimit = kMiB * 64;
 constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/spec/";
 constexpr char kWeightMap[] = "weight_map";
-// The end of a tensor's name if transformers 5 saved the experts as it holds them, which it does not do by default.
+// The end of a tensor's name if all experts are stacked in one tensor. transformers 5 can save them so, but by default does
+// not.
 constexpr std::string_view kStackedExperts = ".mlp.experts.gate_up_proj";
 constexpr size_t kMaxShown = 3;
 

@@ -75,7 +75,7 @@ int32_t LaneTable::Ring(const Route& route) const {
   if (route.group == Group::kTensor) return kTensorLane;
   if (route.group == Group::kWorld) return kWorldLane;
   if (route.group == Group::kExpert || route.group == Group::kExpertData) {
-    LYNX_CHECK(first_expert_lane_ >= 0);  // the communicator must be told of a model's experts
+    LYNX_CHECK(first_expert_lane_ >= 0);  // the communicator's options must say that the model has experts
     return first_expert_lane_ + (route.group == Group::kExpert ? 0 : 1);
   }
   LYNX_CHECK(route.group == Group::kData);

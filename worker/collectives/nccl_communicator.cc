@@ -31,7 +31,8 @@ constexpr auto kWatchPeriod = std::chrono::milliseconds(10);
 constexpr Nanos kStandstill{2'000'000'000};
 constexpr auto kPollPeriod = std::chrono::microseconds(100);
 constexpr Nanos kFarewellLimit{10'000'000'000};  // the time that the peers have to receive all that was sent
-// The time in which NCCL ends what was told to abort. It is less if the limit for connecting is less.
+// The time in which NCCL must end a communicator after it was told to abort. It is shorter if the limit for connecting is
+// shorter.
 constexpr Nanos kAbortLimit{10'000'000'000};
 constexpr size_t kFirstSlots = 256;
 
@@ -300,8 +301,8 @@ absl::Status NcclCommunicator::BeginLocked(Line& line) {
   return CudaStatus(cudaEventRecord(transfer.begun, line.stream()), "recording an event");
 }
 
-// The mutex is free during NCCL's call, which may block: the first transfer between two ranks connects them, and a device that
-// has much work to do takes no more. The watch thread can then abort the call.
+// The mutex is not held during NCCL's call, because the call may block: the first transfer between two ranks connects them, and
+// a device with much work accepts no more. Without the mutex, the watch thread can abort the call.
 template <class Call>
 absl::Status NcclCommunicator::IssueOn(Line& line, const Call& call) {
   ncclComm_t comm = nullptr;

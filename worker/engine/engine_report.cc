@@ -1,4 +1,4 @@
-// What the engine says of a step that it has run.
+// Makes the engine's report of a step that it has run.
 #include <algorithm>
 #include <cmath>
 

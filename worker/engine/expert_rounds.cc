@@ -99,7 +99,7 @@ void TypedExpertRounds<T>::ExpertGradients(int32_t layer, const Round& round) {
   const int64_t h = shape_.hidden, w = shape_.mlp_width();
   ops_.ExpertWeight(experts_, weights, round.swiglu, round.grad_results, w, h,
                     state_.Gradient(layer, Parameter::kExpertsFc2Weight));
-  // The gradient of swiglu takes the place of swiglu.
+  // The gradient of swiglu overwrites swiglu.
   ops_.ExpertBackward(experts_, weights, round.grad_results, WeightOf(layer, Parameter::kExpertsFc2Weight), w, h, round.swiglu);
   ops_.ExpertSwigluBackward(experts_, weights, round.fc1, round.silu, round.swiglu, w, round.grad_fc1,
                             round.grad_received_weights);

@@ -313,7 +313,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& c
   LYNX_ASSIGN_OR_RETURN(const bool by_nccl, AgreeOnNccl(NcclName(), MachineName(), config.encryption,
                                                         {config.rank, layout.ranks(), between_hosts}));
   if (!by_nccl) return std::make_unique<StagedCommunicator>(layout, config.rank, between_hosts, backend);
-  const QuietWork begins(kIdleLimit);  // NCCL tells nothing of its progress
+  const QuietWork begins(kIdleLimit);  // NCCL does not report its progress
   const NcclOptions options{.layout = layout,
                             .experts = config.context.model.moe.any(),
                             .rank = config.rank,
@@ -340,7 +340,7 @@ absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& bac
     }
     LYNX_ASSIGN_OR_RETURN(const auto between_devices, WithCauseOfCode(BetweenDevices(config, *communicator, backend)));
     absl::StatusOr<RunEnd> end = RunConnected(config, backend, *communicator, *between_devices, reports, cancellation);
-    if (!end.ok()) tell(end.status());  // before the devices' communicator takes its leave, which may wait for the peers
+    if (!end.ok()) tell(end.status());  // first, because the end of devices' communicator may wait for peers
     return end;
   };
   absl::StatusOr<RunEnd> end = run();

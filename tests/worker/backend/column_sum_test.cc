@@ -1,5 +1,5 @@
-// Sums of columns, of a few rows and of so many that a device adds them in parts: the gradients of biases and of norms'
-// weights.
+// Tests sums of columns: the gradients of biases and of norms' weights. Some have few rows, and some so many that a device adds
+// them in parts.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -24,7 +24,7 @@ class ColumnSums : public testing::TestWithParam<Matrix> {
   const int64_t n = GetParam().rows, h = GetParam().columns;
   std::unique_ptr<Backend> backend = MakeTestBackend();
 
-  // Expects the gradient of a bias to be the sums, at any address with the same bits.
+  // Expects that the gradient of a bias equals the sums, with the same bits at every address.
   template <class T>
   void ExpectSums() {
     std::vector<float> first;
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ColumnSums,
                            return "rows" + std::to_string(info.param.rows) + "columns" + std::to_string(info.param.columns);
                          });
 
-// The sums of more rows than one block adds must not overwrite the statistics of rows, which a device keeps meanwhile.
+// While a device sums more rows than one block adds, it keeps the statistics of rows. The sums must not overwrite them.
 template <class T>
 void ExpectNormsWeights(Backend& backend, int64_t n, int64_t h) {
   TestMemory memory;

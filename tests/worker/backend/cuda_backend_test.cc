@@ -39,7 +39,7 @@ std::string Variable(const char* name, const char* otherwise) {
   return value != nullptr ? value : otherwise;
 }
 
-// The values that a backend should leave. They are read before the first backend is made.
+// The values that making a backend must not change. They are read before the first backend is made.
 const std::string kConnections = Variable("CUDA_DEVICE_MAX_CONNECTIONS", "32");
 const std::string kLoading = Variable("CUDA_MODULE_LOADING", "EAGER");
 

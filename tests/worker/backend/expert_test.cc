@@ -39,7 +39,7 @@ class Experts : public testing::TestWithParam<ExpertCase> {
   }
   bool Has(int64_t row) const { return row % shape.room < GetParam().filled[row / shape.room]; }
 
-  // Random rows; those without a token are 0.
+  // Returns random rows. Rows without a token are 0.
   template <class T>
   T* Rows(int64_t columns, uint64_t seed, float scale = 1) {
     T* all = memory.RandomAt<T>(0, rows * columns, seed, scale);
@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Experts,
                                          ExpertCase{{.blocks = 6, .room = 3, .experts = 2}, 16, 8, {0, 3, 2, 1, 0, 0}},
                                          ExpertCase{{.blocks = 4, .room = 90, .experts = 2}, 24, 32, {90, 61, 1, 0}},
                                          ExpertCase{{.blocks = 2, .room = 2, .experts = 2}, 2100, 3, {1, 2}},
-                                         // More blocks than a block of a device has threads.
+                                         // There are more blocks than threads in a block of a device.
                                          ExpertCase{
                                              {.blocks = 600, .room = 2, .experts = 300}, 1, 1, std::vector<int64_t>(600, 1)}),
                          [](const auto& info) {

@@ -98,14 +98,15 @@ TEST_P(GatedSwiglu, OfBfloat16IsRoundedOnce) { ExpectFormula<Bfloat16>(true, 4e-
 TEST_P(GatedSwiglu, GatesEqualTheFormula) { ExpectGates<float>(4e-6); }
 TEST_P(GatedSwiglu, GatesOfBfloat16EqualTheFormula) { ExpectGates<Bfloat16>(4e-6); }
 
-// The last ones have rows that fill packs of a device, that are longer than a block of it, and more rows than a tile.
+// The last cases have rows that fill packs of a device, rows that are longer than a block of a device, and more rows than a
+// tile.
 INSTANTIATE_TEST_SUITE_P(Shapes, GatedSwiglu,
                          testing::Values(Shape{1, 1}, Shape{3, 7}, Shape{5, 16}, Shape{2, 700}, Shape{150, 24}),
                          [](const auto& info) {
                            return "n" + std::to_string(info.param.n) + "width" + std::to_string(info.param.width);
                          });
 
-// A gate that is closed or open to the last bit has no infinite gradient.
+// If a gate is exactly 0 or 1 in floating point, its gradient must still be finite.
 TEST(TokenGates, StayBetweenZeroAndOne) {
   std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;

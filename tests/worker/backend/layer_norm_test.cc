@@ -76,7 +76,8 @@ TEST(LayerNormPrecision, SurvivesALargeMean) {
 }
 
 // Rows of other lengths: a device holds short rows in the registers of a warp, longer ones in those of a block, and goes
-// several times through the longest ones. Every length is tried where packs of elements fit and where they do not.
+// several times through the longest ones. Every length is tested with addresses that fit packs of elements, and with addresses
+// that do not.
 class NormRows : public testing::TestWithParam<int64_t> {  // the parameter is h
  protected:
   const int64_t h = GetParam(), n = h > 2000 ? 2 : 9;

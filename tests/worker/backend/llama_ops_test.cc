@@ -204,7 +204,7 @@ TEST(Silu, FarOutItIsFlat) {
   EXPECT_NEAR(silu[1], 0.0f, 1e-20);
   EXPECT_EQ(dgated[0], 1.0f);
   EXPECT_NEAR(dgated[1], 0.0f, 1e-20);
-  EXPECT_EQ(dgated[2], 1.0f);  // SiluBackward changes only the half of the gate
+  EXPECT_EQ(dgated[2], 1.0f);  // SiluBackward changes only the half that has the gate
 }
 
 }  // namespace

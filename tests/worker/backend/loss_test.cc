@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Loss, testing::Values(Shape{1, 1}, Shape{1, 37}
                            return "t" + std::to_string(info.param.t) + "vocab" + std::to_string(info.param.vocab);
                          });
 
-// Rows of which a device reads several packs in each thread, also rows that do not begin where packs fit.
+// Rows so long that each thread of a device reads several packs. Some rows begin at places that do not fit packs.
 struct LongRows {
   int64_t v, valid;
 };
@@ -161,7 +161,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LossRows,
                            return "v" + std::to_string(info.param.v) + "valid" + std::to_string(info.param.valid);
                          });
 
-// A thread may see nothing but logits of minus infinity. They count nothing. The loss of a row of nothing else is not a number.
+// A thread may read only logits of minus infinity. They add nothing to the sum. If a whole row has no other logits, its loss is
+// not a number.
 TEST(LossRange, MinusInfinityCountsNothing) {
   constexpr int64_t kColumns = 4100;
   std::unique_ptr<Backend> backend = MakeTestBackend();
@@ -180,7 +181,7 @@ TEST(LossRange, MinusInfinityCountsNothing) {
   EXPECT_TRUE(std::isnan(*sum)) << *sum;
 }
 
-// A loss that is not a number must be seen, also beside tokens without a target.
+// A loss that is not a number must show in the sum, even if other tokens have no target.
 TEST(LossRange, NotANumberStaysInTheSum) {
   std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;

@@ -1,4 +1,4 @@
-// Tests how tokens become rows of experts, and rows tokens again.
+// Tests how tokens are copied to the rows of experts, and how rows are added up to tokens again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -123,8 +123,8 @@ TEST_P(Permute, AddsTheRowsToWhatTheTokenHas) { ExpectTokens<float>(true); }
 TEST_P(Permute, AddsTheRowsOfBfloat16ToWhatTheTokenHas) { ExpectTokens<Bfloat16>(true); }
 TEST_P(Permute, EveryRowWithoutRoomIsInOneRound) { ExpectRounds(); }
 
-// One token; rooms that stay empty; dropped rows, so that some tokens have no row at all; as many choices as experts; rows of
-// packs; rows longer than the pieces in which they are summed.
+// The cases: one token; rooms that stay empty; dropped rows, so that some tokens have no row; as many choices as experts; rows
+// that fit packs; rows longer than the pieces in which they are summed.
 INSTANTIATE_TEST_SUITE_P(Shapes, Permute,
                          testing::Values(RouterShape{.n = 1, .h = 3, .experts = 6, .top_k = 2, .room = 1},
                                          RouterShape{.n = 4, .h = 5, .experts = 7, .top_k = 1, .room = 4},

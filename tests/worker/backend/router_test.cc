@@ -28,7 +28,7 @@ std::vector<RouteChoice> Choices(const RouterShape& shape, const RouteChoice* ro
   return std::vector<RouteChoice>(route, route + shape.n * shape.top_k);
 }
 
-// Expects the route that belongs to the scores.
+// Expects that the route is the one that follows from the scores.
 void ExpectRoute(const RouterShape& shape, const float* scores, const RouteChoice* route, const float* bias = nullptr) {
   const Vector biases = bias == nullptr ? Vector() : ToDouble(bias, shape.experts);
   const reference::ExpertRoute want = reference::RouteOf(shape, ToDouble(scores, shape.n * shape.experts), biases);
@@ -69,7 +69,7 @@ class Router : public testing::TestWithParam<RouterCase> {
     memory.ExpectGuardsIntact();
   }
 
-  // `late`: the gradients of the weights of rows without room; null: these rows were dropped.
+  // `late`: the gradients of the weights of rows that had no room; null: these rows were dropped.
   template <class T>
   void ExpectGradients(double tolerance, const float* late = nullptr) {
     const T *x = memory.RandomAt<T>(0, n * h, 1, 2), *w = memory.RandomAt<T>(0, experts * h, 2);
@@ -117,8 +117,8 @@ TEST_P(Router, BackwardTakesGradientsOfRowsWithoutRoom) {
   ExpectGradients<float>(4e-6, memory.Random(shape.n * shape.top_k, 5));
 }
 
-// The last three have more choices than a block of a device counts at once, more experts than it has threads, and rows that are
-// longer than the pieces in which rows are summed.
+// The last three cases have more choices than a block of a device counts at once, more experts than a block has threads, and
+// rows that are longer than the pieces in which rows are summed.
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Router,
     testing::Values(
@@ -195,7 +195,7 @@ TEST(RouterTies, TheLowerNumberWins) {
   memory.ExpectGuardsIntact();
 }
 
-// A device counts so many choices in parts that have more than one piece.
+// There are so many choices that a device divides them into parts of more than one piece.
 TEST(RouterSizes, ManyChoicesHavePlacesInTheirOrder) {
   const RouterShape shape{.n = 16600, .h = 2, .experts = 11, .top_k = 8, .room = 12000};
   std::unique_ptr<Backend> backend = MakeTestBackend();
@@ -208,7 +208,7 @@ TEST(RouterSizes, ManyChoicesHavePlacesInTheirOrder) {
   memory.ExpectGuardsIntact();
 }
 
-// A device's memory for counts has no room for one of each expert in so many pieces of the choices.
+// A device's memory for counts is too small to hold a count for each expert and each piece of the choices.
 TEST(RouterSizes, ManyChoicesAmongManyExpertsAreCounted) {
   const RouterShape shape{.n = 2100, .h = 1, .experts = 4096, .top_k = 1024, .room = 1};
   const RouterLosses losses{.aux = 3, .scale = 2};
@@ -228,7 +228,7 @@ TEST(RouterSizes, ManyChoicesAmongManyExpertsAreCounted) {
   }
   backend->RouterBackward(shape, losses, scores, route, dweights, nullptr, w, dscores, dx);
   ASSERT_TRUE(backend->Finish().ok());
-  // All scores are 0, so the softmax is 1 / E, and the gradient is 1 / E of what an expert's slope is above the mean slope.
+  // All scores are 0, so every softmax is 1 / E. The gradient of a score is (slope of its expert - mean slope) / E.
   const auto n = static_cast<double>(shape.n), choices = n * static_cast<double>(shape.top_k);
   const auto experts = static_cast<double>(shape.experts);
   const double factor = losses.scale * losses.aux * experts / n / choices;
@@ -240,7 +240,8 @@ TEST(RouterSizes, ManyChoicesAmongManyExpertsAreCounted) {
   }
 }
 
-// A step whose numbers are not finite can be skipped (train.onNonFinite), so its route must lead nowhere else.
+// A step with numbers that are not finite can be skipped (train.onNonFinite). So its route must contain only valid experts and
+// places.
 TEST(RouterNumbers, OfScoresThatAreNotFiniteStayInRange) {
   const RouterShape shape{.n = 6, .h = 2, .experts = 5, .top_k = 3, .room = 6};
   std::unique_ptr<Backend> backend = MakeTestBackend();
@@ -288,7 +289,7 @@ TEST(RouterNumbers, OfLargeScoresAreFinite) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isfinite(dscores[i])) << i;
 }
 
-// A bias decides the choice, and the weights stay those of the sigmoids.
+// A bias changes only the choice of experts. The weights are still those of the sigmoids.
 TEST(RouterBias, OnlyChooses) {
   const RouterShape shape{.n = 7, .h = 3, .experts = 6, .top_k = 2, .room = 7, .sigmoid = true};
   std::unique_ptr<Backend> backend = MakeTestBackend();
@@ -321,7 +322,7 @@ TEST(RouterLoads, CountEachChoiceAndMoveTheBias) {
     float *const loads = memory.Constant(experts, 3), *const bias = memory.Constant(experts, 0.25f);
     backend->CountChoices(route, n * shape.top_k, experts, loads);
     ASSERT_TRUE(backend->Finish().ok());
-    const double even = want[0];  // so that some loads are equal to it
+    const double even = want[0];  // then some loads are equal to `even`
     backend->MoveRouterBias(loads, experts, even, 0.125f, bias);
     ASSERT_TRUE(backend->Finish().ok());
     for (int64_t e = 0; e < experts; ++e) {

@@ -111,7 +111,8 @@ TEST(CheckpointIndex, KeepsWhatTheWeightsWereTrainedWith) {
   }
 }
 
-// Other experts are other weights. Another limit, skew or factor of a loss is another run, which may begin from these weights.
+// With other experts, the weights are different weights. With another limit, skew or loss factor, only the run is different,
+// and it may begin from these weights.
 TEST(CheckpointIndex, KeepsHowExpertsWork) {
   CheckpointIndex index = SmallIndex();
   index.identity.model.family = ModelFamily::kLlama;
@@ -146,7 +147,7 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
     EXPECT_THAT(RunDifferenceText(index.identity, here), HasSubstr(c.difference));
     EXPECT_EQ(StartDifferenceText(index.identity, here, /*continues=*/false).empty(), !c.of_weights) << c.difference;
   }
-  // Another rate of the biases is another run.
+  // With another rate of the biases, the run is a different run.
   index.identity = here;
   index.identity.model.moe.scores = RouterScores::kSigmoid;
   index.identity.model.moe.router_bias = true;
@@ -155,18 +156,18 @@ TEST(CheckpointIndex, KeepsHowExpertsWork) {
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
   EXPECT_EQ(StartDifferenceText(index.identity, slower, /*continues=*/true), "");
   EXPECT_EQ(RunDifferenceText(index.identity, slower), "model.moe.biasRate is 0.001 in the checkpoint, 0 here");
-  // Parts that are left out are no part of the training.
+  // Parts that are left out of training do not make a run different.
   CheckpointIdentity other = index.identity = here;
   other.model.plan_only = kLeftOutFeatures;
   EXPECT_EQ(RunDifferenceText(index.identity, other), "");
-  // model.ffn is the width of no expert, so it is the size of no weight.
+  // Here no expert has the width model.ffn, so model.ffn is the size of no weight.
   index.identity = here;
   index.identity.model.moe.ffn = 24;
   other = index.identity;
   other.model.ffn = 48;
   EXPECT_EQ(StartDifferenceText(index.identity, other, /*continues=*/true), "");
   EXPECT_EQ(RunDifferenceText(index.identity, other), "model.ffn is 32 in the checkpoint, 48 here");
-  // It is the width of the first layers, if they have no experts.
+  // If the first layers have no experts, model.ffn is their width.
   index.identity.model.moe.dense_layers = other.model.moe.dense_layers = 1;
   EXPECT_EQ(StartDifferenceText(index.identity, other, /*continues=*/true), "model.ffn is 32 in the checkpoint, 48 here");
   EXPECT_EQ(RunDifferenceText(index.identity, other), "model.ffn is 32 in the checkpoint, 48 here");

@@ -15,17 +15,17 @@
 
 namespace {
 
-// What the kernel was asked to write to the disk.
+// A range that the kernel was asked to write to the disk.
 struct AskedRange {
   int64_t begin = 0, bytes = 0;
   unsigned flags = 0;
   bool operator==(const AskedRange&) const = default;
 };
-std::vector<AskedRange>* asked_ranges = nullptr;  // null: nobody wants to know
+std::vector<AskedRange>* asked_ranges = nullptr;  // null: no test needs the ranges
 
 }  // namespace
 
-// Takes the place of the C library's function in this program.
+// Replaces the function of the C library in this program.
 extern "C" int sync_file_range(int fd, off64_t begin, off64_t bytes, unsigned flags) {
   if (asked_ranges != nullptr) asked_ranges->push_back({begin, bytes, flags});
   return static_cast<int>(::syscall(SYS_sync_file_range, fd, begin, bytes, flags));
@@ -80,7 +80,7 @@ TEST(FileSystem, TheFaultyOneKeepsItToo) {
   ExpectContract(files, "");
 }
 
-// The peers of a rank with a slow disk see by this that it works.
+// Each written part counts as progress. So the peers of a rank with a slow disk see that the rank works.
 TEST(FileSystem, EachPartOfAFileIsProgress) {
   const TestFolder folder;
   FileSystem& files = PosixFileSystem();
@@ -90,7 +90,7 @@ TEST(FileSystem, EachPartOfAFileIsProgress) {
     return OwnProgress().made() - before;
   };
   const auto written = files.CreateFile(folder.Path("file")).value();
-  std::string content(70 << 20, 'x');  // more than one call of the system
+  std::string content(70 << 20, 'x');  // needs more than one system call
   EXPECT_GE(made_by([&] { return written->Append(content); }), 2);
   EXPECT_GE(made_by([&] { return written->Sync(); }), 1);
   const auto read = files.OpenFile(folder.Path("file")).value();
@@ -99,7 +99,7 @@ TEST(FileSystem, EachPartOfAFileIsProgress) {
   EXPECT_EQ(OwnProgress().quiet(), Nanos(0));
 }
 
-// Otherwise all of a large file waits for Sync, while peers see no progress.
+// If the disk were not asked earlier, all of a large file would be written in Sync, and peers would see no progress meanwhile.
 TEST(FileSystem, TheDiskIsAskedToWriteWhileAFileGrows) {
   constexpr int64_t kPart = 64 << 20;
   const TestFolder folder;

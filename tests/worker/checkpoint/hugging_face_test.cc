@@ -48,7 +48,7 @@ ForeignTensors ReadFile(FileSystem& disk, const std::string& path) {
   return tensors;
 }
 
-// Imports a trained model that was exported to a disk of its own.
+// Imports a trained model that was exported to a simulated disk.
 class HuggingFaceImport : public testing::Test {
  protected:
   void Export(bool tied) {
@@ -56,7 +56,7 @@ class HuggingFaceImport : public testing::Test {
     model_.tied_embeddings = tied;
     ExportFrom({});
   }
-  // The ranks of the model share the experts: a Mixtral, or with norms of queries and keys a Qwen3.
+  // Exports a model whose ranks share the experts: a Mixtral or, with norms of queries and keys, a Qwen3.
   void ExportExperts(bool qk_norm) {
     model_ = WorldModel();
     model_.family = ModelFamily::kLlama;
@@ -258,7 +258,7 @@ TEST_F(HuggingFaceImport, NonFiniteValuesThatAreNotTakenDoNotCount) {
   ExpectImported({});
 }
 
-// The values of tensors after each other.
+// Returns the values of the tensors, one tensor after another.
 std::string Joined(const ForeignTensors& tensors, const std::vector<std::string>& names) {
   std::string bytes;
   for (const std::string& name : names) bytes += tensors.at(name).bytes;
@@ -310,7 +310,8 @@ TEST_F(HuggingFaceImport, StackedExpertsAreRefusedWithAdvice) {
   ExpectRefused({missing, "the experts of a layer are stacked there", "save_original_format=True"});
 }
 
-// config.json has no capacity, so the job has another one than the imported checkpoint. Each rank reads its own experts.
+// config.json has no capacity. So the job sets a capacity that differs from that of the imported checkpoint. Each rank reads
+// its own experts.
 TEST_F(HuggingFaceImport, RanksThatShareExpertsBeginWithTheirs) {
   ExportExperts(/*qk_norm=*/true);
   model_.moe.capacity = 0;
@@ -318,7 +319,7 @@ TEST_F(HuggingFaceImport, RanksThatShareExpertsBeginWithTheirs) {
   model_.moe.capacity = 2;
   const ParallelLayout layout{.dp = 2, .ep = 2};
   CheckpointWorld expected(layout, model_), begun(layout, model_);
-  expected.Train(3);  // as the exported model
+  expected.Train(3);  // the same steps as the exported model
   begun.Poison();
   for (size_t i = 0; i < begun.ranks().size(); ++i) {
     WorldRank& rank = begun.ranks()[i];
@@ -349,7 +350,7 @@ TEST_F(HuggingFaceImport, ExpertsThatDoNotFitAreRefusedByName) {
     WriteModel();
     ExpectRefused(
         {"/weights/model.safetensors: tensor " + layer + "experts.4" + down + " is not a part of such a model in Lynx"});
-    // A router for fewer experts than config.json says.
+    // The router has weights for fewer experts than config.json says.
     tensors_ = right;
     tensors_.at(layer + "gate.weight") = {{3, 8}, "F32", std::string(3 * 8 * sizeof(float), '\0')};
     WriteModel();
@@ -397,8 +398,8 @@ TEST(HuggingFaceConfig, NamesThePositionsThatYarnStretchesTo) {
   EXPECT_THAT(config, HasSubstr("\"original_max_position_embeddings\": 10"));
 }
 
-// Mixtral has one field for the width of the feed-forward block and of an expert. Without output_router_logits, transformers
-// adds no loss of routers, so the file may have the factor.
+// Mixtral uses one field for both widths: of the feed-forward block and of an expert. Without output_router_logits,
+// transformers adds no loss of routers, so the file may contain the factor.
 TEST(HuggingFaceConfig, HasTheExpertsInTheWordsOfEachClass) {
   ModelSpec model;
   model.family = ModelFamily::kLlama, model.layers = 3, model.hidden = 32, model.heads = 4, model.ffn = 96;

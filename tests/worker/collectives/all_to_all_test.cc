@@ -11,8 +11,8 @@
 namespace lynx::worker {
 namespace {
 
-// The element that `from` sends to `to`. Ranks of the world; every element of a test has another value. Small enough for
-// bfloat16.
+// Returns the element that rank `from` of the world sends to rank `to`. In a test all elements differ. They are small enough
+// for bfloat16.
 template <class T>
 T ValueAt(int32_t from, int32_t to, int64_t element) {
   return T(static_cast<float>(from * 16 + to) + static_cast<float>(element % 2) * 0.5f);
@@ -134,7 +134,7 @@ TEST(AllToAll, OtherTransfersRunBesideIt) {
   });
 }
 
-// One member starts late. The others wait for it, and no other route waits with them.
+// One member starts late. Only the other members of its group wait for it; transfers on other routes go on.
 TEST(AllToAll, AMemberThatIsLateHoldsNoOtherGroup) {
   const ParallelLayout layout{.dp = 3, .ep = 3};
   RunRanks(layout, [&](int32_t rank, Communicator& communicator) {

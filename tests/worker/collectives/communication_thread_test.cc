@@ -210,8 +210,8 @@ TEST(CommunicationThread, APeerThatOnlyLivesIsNamed) {
 TEST(CommunicationThread, APeerThatHasReasonsIsWaitedFor) {
   const std::function<ProgressSign(int64_t)> reasons[] = {
       [](int64_t i) { return ProgressSign{.made = i}; },     // it makes progress
-      [](int64_t) { return ProgressSign{.waits = true}; },   // it waits for another one
-      [](int64_t) { return ProgressSign{.quiet = kLong}; },  // its work tells nothing, and it says so
+      [](int64_t) { return ProgressSign{.waits = true}; },   // the peer waits for another rank
+      [](int64_t) { return ProgressSign{.quiet = kLong}; },  // the peer says that its work cannot show progress
   };
   for (const auto& reason : reasons) {
     Waiting waiting(kLong, Nanos(0), kProgressLimit);

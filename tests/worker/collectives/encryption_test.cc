@@ -1,5 +1,5 @@
 // Tests that encrypted connections between ranks show nothing to a person on the network, let nobody change anything, and give
-// the same results as plain ones. The plain connections show that the tests see what they look for.
+// the same results as plain ones. The same checks on plain connections show that the tests can find such text and changes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::vector<CommunicatorOptions> PairOptions(const ParallelLayout& layout, bool 
   return options;
 }
 
-// Runs a gather of data with the known text between two ranks, with a tap between them. Returns what the tap has seen.
+// Runs a gather of data with the known text between two ranks, with a tap between them. Returns the bytes that passed the tap.
 std::string SeenOnTheWire(bool encrypt) {
   std::vector<CommunicatorOptions> options = PairOptions({.tp = 2}, encrypt);
   WireTap tap(options[0].peers[0]);
@@ -56,13 +56,14 @@ TEST(Encryption, TheWireShowsNothingOfTheData) {
   EXPECT_GT(encrypted.size(), plain.size());
   EXPECT_TRUE(has(plain, kPlain));
   EXPECT_FALSE(has(encrypted, kPlain));
-  // No single operation is announced in plain text either.
+  // The header of an operation must not be visible in plain text either.
   const OperationHeaderBytes header = EncodeOperationHeader({OperationKind::kAllGather, 0, kCount});
   EXPECT_TRUE(has(plain, {header.data(), header.size()}));
   EXPECT_FALSE(has(encrypted, {header.data(), 4}));
 }
 
-// Flips one bit of the data on their way. Returns what the two ranks say, one after the other; "" if they notice nothing.
+// Flips one bit of the data between the ranks. Returns the errors of the two ranks, one after the other; "" if a rank has no
+// error.
 std::string AfterAFlippedBit(bool encrypt) {
   std::vector<CommunicatorOptions> options = PairOptions({.tp = 2}, encrypt);
   constexpr int64_t kWhere = 500'000;
@@ -105,7 +106,7 @@ TEST(Encryption, ResultsHaveTheSameBits) {
           const TransferTicket ticket = *communicator.StartAllReduce(group, data.data(), kCount + 7);
           ASSERT_TRUE(communicator.Wait(ticket).ok());
         }
-        // Small transfers, of which several are under way on each of their lanes.
+        // Each lane has several small transfers under way.
         std::vector<float> small(64, static_cast<float>(rank));
         std::vector<TransferTicket> tickets;
         for (int i = 0; i < 64; ++i)
@@ -118,7 +119,7 @@ TEST(Encryption, ResultsHaveTheSameBits) {
   }
 }
 
-// A rank that does not encrypt must not train with one that does, whoever of them connects.
+// A rank that does not encrypt must not train with one that does, whichever of them opens the connection.
 TEST(Encryption, RanksThatDoNotAgreeRefuseEachOther) {
   for (const int32_t encrypts : {0, 1}) {
     std::vector<CommunicatorOptions> options = LoopbackOptions({.tp = 2});
@@ -138,7 +139,7 @@ TEST(Encryption, RanksThatDoNotAgreeRefuseEachOther) {
   }
 }
 
-// Who stands in the middle can change the Hello before anything is encrypted. The proofs cover it.
+// An attacker between the ranks can change the Hello, because it is not encrypted. But the proofs depend on the whole Hello.
 TEST(Encryption, NobodyOnTheWayCanSwitchItOff) {
   std::vector<CommunicatorOptions> options = PairOptions({.tp = 2}, true);
   constexpr int64_t kEncryptAt = 69;  // the field of the Hello

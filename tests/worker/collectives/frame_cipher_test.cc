@@ -1,4 +1,4 @@
-// Tests the frames of encrypted connections: known vectors, and that no frame opens that is not the next one as it was sealed.
+// Tests the frames of encrypted connections: known vectors, and that only the next frame opens, and only if it is unchanged.
 #include "worker/collectives/frame_cipher.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests connections as streams of bytes, plain and encrypted: what is sent arrives, in pieces of any size, and nothing else
-// does.
+// Tests connections as streams of bytes, plain and encrypted. The bytes that are sent must arrive, in pieces of any size, and
+// no other bytes.
 #include "worker/collectives/link_stream.h"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,8 @@ TEST_P(LinkStreamTest, TheEndOfTheConnectionIsTold) {
   EXPECT_EQ(streams.other.Receive(buffer), 0);
 }
 
-// Bytes that are already there must not wait for the socket, and the socket must not be waited for longer than bytes can come.
+// If bytes have already been received, the thread must not wait for the socket. And it must not wait for more bytes than can
+// still come.
 TEST(LinkStream, SaysWhatIsAwaited) {
   StreamPair plain(false), streams(true);
   EXPECT_EQ(plain.other.AwaitedOnWire(1000), 1000);
@@ -118,7 +119,7 @@ TEST(LinkStream, SaysWhatIsAwaited) {
   EXPECT_EQ(streams.other.AwaitedOnWire(7), 7);
 }
 
-// A person in the middle changes, cuts off, repeats or swaps frames.
+// An attacker between the ends changes, shortens, repeats or swaps frames.
 TEST(LinkStream, NothingForgedIsGivenOut) {
   const auto attack = [](const std::function<std::string(std::string first, std::string second)>& change) {
     StreamPair streams(true);
@@ -150,7 +151,7 @@ TEST(LinkStream, NothingForgedIsGivenOut) {
             }),
             "(forged)");
   EXPECT_EQ(attack([](auto first, auto second) {
-              first[2] = 2;  // a length that no frame has
+              first[2] = 2;  // no frame can have this length
               return first + second;
             }),
             "(forged)");

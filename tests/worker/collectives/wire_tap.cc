@@ -15,7 +15,7 @@ namespace {
 // The bytes from one end to the other.
 struct Direction {
   int from = -1, to = -1;
-  bool connecting = false;  // from the connecting end
+  bool connecting = false;  // true: from the end that opened the connection
   int64_t passed = 0;
   bool over = false;
   std::string seen;

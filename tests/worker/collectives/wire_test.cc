@@ -61,7 +61,7 @@ TEST(WireTest, OtherMarksAndChannelsAreNotAHello) {
   EXPECT_TRUE(MayBeHello(bytes.substr(0, 2)));
   EXPECT_TRUE(MayBeHello(""));
   EXPECT_FALSE(MayBeHello("GET / HTTP/1.1"));
-  // channel, schedule, ZeRO, sequence parallelism, weave, order of ranks, experts, encryption
+  // Fields of the Hello: channel, schedule, ZeRO, sequence parallelism, weave, order of ranks, experts, encryption.
   for (const size_t at : {48, 49, 50, 51, 60, 61, 68, 69}) {
     std::string bad = bytes;
     bad[at] = 77;

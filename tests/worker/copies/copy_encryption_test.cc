@@ -1,5 +1,5 @@
-// Tests that encrypted connections for copies show nothing to a person on the network and let nobody change anything. The plain
-// connections show that the tests see what they look for.
+// Tests that encrypted connections for copies show nothing to a person on the network and let nobody change anything. The same
+// checks on plain connections show that the tests can find such text and changes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::string Content() {
   return text;
 }
 
-// Rank 2 on node 0 sends copies to rank 0 on node 1. What it sends goes through a tap.
+// Rank 2 on node 0 sends copies to rank 0 on node 1, through a tap that can read and change the bytes.
 class CopyEncryptionTest : public testing::Test {
  protected:
   void Serve(bool encrypt, WireTap::Change change = nullptr) {
@@ -60,7 +60,7 @@ class CopyEncryptionTest : public testing::Test {
     EXPECT_TRUE(fd.ok());
     return client.Put(record_.key(), -1, fd->get(), record_.shard);
   }
-  // Stops the server and returns what it has told.
+  // Stops the server and returns the messages that it has logged.
   std::string Told() {
     server_->Stop();
     const std::lock_guard lock(mutex_);

@@ -143,7 +143,7 @@ TEST_F(CopyTransferTest, WhoDoesNotKnowTheSecretIsTurnedAway) {
   EXPECT_THAT(there_.List().copies, IsEmpty());
 }
 
-// The peers of a rank would take it for one that works, although it only hears strangers.
+// If bytes from strangers counted as progress, the peers of a rank that hangs would think that the rank works.
 TEST_F(CopyTransferTest, TheBytesOfStrangersAreNoProgressOfTheRank) {
   const CopyRecord record = WriteHere(3, file_, "content");
   CopyEnds stranger = ends_;
@@ -304,7 +304,7 @@ TEST_F(CopyTransferTest, AClientThatEndsWaitsForNobody) {
   close(silent.fd);
 }
 
-// A server closes connections that are idle for long; the next request uses a new connection.
+// A server closes connections that were idle for a long time. The client's next request must then open a new connection.
 TEST_F(CopyTransferTest, AReaderConnectsAgain) {
   const ListeningSocket listening = ListenTcp("127.0.0.1").value();
   std::thread server([&] {

@@ -43,7 +43,7 @@ std::vector<ExpertLoad> LoadsOfEqualScores(TinyJob job, int32_t only = kAllLayer
   return loads;
 }
 
-// Dispatches of a rank's step: one for each layer and microbatch.
+// Returns the number of dispatches in a step of one rank: one for each layer and microbatch.
 int64_t DispatchesOf(const TinyJob& job) {
   return int64_t{job.model.layers} / job.layout.pp * job.stages.front().context.microbatches;
 }
@@ -59,7 +59,7 @@ TEST(ExpertLoad, IsCountedOnOneRank) {
 
 TEST(ExpertLoad, IsCountedOverAnExpertGroup) {
   const TinyJob job = JobOf({.dp = 2, .ep = 2}, 4);
-  const int64_t tokens = job.model.seq, routed = 2 * tokens * DispatchesOf(job);  // by each of the two ranks
+  const int64_t tokens = job.model.seq, routed = 2 * tokens * DispatchesOf(job);  // `routed`: by each of the two ranks
   const std::vector<ExpertLoad> loads = LoadsOfEqualScores(job);
   EXPECT_EQ(loads[0], (ExpertLoad{.rows_routed = 2 * routed,
                                   .skew = 2,
@@ -82,7 +82,7 @@ TEST(ExpertLoad, IsThatOfTheWholeJob) {
   }
 }
 
-// With a small capacity each rank sends only two rooms of rows.
+// With a small capacity, each rank sends only as many rows as two rooms hold.
 TEST(ExpertLoad, SaysWhatIsDropped) {
   for (const ParallelLayout& layout : {ParallelLayout{}, ParallelLayout{.dp = 2, .ep = 2}}) {
     const TinyJob job = JobOf(layout, 1);

@@ -25,7 +25,7 @@ using Vector = std::vector<double>;
 constexpr double kLossScale = 1.0 / 24;  // of two microbatches of 12 tokens
 constexpr uint64_t kSeed = 3;
 
-// One layer, whose experts drop some rows.
+// A model with one layer, whose experts drop some rows.
 ModelSpec OneLayer() {
   ModelSpec model = SmallMoe();
   model.layers = 1;
@@ -41,7 +41,7 @@ StageContext ContextOfBatch(const ModelSpec& model, const ParallelLayout& layout
   return context;
 }
 
-// The feed-forward block of one layer on one rank.
+// The feed-forward block of one layer, on one rank.
 class Block {
  public:
   Block(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch, int32_t tp_rank, int32_t data_index)
@@ -54,7 +54,7 @@ class Block {
     ops_->BeginStep(0);
   }
 
-  // The tensor, whose elements begin as NaN.
+  // Returns the memory of a tensor. At first, all its elements are NaN.
   float* At(Tensor tensor) {
     std::vector<float>& memory = memory_[static_cast<size_t>(tensor)];
     if (memory.empty()) {
@@ -83,7 +83,7 @@ class Block {
     for (const Op op : ops) ops_->Weight(op, 0, table_);
   }
 
-  // The passes of a rank whose experts are all its own. x1 and grad must be set.
+  // Runs all passes on a rank that holds all experts. x1 and grad must be set.
   void RunAlone() {
     using enum Op;
     Forward({kLn2, kRouter, kPermute, kFc1, kSilu, kSwiglu, kFc2, kUnpermute, kAdd2});
@@ -132,7 +132,7 @@ class Block {
   TensorTable table_;
 };
 
-// What the block computes in double, for the choices of the ops.
+// Computes the results of the block in double, with the experts that the ops have chosen.
 struct Formula {
   const ModelSpec model;
   const int64_t n, h = model.hidden, experts = model.moe.experts, top_k = model.moe.top_k, f = model.expert_ffn();
@@ -205,7 +205,7 @@ void ExpectClose(const std::vector<float>& got, const Vector& want, double toler
   for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], tolerance * largest) << what << " " << i;
 }
 
-// The gradient of `loss` by central differences.
+// Returns the gradient of `loss`, computed by central differences.
 Vector GradientOf(const std::function<double(const Vector&)>& loss, Vector at) {
   constexpr double kStep = 1e-5;
   Vector gradient(at.size());

@@ -73,7 +73,7 @@ TEST_P(ExpertRoundsLayouts, LossesAreThoseOfRoomForAllRows) {
   }
 }
 
-// Every gradient: those of experts and of the router too.
+// Compares every gradient, including those of experts and of the router.
 TEST_P(ExpertRoundsLayouts, GradientsAreThoseOfRoomForAllRows) {
   const auto gradients_of = [&](const ModelSpec& model) {
     Parameters gradients;
@@ -200,9 +200,9 @@ TEST(ExpertRounds, AreCounted) {
     const TinyJob job = JobOf(ModelOf(1), layout, RecomputeMode::kFull);
     const StageContext& context = job.stages.front().context;
     const LayerShape shape = context.shape();
-    const int64_t late = shape.shard_tokens() - shape.expert_room();  // of each of the two experts
+    const int64_t late = shape.shard_tokens() - shape.expert_room();  // rows without room of each of the two experts
     const int64_t rounds = (late + shape.round_room() - 1) / shape.round_room();
-    const int64_t dispatches = int64_t{job.model.layers} * context.microbatches;  // of each group that has a token
+    const int64_t dispatches = int64_t{job.model.layers} * context.microbatches;  // of each expert group that has tokens
     const int64_t groups = int64_t{layout.tp} * layout.dp / layout.ep;
     const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
       for (const StageSlice& slice : rank.context().slices) {
@@ -226,7 +226,7 @@ TEST(ExpertRounds, AreCounted) {
   }
 }
 
-// An evaluation runs rounds too, and the next step does not count them.
+// An evaluation also runs rounds. The report of the next step must not count them.
 TEST(ExpertRounds, AreRunInEvaluations) {
   const auto run = [](double capacity) {
     TinyJob job = JobOf(ModelOf(capacity), {.dp = 2, .ep = 2});
@@ -246,7 +246,7 @@ TEST(ExpertRounds, AreRunInEvaluations) {
   EXPECT_EQ(rounds, RoundsOf(Train(JobOf(ModelOf(0.3), {.dp = 2, .ep = 2}), 1)));
 }
 
-// Passes all calls on, and fails one start of an all-to-all or of a gather in an expert group.
+// Forwards all calls, but fails one start of an all-to-all or of a gather in an expert group.
 class FailingCommunicator final : public Communicator {
  public:
   FailingCommunicator(Communicator& inner, std::atomic<int64_t>& left) : inner_(inner), left_(left) {}

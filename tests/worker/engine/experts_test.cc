@@ -51,7 +51,7 @@ TEST_P(ExpertLayouts, LossesAgreeWithASingleRank) {
   EXPECT_LT(expected.back(), 0.97 * expected.front());  // the model must learn something
 }
 
-// The norm counts every gradient once, so it is that of a single rank too.
+// Every gradient counts once in the norm. So the norm must be the same as on a single rank.
 TEST_P(ExpertLayouts, GradientNormsAgreeWithASingleRank) {
   if (GetParam().dtype != DataType::kFloat32) return;
   const auto norm = [](const ParallelLayout& layout) {
@@ -71,8 +71,8 @@ TEST_P(ExpertLayouts, PoliciesChangeNoBit) {
   }
 }
 
-// With a small capacity rows are dropped, and the router has losses. What is dropped depends on the layout, but not on the
-// policy.
+// With a small capacity, some rows are dropped, and the router has its losses. The dropped rows depend on the layout, but not
+// on the policy.
 TEST(ExpertPolicies, ChangeNoBitIfRowsAreDropped) {
   for (const ParallelLayout& layout :
        {ParallelLayout{}, ParallelLayout{.dp = 2, .ep = 2},
@@ -179,8 +179,8 @@ TEST(ExpertReplicas, HaveTheSameWeights) {
   }
 }
 
-// The gradients of what all tensor-parallel ranks have are summed in one transfer or one by one. With two ranks each sum has
-// two numbers, so both give the same bits.
+// Gradients of parameters that all tensor-parallel ranks hold are summed in one transfer, or one by one. With two ranks, each
+// sum has two terms, so both ways give the same bits.
 TEST(ExpertEngine, SumsReplicatedGradientsPackedOrWhereTheyAre) {
   const ParallelLayout layout{.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true};
   TinyJob job = JobOf(TinyMoe(DataType::kFloat32, TinyModel::kGlm4Moe), layout, RecomputeMode::kNone);
@@ -222,7 +222,7 @@ TEST(RouterBiases, FollowTheLoadsOfAllRanks) {
   }
 }
 
-// With the rate 0 they stay.
+// With the rate 0, the biases do not change.
 TEST(RouterBiases, StayIfNothingMovesThem) {
   ModelSpec model = TinyMoe(DataType::kFloat32, TinyModel::kGlm4Moe);
   model.moe.bias_rate = 0;
@@ -230,7 +230,7 @@ TEST(RouterBiases, StayIfNothingMovesThem) {
   EXPECT_EQ(run.weights.at("layers.1.router.bias"), std::vector<float>(8));
 }
 
-// A bias that is so large that it decides: all tokens go to two experts.
+// One bias is so large that it alone decides: all tokens go to two experts.
 TEST(RouterBiases, DecideTheChoice) {
   ModelSpec model = TinyMoe(DataType::kFloat32, TinyModel::kGlm4Moe);
   model.moe.top_k = 2;

@@ -44,7 +44,7 @@ TEST_P(Layouts, LossesAgreeWithASingleRank) {
   EXPECT_LT(expected.back(), 0.95 * expected.front());  // the model must learn something
 }
 
-// The batch of 8 samples is divided over microbatches that it does not fill: the empty places must count in nothing.
+// The batch of 8 samples does not fill all microbatches. The empty places must not count in any loss or gradient.
 TEST(UnevenBatches, TrainTheModelOfASingleRank) {
   struct Case {
     ParallelLayout layout;

@@ -316,8 +316,8 @@ INSTANTIATE_TEST_SUITE_P(, NcclFault, testing::Values(Order::kEager, Order::kLat
 
 // --- Tests of the lines.
 
-// The number of NCCL communicators of all ranks, if the boundaries between two ranks share one in each direction, or share
-// none.
+// Returns the number of NCCL communicators of all ranks. If `shared`, all boundaries between two ranks share one communicator
+// in each direction; otherwise each boundary has its own.
 int64_t CommunicatorsOf(const ParallelLayout& layout, bool shared) {
   int64_t count = 0;
   for (int32_t rank = 0; rank < layout.ranks(); ++rank) {
@@ -369,7 +369,7 @@ TEST(NcclLines, TransfersOfVirtualStagesThatShareOneKeepTheirData) {
   }
 }
 
-// NCCL would take a transfer of one virtual stage for one of another.
+// If both orders used one communicator, NCCL would mix up transfers of different virtual stages.
 TEST(NcclLines, RanksThatStartTransfersInOtherOrdersShareNone) {
   const ParallelLayout layout{.pp = 2, .virtual_stages = 4, .schedule = ScheduleKind::kInterleaved};
   TinyJob job = JobOf({TinyModel::kGpt, layout});
@@ -500,7 +500,7 @@ TEST(NcclCommunicator, WaitsForItsPeersNoLongerThanItIsTold) {
   EndCallsLeftBehind();
 }
 
-// A rank must end although NCCL's abort does not, and its process must know that it may not end as usual.
+// NCCL's abort never ends. The rank must end nevertheless, and its process must know that it may not end in the usual way.
 TEST(NcclCommunicator, LeavesAnAbortBehindThatDoesNotEnd) {
   TinyJob job = FaultyJob();
   job.make_communicator = [layout = job.layout](int32_t rank, Communicator& host,

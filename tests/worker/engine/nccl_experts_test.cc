@@ -50,7 +50,7 @@ class DeviceElements {
   DeviceElements(Backend& backend, const std::vector<T>& values) : backend_(backend), count_(values.size()) {
     data_ = backend.Allocate(Bytes(static_cast<int64_t>(count_ * sizeof(T) + 3) / 4 * 4), "elements").value().data();
     backend.Copy(values.data(), Bytes(static_cast<int64_t>(count_ * sizeof(T))), data_);
-    EXPECT_TRUE(backend.Finish().ok());  // the host's values may not live longer
+    EXPECT_TRUE(backend.Finish().ok());  // waits, because the host's values may be freed after the return
   }
   T* data() const { return static_cast<T*>(data_); }
   // Waits for the device.
@@ -202,7 +202,7 @@ TEST(NcclExpertGroup, IsConnectedBeforeTheFirstStep) {
     if (rank.rank == 1) LYNX_RETURN_IF_ERROR(communicator.Barrier());
     LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
                           communicator.StartAllToAll(Group::kExpert, send.data(), receive.data(), 100));
-    if (rank.rank == 0) LYNX_RETURN_IF_ERROR(communicator.Barrier());  // only then does rank 1 start
+    if (rank.rank == 0) LYNX_RETURN_IF_ERROR(communicator.Barrier());  // rank 1 starts only after this
     LYNX_RETURN_IF_ERROR(communicator.Wait(ticket).status());
     EXPECT_EQ(receive.Values(), std::vector<float>(200, 1.0f));
     return absl::OkStatus();

@@ -43,7 +43,8 @@ TEST(Phases, PairsTransfersOfExperts) {
   EXPECT_EQ(StartsOfWaits(program), (std::vector<int32_t>{-1, -1, 0, -1, -1, 4, 1, 3}));
 }
 
-// The expert group ends segments, as the tensor-parallel group does. The ranks with the same experts are replicas.
+// Collectives of the expert group end segments, like those of the tensor-parallel group. Ranks with the same experts count as
+// replicas.
 TEST(Phases, WaitsForExpertsCountWithThoseOfTheSameSort) {
   const Case c = Make("0AA+0:1.norm2 0AA-0:1.norm2 0BAA+0:1.out 0BAA-0:1.out 0XP+:1 0XP-:1 0XG+:1 0XG-:1",
                       {1, 20, 300, 4'000, 50'000, 600'000, 7'000'000, 80'000'000});

@@ -101,8 +101,8 @@ void ExpectTheSameBits(const ModelSpec& model, const ParallelLayout& layout, con
 
 TEST_P(Resume, ContinuesWithTheSameBits) { ExpectTheSameBits(SpecOf(GetParam()), GetParam().layout, TestName(GetParam())); }
 
-// Expert groups inside a replica and over replicas; with and without ZeRO; also such that replicas with the same tensor number
-// have other experts.
+// The cases: expert groups inside a replica and over several replicas; with and without ZeRO; replicas with the same tensor
+// number but different experts.
 TEST(ResumeExperts, ContinuesWithTheSameBits) {
   using enum ZeroStage;
   for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {

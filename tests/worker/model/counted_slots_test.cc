@@ -1,4 +1,4 @@
-// Tests which gradients count in the norm, by the ranks of whole worlds.
+// Tests which gradients count in the norm, over all ranks of a world.
 #include "worker/model/counted_slots.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ std::vector<ParallelLayout> Layouts(bool experts) {
   return layouts;
 }
 
-// How often each element (row, column) of each parameter is in slots.
+// How often the slots contain each element (row, column) of each parameter.
 using Times = std::map<std::string, std::map<std::pair<int64_t, int64_t>, int>>;
 
 void Add(const std::vector<ParameterSlot>& slots, Times& times) {

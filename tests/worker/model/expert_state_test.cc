@@ -1,4 +1,5 @@
-// Tests the parameters of models with experts: which rank has which, where they lie, and with which values they begin.
+// Tests the parameters of models with experts: which rank holds which parameter, its place in the arrays, and its initial
+// values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -84,7 +85,7 @@ TEST(ExpertSlots, CountsAgreeWithTheLayerGraph) {
   }
 }
 
-// The values of a parameter of the whole model.
+// Returns the values of all parameters of the whole model.
 std::map<std::string, std::vector<float>> WholeModel(const ModelSpec& model) {
   std::map<std::string, std::vector<float>> whole;
   for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, LayoutOf(1, 1, 1)), 0)) {
@@ -174,7 +175,7 @@ TEST(ExpertStates, WithSharedExpertsMakeUpTheWholeModel) {
   }
 }
 
-// The routers' biases are whole on every rank, whatever ZeRO divides, and they are the last elements of all arrays.
+// Every rank holds the whole biases of routers, whatever ZeRO divides. They are the last elements of all arrays.
 TEST(ExpertStates, WithRouterBiasesMakeUpTheWholeModel) {
   ModelSpec model = SmallMoe();
   model.moe.dense_layers = 1;

@@ -44,11 +44,11 @@ enum class Fault : uint8_t {
   kKillBackward,        // killed within a backward pass
   kKillForwardBeside,   // killed in the third product of the forward passes; in a woven program, that is in the second pass
   kKillBackwardBeside,  // killed in the third product of the backward passes, for the same reason
-  kKillWeight,          // killed in a weight gradient
+  kKillWeight,          // killed while it computes a weight gradient
   kKillRecomputation,   // killed in a forward product after the first backward product
   kKillCollective,      // killed when half of a message is sent
   kKillDispatch,        // killed when half of its rows for the other member of its expert group are sent, and that member waits
-  kKillGradientRows,    // the same with the gradients of what the experts returned
+  kKillGradientRows,    // like kKillDispatch, but with the gradients of the experts' results
   kKillOptimizer,       // killed when some weights of the step are updated and others are not
   kKillShard,           // killed when its shard of the checkpoint is written but not durable
   kKillBeforePublish,   // killed when all shards are durable, but before the checkpoint is visible

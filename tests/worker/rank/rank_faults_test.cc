@@ -24,8 +24,8 @@ using testing::HasSubstr;
 
 constexpr int64_t kSteps = 8;
 
-// Writes checkpoints at steps 3, 6 and 8.
-// Long enough that also a busy machine and its disk show progress meanwhile.
+// Writes checkpoints at steps 3, 6 and 8. Ranks that show no progress for ten seconds count as hanging. In this time, even a
+// busy machine and its disk make progress.
 void HangsAreFoundSoon(RankConfig& config) { config.progress_limit = Nanos(10'000'000'000); }
 
 // Expects that all ranks except `faulty` end because they have lost it, and say why.
@@ -264,7 +264,7 @@ TEST(RankFaults, ARankThatHangsWithACheckpointIsNamed) {
   }
 }
 
-// A stopped rank gives no signs of life, so it is found for want of them, also before its first step.
+// A stopped rank sends no signs of life. So the other ranks find the loss, even before the first step.
 TEST(RankFaults, ARankStoppedBeforeItsThirdStepEndsTheOthers) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kEndless), /*generation=*/1, /*absent=*/{}, {{3, {"stop-forward", 0}}});

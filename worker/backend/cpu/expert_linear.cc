@@ -7,8 +7,8 @@
 namespace lynx::worker::cpu {
 namespace {
 
-// A room is computed in so many sizes at most, because oneDNN keeps a primitive for each shape of a product. So up to 1/16 of
-// the room are rows of zeros.
+// The rows of a product are rounded up, so that at most this many sizes occur for a room: oneDNN keeps a primitive for each
+// shape. So up to 1/16 of the rows of a room may be zeros.
 constexpr int64_t kSizesOfRoom = 16;
 
 int64_t RowsOfProduct(int64_t filled, int64_t room) {
@@ -16,7 +16,7 @@ int64_t RowsOfProduct(int64_t filled, int64_t room) {
   return std::min(room, (filled + step - 1) / step * step);
 }
 
-// `weights`: those of the rows of one block (room). The rows with a token are the first ones.
+// `weights`: the weights of the rows of one block (room). The rows with a token come first.
 int64_t FilledRows(const float* weights, int64_t room) { return std::find(weights, weights + room, kNoRow) - weights; }
 
 // Calls product(block, rows of the product) for each block that has rows, in the order of the blocks.

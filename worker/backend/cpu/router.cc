@@ -22,7 +22,7 @@
 namespace lynx::worker::cpu {
 namespace {
 
-// The columns of a row that are worked on at once.
+// The number of columns of a row that are processed at once.
 constexpr int64_t kColumns = 256;
 
 // Softmax of a token's scores: P_e = e^(s_e - max) / sum.
@@ -113,7 +113,7 @@ LYNX_SIMD void Spread(const float* scores, int64_t experts, const SoftmaxOf& sof
   for (int64_t e = 0; e < experts; ++e) dscores[e] *= slopes[e] + same;
 }
 
-// As Spread, with sigmoids: the gradient of the losses.
+// Does the same as Spread if the scores become sigmoids: the gradient of the losses.
 LYNX_SIMD void SpreadOfSigmoids(const float* scores, int64_t experts, const SoftmaxOf& softmax, const float* slopes, float z,
                                 float* dscores) {
   float sum = 0, sloped = 0;

@@ -11,7 +11,7 @@ namespace lynx::worker {
 namespace {
 
 constexpr char kPayload[] = "lynx/fault-cause";
-constexpr char kPeersPayload[] = "lynx/fault-peers";  // decimal numbers, separated by commas
+constexpr char kPeersPayload[] = "lynx/fault-peers";  // the payload has decimal numbers of ranks, separated by commas
 
 }  // namespace
 

@@ -20,7 +20,7 @@ constexpr std::array<uint32_t, 256> MakeTable() {
 }
 constexpr std::array<uint32_t, 256> kTable = MakeTable();
 
-// Masks a CRC that is stored beside its data, because the CRC of data that contains CRCs would be weak.
+// Masks a CRC that is stored next to its data. Otherwise the CRC of data that contains CRCs would detect fewer errors.
 uint32_t Masked(uint32_t crc) { return (crc >> 15 | crc << 17) + kMaskDelta; }
 
 template <class Integer>

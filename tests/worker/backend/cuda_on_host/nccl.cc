@@ -36,7 +36,7 @@ struct Transfer {
   size_t count = 0;  // elements that a member sends; of a reduce-scatter: that it receives
   ncclDataType_t type = ncclFloat32;
   cudaStream_t stream = nullptr;
-  std::vector<Part> parts;  // the sends and receives that one member has put into a group; only a kExchange
+  std::vector<Part> parts;  // only for a kExchange: the sends and receives of one member in a group
 
   size_t element() const { return type == ncclFloat32 ? sizeof(float) : sizeof(lynx::Bfloat16); }
 };
@@ -216,7 +216,7 @@ bool Come(NcclOnHostComm& comm, Meeting& meeting, bool wanted) {
   return meeting.complete() && comm.error == ncclSuccess;
 }
 
-// Puts the transfer into its stream. Returns what the members have in common of it.
+// Puts the transfer into its stream. Returns the transfer's Meeting, which all members share.
 std::shared_ptr<Meeting> Put(ncclComm_t comm, const Transfer& transfer) {
   LYNX_CHECK(comm->stream == nullptr || comm->stream == transfer.stream);
   comm->stream = transfer.stream;

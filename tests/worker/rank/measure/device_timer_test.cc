@@ -6,8 +6,8 @@
 namespace lynx::worker {
 namespace {
 
-// The first run of an op may take much longer than the others, because it chooses an algorithm. If it decided how many runs
-// follow each other, these would be so few that the time to start them were measured.
+// The first run of an op may take much longer than the others, because it chooses an algorithm. If the first run decided how
+// many runs follow each other, there would be too few of them, and the timer would measure the time to start them.
 TEST(DeviceTimer, TheFirstRunOnlyWarmsUp) {
   constexpr int32_t kRepetitions = 3;
   const std::unique_ptr<Backend> backend = MakeCudaBackend(0).value();
@@ -20,7 +20,8 @@ TEST(DeviceTimer, TheFirstRunOnlyWarmsUp) {
   });
   ASSERT_TRUE(backend->Finish().ok());
   EXPECT_GT(time, Nanos(0));
-  // One run warms up, and one decides how many follow each other. As many follow in each repetition and once before them.
+  // One run is the warm-up, and one run decides the number of runs that follow each other. Each repetition has this number of
+  // runs, and so has one more round before the repetitions.
   EXPECT_EQ((runs - 2) % (kRepetitions + 1), 0) << runs;
   EXPECT_GE(runs, 2 + kRepetitions + 1);
 }

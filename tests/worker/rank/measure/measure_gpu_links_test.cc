@@ -89,7 +89,7 @@ TEST(OverlapOf, TellsSlowedOpsFromALostWindow) {
   // The transfer takes its usual 100 us. Ops run at 4/5 of their speed beside it, so it hides 80 of 100 us of ops. The slowdown
   // of the ops explains the total of 120 us, and no window is lost.
   EXPECT_EQ(OverlapOf(Micros(100, 40, 50, 100, 120)), (OverlapCost{1250, 0}));
-  // The transfer is slower too: only 60 us are hidden.
+  // The transfer also becomes slower, so only 60 us are hidden.
   EXPECT_EQ(OverlapOf(Micros(100, 40, 50, 100, 140)), (OverlapCost{1250, 250}));
   EXPECT_EQ(OverlapOf(Micros(100, 50, 40, 100, 90)), (OverlapCost{1000, 0})) << "noise";
 }

@@ -20,7 +20,7 @@ struct PlaceInRound {
 
   __device__ void operator()(int64_t i) const {
     RouteChoice choice = route[i];
-    const int64_t number = -1 - int64_t{choice.place} - round * room;  // in the round; below 0 for rows that have room
+    const int64_t number = -1 - int64_t{choice.place} - round * room;  // number in this round; below 0 if the row has room
     const bool takes = number >= 0 && number < room;
     choice.place = takes ? static_cast<int32_t>(choice.expert * room + number) : -1;
     of_round[i] = choice;
