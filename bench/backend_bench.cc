@@ -43,7 +43,7 @@ worker::LayerBackend<T>& Ops() {
   }
 }
 
-// Values in [-1, 1), in memory from the backend, so that the alignment is as in the engine.
+// Values in [-1, 1). Their memory is from the backend, so it has the same alignment as in the engine.
 template <class T = float>
 T* Values(int64_t count) {
   const Bytes bytes((count * static_cast<int64_t>(sizeof(T)) + 3) / 4 * 4);
@@ -73,7 +73,7 @@ void ReportFlops(benchmark::State& state, double flops) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// `tensors` times `count` elements are read or written by one call.
+// Says that each call reads or writes `tensors` times `count` elements.
 template <class T = float>
 void ReportBytes(benchmark::State& state, int64_t tensors, int64_t count) {
   const double bytes = static_cast<double>(tensors * count) * sizeof(T);
@@ -264,7 +264,7 @@ void SwigluBackward(benchmark::State& state) {
 BENCHMARK_TEMPLATE(SwigluBackward, float)->Unit(benchmark::kMillisecond);
 BENCHMARK_TEMPLATE(SwigluBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
-// The block that every token passes beside its experts, with a gate: both passes together.
+// Measures both passes of the feed-forward block, with a gate, that every token passes in addition to its experts.
 template <class T>
 void GatedSwiglu(benchmark::State& state) {
   T *gated = Values<T>(kN * 2 * kF), *dy = Values<T>(kN * kF), *y = Values<T>(kN * kF), *dgated = Values<T>(kN * 2 * kF);

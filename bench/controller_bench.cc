@@ -1,5 +1,5 @@
-// The controller at scale: how long the decisions on its one thread take, for thousands of nodes and jobs. The times
-// are those of single steps of the state machine, without store and network; the percentiles are over all steps of a
+// Measures the controller with thousands of nodes and jobs: how long its decisions take. One thread makes all of them. The
+// times are those of single steps of the state machine, without store and network; the percentiles are over all steps of a
 // kind.
 //
 //   controller_bench [NODES [DEVICES_PER_NODE]]
@@ -69,7 +69,8 @@ class Scale {
     }
   }
 
-  // Plays the worker daemons until the controller sends them nothing more. Each rank listens, begins, and ends at once.
+  // Does what the worker daemons would do, until the controller sends them no further orders. Each rank listens, begins, and
+  // ends at once.
   void Obey(const std::string& kind) {
     while (!told_.empty()) {
       for (auto& [stream, desired] : std::exchange(told_, {})) {

@@ -27,7 +27,7 @@ T ValueOrExit(absl::StatusOr<T> result) {
   std::exit(1);
 }
 
-// Times of one way, sorted, in milliseconds.
+// The times of the all-reduces over one kind of connection, sorted, in milliseconds.
 struct Times {
   std::vector<double> ms;
   double at(size_t percent) const { return ms[ms.size() * percent / 100]; }

@@ -44,7 +44,7 @@ class Load:
         due = self.begin + offset
         while not self.ended.is_set():
             time.sleep(max(0.0, due - time.monotonic()))
-            # A thread that was held up begins anew from here, instead of sending all that it has missed at once.
+            # A thread that was delayed counts its times from now on. Otherwise it would send all the missed requests at once.
             due = max(due + self.every, time.monotonic())
             with self.lock:
                 self.keys += 1

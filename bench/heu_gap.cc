@@ -2,8 +2,8 @@
 // heu_gap LAYERS STAGES SECONDS [KIND [COLUMNS [FIRST]]]. Makes STAGES random transformer stages of up to LAYERS layers (seeds
 // from FIRST on; default 1), gives OPT SECONDS for each stage, and prints the stages where HEU and OPT differ or no proof was
 // found. KIND: "plain"; "mixed": every second stage has sequence parallelism; "woven": passes run side by side in pairs;
-// "offload": every stage may send tensors to the host. COLUMNS: if the MILP of a stage has more columns, OPT gives up on this
-// stage (default: no limit).
+// "offload": every stage may send tensors to the host. COLUMNS: if the MILP of a stage has more columns than this number, OPT
+// stops without a result for this stage (default: no limit).
 #include <cstdio>
 #include <cstdlib>
 #include <limits>

@@ -18,7 +18,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "bench" / "peers"
 CTL = pathlib.Path("build/bin/lynxctl")
-# What recompute: auto may not choose where the peer stores everything, or recomputes attention or whole layers, the same in all of them.
+# Values for `recompute: auto` to leave out. The peer stores everything, or recomputes attention or whole layers alike
+# everywhere.
 PARTS = "full-keep-collectives uniform block balanced no-overlap heu offload"
 STORES = {"recompute": "none"}
 PLAIN = {"parallel.zero": "none", "parallel.schedule": "1f1b", **STORES}
@@ -34,10 +35,10 @@ class Problem:
     name: str
     job: str
     cluster: str
-    plan: dict  # of the peer, as fields of a job
-    seconds: float  # of this plan, by the peer's own model
-    space: dict  # what leaves only plans that the peer can express
-    engine: str = "lynx"  # --for of that space
+    plan: dict  # the peer's plan, as fields of a job
+    seconds: float  # seconds that this plan takes, by the peer's own model
+    space: dict  # with this value of --for, Lynx plans in this space
+    engine: str = "lynx"  # the value of --for that means this peer's engine
 
 
 PROBLEMS = (

@@ -1,5 +1,5 @@
-// Pipeline schedules: generating, ordering and timing them. Computing the step time of one schedule with new costs is
-// the inner loop of a search. Counters: slots of all ranks.
+// Measures how long it takes to generate, order and time pipeline schedules. Computing the step time of one schedule with new
+// costs is the inner loop of a search. The counters count the slots of all ranks.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -24,7 +24,7 @@ Schedule Made(const benchmark::State& state) {
   std::exit(1);
 }
 
-// Stages that differ a little, like those of a partition.
+// The times of stages that differ a little, like the stages of a partition.
 std::vector<StagePassTimes> Times(const Schedule& schedule) {
   std::vector<StagePassTimes> times;
   for (int64_t stage = 0; stage < schedule.shape.stages(); ++stage) {

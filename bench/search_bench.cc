@@ -1,5 +1,5 @@
-// Whole searches (MakePlan without the digest of the plan): from a job and a cluster to a plan with programs, memory layout
-// and simulated step. Run it in the repository's root, because it reads the example clusters. The counters say how many
+// Measures whole searches (MakePlan without the digest of the plan), from a job and a cluster to a plan with programs, memory
+// layout and simulated step. Run it in the repository's root, because it reads the example clusters. The counters say how many
 // candidates reached each tier (planner/search/plan_search.h).
 #include <benchmark/benchmark.h>
 

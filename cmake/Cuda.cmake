@@ -1,4 +1,4 @@
-# Sets LYNX_HAS_CUDA, and says why the CUDA backend is built or not. Sets LYNX_HAS_NCCL for NCCL beside it.
+# Sets LYNX_HAS_CUDA, and says why the CUDA backend is built or not. Sets LYNX_HAS_NCCL if NCCL is installed too.
 
 set(LYNX_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where the toolkit is), ON or OFF")
 set_property(CACHE LYNX_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -33,7 +33,7 @@ if(LYNX_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${LYNX_CCACHE})
 endif()
 enable_language(CUDA)
-# nvcc knows Blackwell since version 12.8.
+# nvcc can compile for Blackwell since version 12.8.
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8 AND CMAKE_CUDA_ARCHITECTURES STREQUAL "80-real;90-real")
   list(APPEND CMAKE_CUDA_ARCHITECTURES 100-real)
 endif()
@@ -42,7 +42,7 @@ set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 endif()
-# Device code may call the host's constexpr functions, so that arithmetic for both is written once.
+# Device code may call constexpr functions of the host, so a formula that both need is written once.
 add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
 find_package(CUDAToolkit REQUIRED)
 set(LYNX_HAS_CUDA ON)

@@ -1,7 +1,7 @@
 # Writes the files of a page as a C++ source. The build runs it: cmake -DSOURCE=folder -DOUTPUT=page_text.cc -P
 # EmbedPage.cmake
 set(code "// Made from planner/report/page/ by cmake/EmbedPage.cmake.\n#include \"planner/report/page_text.h\"\n\nnamespace lynx {\n\n")
-# A function, and the files whose texts it returns, one after another.
+# Each entry is the name of a function, and the files whose texts the function returns one after another.
 foreach(entry PageStyle:page.css SharedScript:shared.js PlanView:view.html
               PlanViewScript:data.js,timeline.js,interaction.js,memory.js,view.js ChartScript:chart.js
               PageTemplate:page.html PlanPageBody:plan.html PlanPageScript:main.js)

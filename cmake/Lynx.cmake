@@ -3,7 +3,7 @@
 option(LYNX_PCH "Precompile the headers of the standard library, Abseil, GoogleTest and gRPC" ON)
 find_program(LYNX_CCACHE ccache)
 if(LYNX_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Settings with which ccache can share objects that use precompiled headers, also between checkouts.
+  # With these settings, ccache can reuse objects that use precompiled headers, also in other checkouts.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
                                   CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${LYNX_CCACHE})
 endif()
@@ -60,7 +60,7 @@ function(lynx_precompile name kind)
       target_compile_options(${owner} PRIVATE ${LYNX_RELOCATABLE_FLAGS})
     endif()
     target_precompile_headers(${owner} PRIVATE ${LYNX_PCH_${kind}})
-    # The owner needs the same definitions that these libraries give to targets that include their headers.
+    # The owner needs the definitions that these libraries give to every target that includes their headers.
     if(kind MATCHES test)
       find_package(GTest CONFIG REQUIRED)
       target_link_libraries(${owner} PRIVATE GTest::gmock GTest::gtest)
@@ -76,7 +76,8 @@ function(lynx_precompile name kind)
       "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow>")
 endfunction()
 
-# What the Python extension links must be position-independent. Functions of one file are inlined and called as in a program.
+# Code that the Python extension links must be position-independent. The second flag allows inlining within a
+# file.
 set(LYNX_RELOCATABLE_FLAGS -fPIC -fno-semantic-interposition)
 
 # lynx_rpc_objects(NAME KIND SOURCES a.cc... DEPS t...): compiles those files of the target that include gRPC or messages
@@ -92,7 +93,7 @@ function(lynx_rpc_objects name kind)
     set_target_properties(${name}_rpc PROPERTIES LYNX_RELOCATABLE ${relocatable})
     lynx_precompile(${name}_rpc ${kind})
     target_sources(${name} PRIVATE $<TARGET_OBJECTS:${name}_rpc>)
-    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)  # also if it has no other files
+    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)  # also needed if the target has no other files
   endif()
 endfunction()
 

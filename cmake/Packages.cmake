@@ -5,7 +5,7 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 set(made ${PROJECT_BINARY_DIR}/debian)
 set(debian ${PROJECT_SOURCE_DIR}/deploy/debian)
 
-# Leaves out the file's time, which would make the result differ at each run.
+# gzip leaves out the time of the file, because the time would make the result differ at each run.
 function(lynx_gzip from to)
   execute_process(COMMAND gzip -9n INPUT_FILE ${from} OUTPUT_FILE ${to} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
@@ -56,7 +56,7 @@ find_package(Python3 COMPONENTS Interpreter REQUIRED)
 lynx_package(common lynx-common PROGRAMS lynx-opt lynx-studio)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/dashboards/grafana ${PROJECT_SOURCE_DIR}/dashboards/provisioning ${PROJECT_SOURCE_DIR}/dashboards/prometheus
         DESTINATION share/lynx COMPONENT common PATTERN lynx_rules_test.yml EXCLUDE)
-# The alerts' annotation says that the file is here.
+# The annotations of the alerts name this file at this place.
 install(FILES ${PROJECT_SOURCE_DIR}/docs/runbooks.md DESTINATION share/lynx/docs COMPONENT common)
 foreach(script postinst postrm)
   configure_file(${debian}/lynx-common.${script} ${made}/lynx-common/${script} COPYONLY)
@@ -138,7 +138,7 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXE
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)  # of the same version
+set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)  # each package depends on the same version of the others
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "The authors of Lynx <lynx@lists.example.org>")
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)

@@ -4,7 +4,7 @@ find_program(LYNX_PYTHON_INTERPRETER python3 PATHS /usr/bin NO_DEFAULT_PATH)
 find_path(LYNX_PYBIND11 pybind11/pybind11.h)
 set(why "")
 if(LYNX_ENGINE_ONLY OR LYNX_SANITIZE OR LYNX_FUZZ)
-  set(LYNX_PYTHON OFF)  # an interpreter without sanitizers cannot load an extension with them
+  set(LYNX_PYTHON OFF)  # an interpreter without sanitizers cannot load an extension that uses sanitizers
 elseif(LYNX_PYTHON AND NOT LYNX_PYTHON_INTERPRETER)
   set(why "there is no /usr/bin/python3: apt-get install python3")
 elseif(LYNX_PYTHON AND NOT LYNX_PYBIND11)

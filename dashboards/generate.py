@@ -14,7 +14,7 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
 HEIGHT = {"stat": 4, "graph": 8, "table": 8}
 MOST = {"stat": 8, "graph": 3, "table": 1}  # largest number of panels side by side
-# The smallest upper end of an axis, for units whose axis would otherwise reach up to 100 if all values are 0.
+# The smallest upper end of an axis, by unit. Without it, the axis of these units would reach 100 if all values are 0.
 LEAST_TOP = {"short": 1, "percentunit": 0.1}
 COLUMNS = {"job_id": "Job", "job_name": "Name", "queue": "Queue", "layout": "Layout", "device": "Device"}  # label: title
 VARIABLES = {
@@ -70,7 +70,7 @@ def field_config(kind, unit, options):
 def panel_json(number, panel, place):
     kind, title, unit, queries, options = panel
     made = {"id": number, "type": {"graph": "timeseries"}.get(kind, kind), "title": title, "datasource": DATASOURCE, "gridPos": place,
-            # A query without a legend of its own gets the panel's title as its legend. In a table it gets none.
+            # A query without its own legend gets the title of the panel as its legend. In a table it gets no legend.
             "targets": [target(i, query, legend or ("" if kind == "table" else title), kind) for i, (query, legend) in enumerate(queries)],
             "fieldConfig": field_config(kind, unit, options)}
     if kind == "graph":

@@ -30,7 +30,7 @@ absl::Status CheckPeers(const std::vector<PeerAddress>& peers, int32_t ranks, co
 absl::Status CompleteContext(RankConfig& config, const std::string& path) {
   StageContext& context = config.context;
   context.model = config.spec.model;
-  context.model.plan_only &= ~kLeftOutFeatures;  // ranks and their checkpoints have only what is trained
+  context.model.plan_only &= ~kLeftOutFeatures;  // ranks and their checkpoints have only features that are trained
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "rank"), config.rank, 0, context.layout.ranks() - 1));
   const BatchSplit split{config.spec.train.global_batch, context.layout.dp, context.micro_batch};
   if (!split.Possible()) {

@@ -7,14 +7,14 @@ import re
 import sys
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # this folder, whose lynx has no extension
+    sys.path.pop(0)  # removes this folder from the path: its package lynx has no extension
 
 import lynx
 
 BEGIN, END = "<!-- reference: python/reference.py writes what follows -->", "<!-- end of the reference -->"
 CLASSES = ("Job", "Cluster", "Plan", "FrameworkPlan", "Answer", "Export", "Table", "Record", "Client", "JobRecord", "Watch",
            "Update", "Error", "Infeasible", "Unavailable")
-NOT_MADE = ("Plan", "Answer", "Watch")  # what calls return; nobody makes them
+NOT_MADE = ("Plan", "Answer", "Watch")  # classes that calls return, and of which callers never make objects
 FUNCTIONS = ("plan", "compare", "explain", "whatif", "sweep", "models", "machines")
 
 

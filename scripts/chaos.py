@@ -116,10 +116,10 @@ class Jobs:
         self.cluster = cluster
         self.data = data
         self.steps = steps
-        self.acknowledged = {}  # id -> (kind, name)
+        self.acknowledged = {}  # job id -> (kind, name)
         self.began = {}         # id -> time
         self.ended = {}         # id -> time
-        self.pending = {}       # kind -> (name, key) that is not acknowledged yet
+        self.pending = {}       # kind -> (name, key) of a submission without answer
         self.count = 0
         self.last = {}          # newest list of jobs
         self.closed = False     # true: no new job is begun

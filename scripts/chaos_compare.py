@@ -5,7 +5,7 @@ import csv
 import hashlib
 import json
 
-SAME_LOSS = 2e-5  # relative; the losses of two neighbouring steps differ more than this, except for a few: see neighbours_differ
+SAME_LOSS = 2e-5  # relative limit; two neighbouring steps usually differ by more: see neighbours_differ
 SAME_LAYOUT = ("fixed", "single")
 
 

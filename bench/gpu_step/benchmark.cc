@@ -18,13 +18,13 @@
 namespace lynx::bench {
 namespace {
 
-// More steps than a run does before it is stopped.
+// A number of steps that no run reaches: the benchmark stops each run before.
 constexpr int64_t kEndlessSteps = 1'000'000;
 
 struct Policy {
   std::string name;
   RecomputeMode mode;
-  int32_t limit_percent = 0;  // of what full recomputation needs; 0: no limit
+  int32_t limit_percent = 0;  // limit of the arena, in percent of the arena under full recomputation; 0: no limit
 };
 
 std::vector<Policy> PoliciesOf(const StepBenchOptions& options) {
@@ -61,7 +61,7 @@ JobSpec SpecOf(const StepBenchOptions& options, const BenchModel& model) {
   return spec;
 }
 
-// The measured passes of the ops, with how often a step runs them.
+// The measured passes of the ops, and how often a step runs each of them.
 std::vector<OpRow> RowsOf(const ShapeTimes& times, const BenchModel& model) {
   constexpr std::pair<Pass, Nanos OpTimes::*> kPasses[] = {
       {Pass::kForward, &OpTimes::forward}, {Pass::kBackward, &OpTimes::backward}, {Pass::kWeight, &OpTimes::weight}};
@@ -85,7 +85,7 @@ std::vector<OpRow> RowsOf(const ShapeTimes& times, const BenchModel& model) {
 }
 
 void LeaveOut(CaseResult& row, const absl::Status& status) {
-  row.error = absl::StrReplaceAll(status.message(), {{"\n", " "}, {"|", "/"}});  // it becomes a cell of a table
+  row.error = absl::StrReplaceAll(status.message(), {{"\n", " "}, {"|", "/"}});  // the error becomes a cell of a Markdown table
   row.left_out = absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) || absl::IsNotFound(status);
 }
 
@@ -105,7 +105,8 @@ Nanos StepBenchmark::LimitNow() const {
 absl::StatusOr<MeasureResult> StepBenchmark::MeasureShapes(const std::vector<LayerShape>& shapes) const {
   options_.may_start();
   const Nanos limit = LimitNow();
-  // The process ends by itself some time after its budget; killed at the limit, it would have no result.
+  // The process ends some time after its budget. The budget is half of the limit, because a process that is killed at the limit
+  // has no result.
   const double budget = std::min(options_.measure_seconds, Seconds(limit) / 2);
   return agent::MeasureDevices(
       {.rank_binary = options_.rank_binary, .directory = options_.folder, .budget_seconds = budget, .limit = limit},
@@ -116,7 +117,7 @@ absl::Status StepBenchmark::Measure(const JobSpec& spec, ModelResult& model) con
   absl::StatusOr<MeasureResult> measured =
       MeasureShapes({ShapeOf(spec.model, PinnedLayout(spec.parallel), spec.train.micro_batch)});
   if (!measured.ok() && !OutOfTime()) {
-    // The steps can be measured without the ops' times; their predictions are then made from the rates.
+    // If the times of the ops cannot be measured, the steps still can. Then the predictions use only the measured rates.
     model.ops_error = std::string(measured.status().message());
     measured = MeasureShapes({});
   }
@@ -167,7 +168,7 @@ void StepBenchmark::MakePlans(Work& work, ModelResult& model) const {
     const StagePlan& stage = plan.stages.front();
     if (policies[i].mode == RecomputeMode::kFull) full = stage.arena;
     row.predicted = {.step = plan.step, .parts = PartsOf(stage), .arena = stage.arena, .states = stage.states.total()};
-    // Fused attention, for example, leaves the selective policy nothing to recompute.
+    // Two policies can have the same program: with fused attention, for example, the selective policy recomputes nothing.
     for (size_t j = 0; j < i; ++j) {
       if (work.plans[j] && work.plans[j]->stages.front().program == stage.program) {
         row.error = absl::StrCat("its plan is that of '", model.cases[j].name, "'");
@@ -247,7 +248,7 @@ absl::Status StepBenchmark::RunPytorch(const BenchModel& model, bool compile, Na
 
 void StepBenchmark::RunCase(const Work& work, size_t index, ModelResult& model, StepBenchResult& result) {
   CaseResult& row = model.cases[index];
-  if (!row.error.empty()) return;  // it failed before, or has no plan
+  if (!row.error.empty()) return;  // the case has already failed, or has no plan
   if (OutOfTime()) {
     if (row.round_ms.empty()) LeaveOut(row, absl::DeadlineExceededError("the budget was used up before"));
     return;

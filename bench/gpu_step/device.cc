@@ -15,15 +15,16 @@
 namespace lynx::bench {
 namespace {
 
-// Seldom enough that the driver's answers do not slow the training. A rank takes its memory before its first step.
+// The driver is asked at these intervals. They are so long that its answers do not slow the training. A rank allocates all its
+// memory before its first step.
 constexpr std::chrono::milliseconds kBetweenLooks{500};
 
 struct SheetRow {
-  const char* part;  // of the driver's name for the device
+  const char* part;  // part of the name that the driver gives to the device
   double teraflops;
   const char* source;
 };
-// The first row whose text the name contains counts. Data sheets that state rates with sparsity count half.
+// The first row whose text is part of the device's name counts. Rates that a data sheet states with sparsity are halved here.
 constexpr SheetRow kSheet[] = {
     {"H100 PCIe", 756, "NVIDIA H100 data sheet, PCIe"},
     {"H100 NVL", 835, "NVIDIA H100 data sheet, NVL"},

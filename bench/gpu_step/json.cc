@@ -83,7 +83,7 @@ std::string Json(const StepBenchResult& result) {
                 {"seconds", result.seconds}};
   if (result.peak) value["peak_tflops"] = result.peak->teraflops, value["peak_source"] = result.peak->source;
   for (const ModelResult& model : result.models) value["models"].push_back(ModelJson(model));
-  // Errors of other programs may not be UTF-8.
+  // Error texts of other programs may not be UTF-8.
   return value.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -45,7 +45,8 @@ struct Options {
   double peak_teraflops = 0;
   int64_t memory_mib = 0;
   bool no_pytorch = false;
-  // What replaces the models' own values, to try the program where these are too large; 0: nothing.
+  // Values that replace those of all models, to try the program on a machine for which the models are too large; 0: no
+  // replacement.
   int32_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0, micro_batch = 0, microbatches = 0;
 };
 
@@ -76,7 +77,7 @@ absl::StatusOr<BenchModel> ModelOf(const Options& options, const std::string& na
   return model;
 }
 
-// A text of random bytes, so that the program needs no file of the machine.
+// A text of random bytes: with it, the program needs no file with training data.
 std::string RandomText() {
   std::string text;
   for (uint32_t i = 0; text.size() < kDataBytes; ++i) {
@@ -85,7 +86,8 @@ std::string RandomText() {
   return text;
 }
 
-// PyTorch's side: from the current folder, or from the folder of sources in which this program was built.
+// Returns the path of the PyTorch script. Looks in the current folder, and in the source folder from which this program was
+// built.
 std::string FindPytorchSide() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
@@ -103,7 +105,7 @@ std::string Today() {
   return text;
 }
 
-// The signals with which people and `timeout` end a program.
+// The signals that people and the program `timeout` send to end a program.
 sigset_t EndingSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -113,14 +115,14 @@ sigset_t EndingSignals() {
 
 std::atomic<bool> ending{false};
 
-// Does not return once a signal has come: what is killed then must not be followed by the next case.
+// After a signal, this function never returns. So the next case does not begin after the ranks of the present case were killed.
 void WaitIfEnding() {
   while (ending) ::pause();
 }
 
-// Ends this program and everything that it has started when one of these signals comes; all threads must have blocked them. A
-// rank would otherwise go on, since it is in a session of its own. The folder is removed until nothing is left in it and no
-// process can write into it, which takes some turns if a program is being started just now.
+// When one of these signals arrives, ends this program and all programs that it has started. All threads must block the
+// signals. Without this, a rank would continue, because it has its own session. The folder is removed again and again until it
+// stays empty, because a program may just be starting.
 void EndOnSignals(const std::string& folder) {
   std::thread([folder] {
     constexpr int kQuietTurns = 10;
@@ -172,7 +174,7 @@ int RunAll(Options& options, const std::string& command) {
   options.bench.folder = folder;
   options.bench.may_start = WaitIfEnding;
   EndOnSignals(folder);
-  // All programs get the data by a name in the folder, by which EndOnSignals finds them.
+  // All programs get the data under a name in the folder. EndOnSignals finds the programs by this name.
   const std::string given = std::exchange(options.bench.data, folder + "/data");
   if (given.empty()) {
     std::ofstream(options.bench.data, std::ios::binary) << RandomText();
@@ -191,7 +193,7 @@ int RunAll(Options& options, const std::string& command) {
   if (!network.ok()) return Fail(network.status(), 1);
   absl::Status written;
   StepBenchmark(options.bench, *device, **network, began).Run(result, [&] {
-    // After each case, so that the figures are there even if the program is killed.
+    // Writes the file after each case, so that the results are there even if the program is killed later.
     if (!options.json.empty()) written = WriteFileDurably(options.json, Json(result));
   });
   WaitIfEnding();
@@ -251,7 +253,7 @@ int Main(int argc, char** argv) {
   replaced("--hidden", options.hidden, 65536);
   replaced("--heads", options.heads, 1024);
   replaced("--seq", options.seq, 65536);
-  replaced("--vocab", options.vocab, 1 << 20, 256);  // the tokens are bytes
+  replaced("--vocab", options.vocab, 1 << 20, 256);  // the tokens are bytes, so there are at least 256
   replaced("--micro-batch", options.micro_batch, 4096);
   replaced("--microbatches", options.microbatches, 4096);
   CLI11_PARSE(app, argc, argv);

@@ -20,12 +20,13 @@ std::string Spread(const std::vector<double>& values) {
 
 std::string MibText(const std::optional<Bytes>& bytes) { return bytes ? absl::StrFormat("%.2f", Mebibytes(*bytes)) : ""; }
 
-// What was measured, beside what was planned.
+// The measured bytes, and the planned bytes for comparison.
 std::string BesidePlan(const std::optional<Bytes>& planned, const std::optional<Bytes>& measured) {
   return measured && measured == planned ? "equal" : MibText(measured);
 }
 
-// The step's model FLOPs as a share of a rate. Of the attention scores only the half counts that causal attention needs.
+// The model FLOPs of the step per second, as a share of a rate. Causal attention needs only half of the scores, so only this
+// half counts.
 double UtilizationOf(const ModelResult& result, double step_ms, double flops_per_second) {
   return StepFlops(result.model.model, result.model.samples(), FlopCount::kModelCausal) / (1e-3 * step_ms) / flops_per_second;
 }
@@ -47,7 +48,7 @@ std::string HeadOf(const ModelResult& result) {
       1e-12 * StepFlops(model, result.model.samples(), FlopCount::kModelCausal));
 }
 
-// The words for a row without figures, or after its figures.
+// Says why a row has no figures, or what went wrong after its figures were measured.
 std::string ErrorText(const CaseResult& row) { return absl::StrCat(row.left_out ? "left out: " : "FAILED: ", row.error); }
 
 std::string StepsTable(const ModelResult& result, const std::optional<StatedPeak>& peak) {
@@ -160,7 +161,7 @@ std::string OpsTable(const ModelResult& result) {
   return text;
 }
 
-// Policies may change no bit of a loss.
+// Compares the losses of all policies: they must be equal to the last bit.
 std::string LossLine(const ModelResult& result) {
   std::set<double> losses;
   size_t cases = 0;

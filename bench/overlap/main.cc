@@ -46,8 +46,8 @@ struct Options {
   int32_t limit_percent = 110;  // limit for activations, in percent of what full recomputation needs
   int64_t latency_us = 0;
   int64_t host_mib = 0;  // host memory that each rank may offload to; 0: no offloading
-  // How slow the link is: the time of a layer's forward collectives divided by the time of its ops. Without any: the time
-  // of a microbatch's transfer to the next stage divided by the time of a stage's forward pass.
+  // How slow the link is: the time of a layer's forward collectives divided by the time of its ops. If there are no such
+  // collectives: the time of a microbatch's transfer to the next stage divided by the time of a stage's forward pass.
   std::vector<double> slowness = {1, 0.2};
   bool paced = false;
 };

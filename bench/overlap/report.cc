@@ -42,7 +42,7 @@ std::string Row(const PolicyResult& policy, int64_t tokens_per_step) {
       MedianMs(policy, [](const StepReport& s) { return s.communication_cpu; }));
 }
 
-// Where rank 0's time goes, as predicted and as measured.
+// A table of what rank 0 spends its time on, as predicted and as measured.
 std::string PartsTable(const LinkReport& report) {
   using Part = std::pair<const char*, Nanos StepParts::*>;
   constexpr Part kParts[] = {{"forward", &StepParts::forward},         {"backward", &StepParts::backward},

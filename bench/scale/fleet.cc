@@ -215,7 +215,7 @@ class Node {
     worker_->Send(std::move(report));
   }
 
-  // Called without the lock.
+  // The caller must not hold mutex_.
   void AgentIdle() {
     const std::lock_guard lock(mutex_);
     agent_writing_ = false;
@@ -226,7 +226,7 @@ class Node {
     worker_writing_ = false;
     if (worker_due_) SendWorker();
   }
-  // The stream's last call. Afterwards the fleet's thread destroys the stream (Redial).
+  // gRPC calls this last for the stream. Afterwards the fleet's thread destroys the stream (Redial).
   void AgentEnded(const grpc::Status& status) {
     fleet_.Ended(status.error_message());
     const std::lock_guard lock(mutex_);
@@ -346,7 +346,7 @@ class Node {
     return report;
   }
 
-  // Called without the lock.
+  // The caller must not hold mutex_.
   void Finish(const RankKey& key, int64_t steps) {
     const std::lock_guard lock(mutex_);
     const auto found = ranks_.find(key);

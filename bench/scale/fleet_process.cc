@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kMaxValues = 1 << 20;
 constexpr std::chrono::milliseconds kEvery{2};
-constexpr int kRarely = 10;  // one pass in so many also reads the values that take longer to read
+constexpr int kRarely = 10;  // one of this number of passes also reads the values that take longer to read
 
 // Values that one process writes and another process reads; each read takes the values that have come since the last read.
 struct Log {

@@ -40,7 +40,7 @@ struct Options {
   int32_t rounds = 3, steps = 5;
 };
 
-// What both sides measured with one number of threads.
+// The results of both sides for one number of threads.
 struct Sides {
   std::vector<double> lynx, pytorch;  // milliseconds per step: the median of each round
   std::vector<StepReport> steps;      // Lynx's step reports of all rounds

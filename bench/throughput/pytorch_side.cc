@@ -11,7 +11,7 @@
 namespace lynx::bench {
 namespace {
 
-constexpr char kPeakMemory[] = "peak_bytes ";  // before the memory in the script's output
+constexpr char kPeakMemory[] = "peak_bytes ";  // the script prints this word before the number of bytes
 
 std::vector<std::string> CommandOf(const PytorchSettings& settings) {
   const auto text = [](auto value) { return absl::StrCat(value); };

@@ -22,7 +22,7 @@ struct Running {
 
 std::mutex running_mutex;
 
-// Never destroyed: threads may be in it until the process ends.
+// The list is never destroyed, because its threads may use it until the process ends.
 std::vector<Running>& AllRunning() {
   static auto* const running = new std::vector<Running>();
   return *running;
@@ -37,7 +37,7 @@ void Forget(std::vector<Running>& running) {
   });
 }
 
-// Waits with the interpreter unlocked. Returns false if a signal's handler has raised an exception, which is then set.
+// Waits without the interpreter's lock. Returns false if a signal handler has raised an exception; then the exception is set.
 bool WaitUninterrupted(BackgroundTask& task) {
   while (true) {
     bool ended = false;
@@ -62,7 +62,7 @@ std::shared_ptr<BackgroundTask> BackgroundTask::Start(std::function<void(const B
                             } catch (...) {
                               task->thrown_ = std::current_exception();
                             }
-                            work = nullptr;  // what it owns goes before others learn of its end
+                            work = nullptr;  // destroys the objects that the task owns before others are told that it has ended
                             const std::lock_guard ended(task->mutex_);
                             task->ended_ = true;
                             task->changed_.notify_all();

@@ -29,7 +29,7 @@ v1::GetJobRequest Named(const std::string& job) {
   return request;
 }
 
-// The job's plan, with the machine for which it was made if a step has been traced.
+// Returns the plan of the job. It has the machine for which it was made only if a step of the job was traced.
 absl::StatusOr<std::shared_ptr<MadePlan>> FindPlan(cli::Client& client, const std::string& job) {
   v1::TraceJobRequest traced;
   traced.set_job_id(job);

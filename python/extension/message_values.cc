@@ -28,7 +28,7 @@ std::string WordOf(const EnumValueDescriptor& value) {
   return absl::AsciiStrToLower(prefixed ? name.substr(prefix.size() + 1) : name);
 }
 
-// A text of the protocol is UTF-8; bytes are bytes.
+// A text field of the protocol is UTF-8 and becomes str; a bytes field becomes bytes.
 py::object TextOf(const FieldDescriptor& field, const std::string& text) {
   if (field.type() == FieldDescriptor::TYPE_BYTES) return py::bytes(text);
   return py::str(VisibleText(text));

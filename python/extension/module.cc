@@ -14,7 +14,7 @@ namespace {
 
 namespace py = pybind11;
 
-// Takes the fields of RequestTexts by their names.
+// Fills the fields of RequestTexts from arguments with the same names.
 std::shared_ptr<const Request> RequestFrom(const py::kwargs& fields) {
   RequestTexts texts;
   const auto take = [&](const char* name, auto& value) {
@@ -64,7 +64,7 @@ void DefinePlanning(py::module_& module) {
   py::class_<ExportTexts>(module, "ExportTexts")
       .def_readonly("json", &ExportTexts::json)
       .def_readonly("missing", &ExportTexts::missing);
-  using Asked = std::shared_ptr<Request>;  // pybind11 has no pointers to const
+  using Asked = std::shared_ptr<Request>;  // not const, because pybind11 cannot hold pointers to const
   module.def("plan", [](const Asked& request) { return PlanOf(request); });
   module.def("compare", [](const Asked& request) { return Compare(request); });
   module.def("explain", [](const Asked& request) { return Explain(request); });

@@ -79,7 +79,7 @@ Values StageValues(const Plan& plan, size_t index) {
   return json;
 }
 
-// The rows of a table as objects, by the columns' titles.
+// The rows of a table as dicts. The keys are the titles of the columns.
 Values RowValues(const Table& table) {
   Values rows = Values::array();
   for (const std::vector<Cell>& cells : table.rows) {

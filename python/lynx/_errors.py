@@ -58,7 +58,7 @@ def error_of(code: str, message: str) -> Error:
     file = line = column = field = None
     rest, placed = message, False
     made = _MADE.match(message)
-    if made:  # the text was made of a dict: its lines say nothing to anybody
+    if made:  # the text was made of a dict, so its line numbers have no meaning for the caller
         message = rest = message[made.end():]
         placed = True
     elif place := _PLACE.match(message):
@@ -77,7 +77,7 @@ def _field_in(text: str, placed: bool) -> str | None:
     if placed:
         named = _FIELD.match(text)
         return (named["field"] or named["stated"]) if named else None
-    from ._fields import job_fields  # which needs this module
+    from ._fields import job_fields  # imported here, because that module imports this one
     return next((word for word in text.split(": ")[:2] if word in job_fields()), None)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from . import _lynx
 from ._errors import Error
 
-# Names that people use for fields.
+# Short names that people use -> the fields of a job that they mean.
 _ALIASES = {"batch": "train.globalBatch"}
 
 

@@ -13,8 +13,8 @@ from ._fields import field_path, file_text, flattened, nested, override_text
 
 JobLike = Union["Job", str, "os.PathLike[str]", Mapping[str, Any]]
 
-# What a plan needs in a job's text and does not depend on. It is filled in for plans of jobs that were made in Python; a
-# submitted job must say it.
+# Fields that a job's text needs, but on which no plan depends. They are filled in for plans of jobs made in Python. A submitted
+# job must have them.
 _FOR_PLANS: dict[str, Any] = {"name": "job", "data.path": "data", "train.steps": 1}
 
 
@@ -89,10 +89,10 @@ class Job:
         for path, value in changes.items():
             if value is None:
                 continue
-            for other in ("model.preset", "model.config"):  # one replaces the other
+            for other in ("model.preset", "model.config"):  # a preset replaces a config, and a config replaces a preset
                 if path in ("model.preset", "model.config") and other != path:
                     target.pop(other, None)
-            target.pop(path, None)  # the last one that is given comes last
+            target.pop(path, None)  # removed first, so that the field that is given last is also the last in the dict
             target[path] = value
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Job:

@@ -23,7 +23,7 @@ ProfileLike = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 _FRAME_HEIGHT = 900  # pixels of a plan's page in a notebook
 _MIN_OPT_SECONDS, _MAX_OPT_SECONDS = 0.01, 86400
-_MAX_AT_ONCE = 8  # plans of a sweep; each may hold the programs of thousands of devices
+_MAX_AT_ONCE = 8  # plans of a sweep that are made at the same time; each may hold the programs of thousands of devices
 _CLUSTER_KEYS = ("nodes", "devices_per_node", "device_memory", "host_memory")
 
 
@@ -284,7 +284,7 @@ def _compared(question: Callable[[_lynx.Request], _lynx.AnswerTexts], asked: _ly
         return Answer(question(asked))
     except Error as error:
         if error.code == "failed_precondition":
-            _lynx.plan(asked)  # raises Infeasible, which says more, if the job cannot fit
+            _lynx.plan(asked)  # if the job cannot fit, raises Infeasible, which has more details
         raise
 
 

@@ -277,7 +277,7 @@ TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
   agent_ = std::move(first);
 }
 
-// Standbys, addresses at which nobody listens, and a leader that moves.
+// Some addresses are of standbys, and at some nobody listens. Then another server becomes the leader.
 TEST_F(AgentTest, FollowsTheServerThatLeads) {
   FakeStandby standby(cluster_.address());
   cluster_.Want({});

@@ -73,7 +73,7 @@ class GpuStepTest(unittest.TestCase):
         driver = self.folder / "driver"
         driver.write_text("gpus 1\ngpu.0.name NVIDIA H100 80GB HBM3\ngpu.0.used 1048576\n")
         gpu = {"LD_LIBRARY_PATH": str(FAKE_NVML), "LYNX_FAKE_NVML": str(driver)}
-        # To measure the rates of CUDA on the host takes ten seconds. e2e.gpu does it.
+        # Measuring the rates of CUDA on the host takes ten seconds. The test e2e.gpu measures them, so this test does not.
         rank = self.rank_that(f'exec {shlex.quote(str(BIN / "stand_in_rank"))} "$@"')
         code, page, error, numbers = self.bench("--device", "cuda:0", rank=rank, **gpu)
         self.assertEqual(code, 0, error)
@@ -83,7 +83,7 @@ class GpuStepTest(unittest.TestCase):
         for name in POLICIES:
             case = self.cases(numbers)[name]
             self.assertEqual(len(case["round_ms"]), 1)
-            self.assertEqual(case["device_peak_bytes"], 0)  # the driver of the test always says the same
+            self.assertEqual(case["device_peak_bytes"], 0)  # the driver of this test always reports the same memory
             self.assertEqual(case["arena_bytes"], case["predicted"]["arena_bytes"])
             self.assertEqual(case["states_bytes"], case["predicted"]["states_bytes"])
         code, page, error, _ = self.bench("--device", "cuda:1", rank=rank, **gpu)
@@ -100,7 +100,8 @@ class GpuStepTest(unittest.TestCase):
             self.assertIn(said, ran[2])
 
     def test_too_little_memory(self):
-        # The planner says that the states do not fit; the rank says it of what the planner thought would fit.
+        # The planner reports that the states do not fit. The rank reports an error for a plan of which the planner thought that
+        # it fits.
         code, page, error, _ = self.bench("--device", "cpu", "--memory-mib", "1", "--vocab", "65536")
         self.assertEqual(code, 0, error)
         for name in POLICIES:

@@ -133,7 +133,7 @@ class Browser:
         """Runs the function body again and again until its value is true in JavaScript. Returns this value, or True if it is an
         element. AssertionError, with the page's text, after `patience` seconds."""
         deadline = time.monotonic() + patience
-        # Only JSON values can leave the page, and an element is none.
+        # Only JSON values can be returned from the page, and an element is not a JSON value.
         body = f"const value = await (async function () {{ {script} }}).apply(null, arguments); return value instanceof Node ? true : value;"
         while not (value := self.run(body, *arguments)):
             if time.monotonic() > deadline:

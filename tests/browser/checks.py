@@ -9,8 +9,8 @@ import browser
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import program  # noqa: E402
 
-# The contrast of the text of every element with text of its own, by WCAG 2.1, for opaque backgrounds. The colour of SVG
-# text is its fill.
+# Computes the contrast of every element that has a text, by WCAG 2.1, for opaque backgrounds. The colour of an SVG text is its
+# fill.
 CONTRAST = """
 const light = (rgb) => { const [r, g, b] = rgb.match(/[\\d.]+/g).slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
                          return 0.2126 * r + 0.7152 * g + 0.0722 * b; };

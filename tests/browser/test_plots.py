@@ -129,7 +129,7 @@ class PlotsTest(checks.PageChecks, unittest.TestCase):
         window.keys("ArrowRight", "ArrowRight", "ArrowRight")
         told = "return [document.querySelector('#chart output').textContent, document.querySelector('#chart .tip').hidden]"
         self.assertEqual(window.run(told), [labels[3], False])
-        # Drawn again, as after each move of a slider, the same mark has the focus.
+        # The plot is drawn again, as after each move of a slider. Then the same mark must have the focus.
         window.run("drawFrontier(byId('chart'), arguments[0])", CHART)
         self.assertEqual(window.run("return document.activeElement.getAttribute('aria-label')"), labels[3])
         window.keys("End", "ArrowRight")

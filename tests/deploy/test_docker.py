@@ -47,7 +47,7 @@ def _merge(into, more):
 
 class ComposeTest(unittest.TestCase):
     FILES = ("compose.yaml",)
-    SERVERS = {"server": "head"}  # service -> its machine
+    SERVERS = {"server": "head"}  # service -> the machine that runs the service
     TARGETS = "targets.json"
     FOREIGN = FOREIGN
     MACHINES = MACHINES

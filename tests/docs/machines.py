@@ -15,8 +15,8 @@ from debian_tree import Unavailable, check_namespaces, end_with_parent, run_test
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 PATIENCE = 120  # seconds for anything that must happen
 USER = 64001
-# $1 name, $2 its folder, $3 the shared file system, $4 the programs. Files written below /etc, /var/lib and /usr/share
-# go to the folder.
+# $1: the name of the machine. $2: its folder. $3: the shared file system. $4: the programs. Files written below /etc, /var/lib
+# and /usr/share go to the folder.
 SETUP = """set -e
 mount --make-rprivate /
 for place in etc var/lib usr/share; do

@@ -28,7 +28,7 @@ from pages import ROOT, blocks_of, difference, lines_of, name_of, page_files, pr
 PATIENCE = 600  # seconds for a page
 COPIED = ("examples", "docs", "scripts", "tests/validation", "dashboards", "deploy")
 SMALLER = {"layers: 8": "layers: 4", "hidden: 256": "hidden: 32", "heads: 8": "heads: 4", "seq: 128": "seq: 32", "steps: 100": "steps: 12"}
-# Texts that a reader must fill in, and commands that take too long: page -> text -> what is typed instead.
+# Texts that a reader must fill in, and commands that take too long: page -> text -> what the test types instead.
 INSTEAD = {
     "docs/promises.md": {"lynx_sim 1 100000": "lynx_sim 1 300"},
     # The tree is built already, and must not be built again if a build of another tree is tested.
@@ -45,7 +45,7 @@ STAYS = """stays() {
   kill $stays; wait $stays || true
 }"""
 STAND_INS = ROOT / "tests/docs/stand_ins"
-# Additional arguments for lynx-agent: its server and its folder.
+# Arguments that the test adds to lynx-agent: its server and its folder.
 AGENT = "--server $(cat $LYNX_HOME/local/server/server.address) --node by-hand --data-dir by-hand"
 # Programs of other projects, whose options are not checked.
 FOREIGN = {"cd", "export", "echo", "cat", "rm", "cp", "chmod", "chown", "cut", "tar", "kubectl", "cmake", "ctest", "ninja", "python3", "setsid",

@@ -27,7 +27,7 @@ def free_ports(count):
 
 class Server:
     def __init__(self, folder, name, store, port, page, programs):
-        self.programs = programs  # the folder from which it starts
+        self.programs = programs  # the folder whose programs the server is started from
         self.name, self.address, self.page = name, f"127.0.0.1:{port}", f"127.0.0.1:{page}"
         self.data, self.log_file = folder / name, folder / f"{name}.log"
         self.flags = ["--listen", self.address, "--data-dir", str(self.data), "--store", store, "--metrics-address", self.page,

@@ -46,7 +46,8 @@ class DemoFolder(unittest.TestCase):
         self.home = tempfile.mkdtemp(prefix="lynx-e2e-demo-")
         self.addCleanup(shutil.rmtree, self.home, True)
         self.env = dict(os.environ, LYNX_HOME=self.home, XDG_CONFIG_HOME=f"{self.home}/config", LYNX_SKIP_BUILD="1")
-        # The person may use another cluster: context and variables name servers that do not exist, so a demo that uses them fails.
+        # The person who runs the demo may use another cluster. So the context and the variables here name servers that do not
+        # exist: a demo that used them would fail.
         for words in (("--server", "127.0.0.1:1", "context", "add", "elsewhere"), ("context", "use", "elsewhere")):
             subprocess.run([str(BIN / "lynxctl"), *words], env=self.env, check=True, capture_output=True, timeout=60)
         self.env.update(LYNX_SERVER="127.0.0.1:2", LYNX_CONTEXT="elsewhere", LYNX_CA_FILE="/nonexistent", LYNX_TOKEN_FILE="/nonexistent")

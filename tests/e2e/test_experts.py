@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests/reference"))
 
 from test_hugging_face import load, loss
 
-# Relative tolerance for losses of the same fp32 weights, one of them computed in double precision.
+# Relative tolerance for losses that are computed from the same fp32 weights, once in fp32 and once in double precision.
 SAME_WEIGHTS = 1e-5
 # Relative tolerance for losses after training in fp32 in another layout; the same as in reference_test.cc.
 TRAINED = 1e-4
@@ -42,7 +42,7 @@ checkpoint: {{{checkpoint}}}
 maxRestarts: 10
 """
 SEQ = 16
-ROWS = 2 * 20 * 16 * 128 * 4  # of the example: two experts, steps, samples, tokens, layers
+ROWS = 2 * 20 * 16 * 128 * 4  # of the example job: two experts per token, 20 steps, 16 samples, 128 tokens, 4 layers
 
 
 class ExpertsTest(ClusterTest):
@@ -76,7 +76,8 @@ class ExampleTest(ExpertsTest):
         return {metric: float(value) for metric, value in lines}
 
     def assert_load_is_measured(self, page):
-        # Two ranks with four of the eight experts each: the fuller one has between the even share and all rows.
+        # Each of the two ranks has four of the eight experts. The fuller rank has at least the even share, and at most all
+        # rows.
         skew = page["progress"]["expertSkew"]
         self.assertTrue(1 <= skew <= 2, page["progress"])
         series = self.series("qwen3-moe-bytes")
@@ -89,7 +90,7 @@ class ExampleTest(ExpertsTest):
         self.assertIn("rows of the fullest rank", self.ctl("get", page["id"]).out)
 
     def test_it_trains_and_an_independent_reader_computes_its_validation_loss(self):
-        # With this capacity no row is dropped; the reader drops none.
+        # With this capacity no row is dropped, and the reader drops no row either.
         self.assert_load_is_measured(self.train_and_read("qwen3-moe-bytes", "capacity: 4"))
 
     def test_rows_without_room_go_through_rounds_and_the_reader_computes_the_same(self):
@@ -192,7 +193,7 @@ def write_folder(folder, config):
 
 class ImportTest(ExpertsTest):
     def test_weights_of_other_programs_train_on_several_ranks_as_on_one(self):
-        # Eight samples, so the first global batch has each of them once.
+        # There are eight samples, so the first global batch contains each of them once.
         self.corpus.write_text("The quick brown fox jumps over the lazy dog. " * 3)
         self.corpus.write_bytes(self.corpus.read_bytes()[:8 * SEQ + 1])
         samples = self.samples(self.corpus.read_bytes(), SEQ)
@@ -254,7 +255,7 @@ class DispatchTest(ExpertsTest):
             try:
                 fields = (pathlib.Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
             except OSError:
-                return  # it has given its peer up
+                return  # the process has ended: it has stopped waiting for its peer
             used = int(fields[11]) + int(fields[12])
             if used == last:
                 return

@@ -78,7 +78,7 @@ class PostgresTest(ClusterTest):
                 self.refusals.append(result.err)
 
     def test_restarts_of_postgresql_lose_and_double_nothing(self):
-        for node in ("node0", "node1"):  # so that the jobs wait
+        for node in ("node0", "node1"):  # without the agents of both nodes, the jobs wait
             self.assertEqual(self.ctl("node", "cordon", node, "--reason", "test").code, 0)
         self.path = self.job_file()
         self.refusals = []
@@ -210,7 +210,7 @@ resources: {ranks: 1}
         with self.server(self.command("lynx-server", "--store", last="--store postgresql://lynx@db/lynx")) as server:
             self.assertEqual(self.names(server), ["first"])
             self.submit(server, "second")
-            self.run_command("pg_dump")  # while the server runs
+            self.run_command("pg_dump")  # the server runs during the dump
             self.submit(server, "third")
         self.run_command("createdb", "C", last="restored")
         self.run_command("pg_restore")

@@ -116,7 +116,7 @@ class MembersTest(SecureClusterTest):
             self.start_node(f"n{i}", token)
         self.wait_for(lambda: self.attached() == ["n0", "n1"], "two nodes that have joined")
 
-        # A token is valid for one node, once.
+        # A token can be used only once, and only for the node that it names.
         again = subprocess.run([str(BIN / "lynx-worker"), "--node", "n2", "--server", self.address, "--identity-dir",
                                 str(self.directory / "n2.identity"), "--join-token-file", str(tokens[0]), "--data-dir",
                                 str(self.directory / "n2.worker"), *map(str, self.job_flags())], capture_output=True, text=True, env=self.env, timeout=120)
@@ -134,11 +134,11 @@ class MembersTest(SecureClusterTest):
         self.assertEqual(self.ctl("admin", "audit", context=submitter).code, 5)
         self.jobs_have_owners(submitter, viewer)
 
-        # Completion offers names to people who may see them.
+        # Completion offers names only to people who may see them.
         self.assertLessEqual({"victor", "susan"}, set(self.ok("__complete", "users").split()))
         self.assertEqual(self.ok("__complete", "users", context=viewer), "")
 
-        # A revoked user is refused.
+        # After a user is revoked, the server no longer knows the token of this user.
         self.ok("admin", "user", "revoke", "susan")
         gone = self.ctl("list", context=submitter)
         self.assertEqual(gone.code, 5, gone)
@@ -158,7 +158,7 @@ class MembersTest(SecureClusterTest):
         tom = self.user("tom", "submitter")
         job = self.ok("submit", "-f", self.job_file(), "--set", "scheduling.hold=true", "--set", "scheduling.queue=research",
                       "-o", "name", context=tom).strip()
-        # A submitter sees the own jobs unless told otherwise, all others see everybody's.
+        # Without further options, a submitter sees only the submitter's own jobs, and any other user sees all jobs.
         names = lambda *arguments, **context: set(self.ok("list", "-o", "name", *arguments, **context).split())
         everybody = names()
         self.assertEqual(len(everybody), 2)
@@ -174,11 +174,11 @@ class MembersTest(SecureClusterTest):
         self.assertIn("by tom", self.ok("get", job, context=viewer))
         self.assertEqual(self.ctl("list", "--all-users", "--user", "tom").code, 2)
 
-        # Nobody changes another's job, unless an operator has made them a manager of its queue.
+        # A user cannot change another user's job, unless an operator has made the user a manager of the job's queue.
         refused = self.ctl("cancel", job, context=susan)
         self.assertEqual(refused.code, 5, refused)
         self.assertIn("is a job of tom; tom and operators may change it, and susan is a submitter", refused.err)
-        self.ok("cancel", "--all", context=susan)  # all of susan's, so not this one
+        self.ok("cancel", "--all", context=susan)  # this cancels all jobs of susan, and so not this job
         self.ok("queue", "set", "research", "--manager", "susan")
         self.assertRegex(self.ok("queue", "list"), r"(?s)MANAGERS.*susan")
         self.ok("release", job, context=susan)

@@ -148,7 +148,7 @@ class SlurmTest(ClusterTest):
         self.assertIn("from the checkpoint of step", running)
         self.await_output(["scontrol", "show", "job", lent], "JobState=COMPLETED")
         self.assertFalse([c for c in processes(self.directory).values() if f"--node {node} " in c], "it leaves nothing behind")
-        # An allocation that is cancelled ends its ranks. No node is left: the job waits and keeps its checkpoints.
+        # If an allocation is cancelled, its ranks end. Then no node is left, so the job waits and keeps its checkpoints.
         self.slurm("scancel", second if lent == first else first)
         self.await_state(job, "QUEUED")
 

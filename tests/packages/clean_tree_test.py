@@ -32,8 +32,8 @@ resources: {{ranks: 2}}
 """
 ENDLESS = 100_000_000
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# docs/install.md has the score that systemd gives to each service: how much the service may do without need, up to 10.
-# The measured score may be higher by at most MORE.
+# docs/install.md has the score that systemd gives to each service: how much more the service may do than it needs, from 0 to
+# 10. The measured score may be higher by at most MORE.
 SCORES = r"`systemd-analyze security` gives ([\d.]+) to the server, ([\d.]+) to the agent\s+and ([\d.]+) to the worker"
 EXPOSED = dict(zip(SERVICES, map(float, re.search(SCORES, (ROOT / "docs/install.md").read_text()).groups())))
 MORE = 0.1
@@ -257,7 +257,7 @@ class CleanTreeTest(unittest.TestCase):
         options = self.tree.path("/etc/default/lynx-agent").read_text()
         self.type(UPGRADE, "/root/later")
         for package in PACKAGES:
-            if package == "python3-lynx":  # which was removed before
+            if package == "python3-lynx":  # this package was removed before
                 continue
             self.assertEqual(self.tree.run("dpkg-query", "--show", "--showformat=${Version} ${db:Status-Status}", package), "99.0 installed")
         for service in SERVICES:

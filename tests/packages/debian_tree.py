@@ -149,7 +149,7 @@ class Tree:
         """The pid, on this machine, of process 1 in the tree; None if there is none."""
         try:
             children = pathlib.Path(f"/proc/{self.nspawn.pid}/task/{self.nspawn.pid}/children").read_text().split()
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             return None
         return children[0] if children else None
 

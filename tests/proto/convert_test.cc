@@ -41,7 +41,7 @@ TEST(ConvertTest, SpecWithoutFfnIsNormalized) {
   EXPECT_EQ(back->model.ffn, 4 * spec.model.hidden);
 }
 
-// A message without ep has no groups of experts.
+// A message without the field ep has no groups of experts.
 TEST(ConvertTest, ExpertGroupsComeBackAndAreBounded) {
   const ParallelLayout layout{.tp = 2, .pp = 3, .dp = 4, .ep = 8};
   EXPECT_EQ(FromProto(ToProto(layout)).value(), layout);
@@ -195,7 +195,7 @@ TEST(ConvertTest, ClustersComeBackTheSame) {
   std::mt19937_64 random(kSeed);
   for (int i = 0; i < 20; ++i) {
     ClusterTopology cluster = UniformCluster(3, 4, lynx::testing::RandomProfile(random), Bytes(1 << 30));
-    cluster.groups[0].profile.inner_links.clear();  // their sizes must divide the number of a node's devices
+    cluster.groups[0].profile.inner_links.clear();  // their sizes must divide the devices of a node
     cluster.groups[0].name = "first";
     cluster.groups[0].host_memory = Bytes(int64_t{1} << 40);
     cluster.groups[0].host_is_device = true;

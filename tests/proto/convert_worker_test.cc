@@ -243,7 +243,7 @@ TEST(ConvertWorkerTest, AssignmentBecomesConfig) {
   EXPECT_TRUE(RankConfigFromProto(waiting).value().peers.empty());
 }
 
-// A checkpoint has no place for parts that are left out, so the model that a rank trains has none.
+// Checkpoints cannot contain parts that are left out of training. So the model that a rank trains has no such parts.
 TEST(ConvertWorkerTest, RanksTrainTheModelWithoutPartsThatAreLeftOut) {
   v1::RankAssignment message = GoodAssignment();
   message.mutable_spec()->mutable_model()->set_plan_only(kLeftOutFeatures);

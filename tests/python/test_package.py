@@ -77,7 +77,7 @@ class WheelTest(unittest.TestCase):
             except AssertionError as error:
                 if "No module named pip" not in str(error):
                     raise
-                with zipfile.ZipFile(made[0]) as wheel:  # what pip does with such a wheel
+                with zipfile.ZipFile(made[0]) as wheel:  # unpacks the wheel, which is all that pip does with it
                     wheel.extractall(target)
                 (target / "lynx" / "lynx-opt").chmod(0o755)
             code = ("import lynx; print(lynx.__file__); print(lynx.plan(lynx.Job(model='gpt-22b', batch=64), 'h100'));"

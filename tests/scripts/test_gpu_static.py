@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts/gpu_static.sh"
 NVCC = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
 
-# What nvcc 13.0 keeps and says of two kernels. The second one spills.
+# The output of nvcc 13.0 for two kernels: the code and the messages. The second kernel spills registers.
 PTX = """//
 .version 9.0
 .target sm_80
@@ -151,7 +151,7 @@ class GpuLoopsTest(unittest.TestCase):
             instruction(0x23C),  # a product
             branch(2, 5, 0), instruction(0x824), instruction(0x824),  # scores are hidden
             branch(5, 8, 1), instruction(0xF89), instruction(0x825, 0xD2511F53),  # dropout
-            branch(8, 10, 2), instruction(0x308),  # a power of two, which every path has
+            branch(8, 10, 2), instruction(0x308),  # MUFU computes a power of two here, and every path through the loop has one
             branch(10, 1, 3), instruction(0x94D)]))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(done.stdout.splitlines(), [*LOOPS_HEAD, "| Loops<64> | 1 | 6 | 6.0 | 8 | 8.0 |"])

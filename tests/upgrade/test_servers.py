@@ -63,7 +63,7 @@ class ServersUpgradeTest(ServersTest):
         self.job, self.ranks = self.begin()
         first = self.servers.leader()
         second = next(server for server in self.servers.all if server is not first)
-        if order.random() < 0.5:  # the one that stands by is upgraded first, as the page says
+        if order.random() < 0.5:  # the standby is upgraded first, as the page says
             self.lose(second, BIN)
             self.assert_goes_on("a new server stands by")
             self.lose(first)
@@ -75,7 +75,7 @@ class ServersUpgradeTest(ServersTest):
             self.assert_goes_on("a new server leads, an old one stands by")
         new, old = (second, first) if second.programs == BIN else (first, second)
 
-        # A new node comes too early if an old server leads again: that one refuses it. Nothing else suffers.
+        # If an old server leads again, it refuses nodes of the new version. This has no other effect.
         self.lose(new)
         self.assert_goes_on("an old server leads after a new one")
         self.assertIs(self.servers.leader(), old)
