@@ -15,7 +15,7 @@
 namespace lynx::agent {
 
 struct GpuProbeOptions {
-  int64_t devices = 0;         // at most this many GPUs, those with the lowest indices; 0 = all
+  int64_t devices = 0;         // at most this number of GPUs, those with the lowest indices; 0 = all
   std::vector<int32_t> gpus;   // indices as NVML has them; empty = all
   std::vector<int32_t> cores;  // cores that ranks may use; empty = all that this process may use
   Bytes memory_per_device;     // 0 = all but what is reserved

@@ -20,7 +20,7 @@ class Backoff {
   // The time to wait before the next attempt. After n failed attempts it lies between half and all of min(first * 2^n, most),
   // with `first` and `most` from BackoffOptions.
   Nanos Next();
-  // Call after a success.
+  // Call it after a success: the next wait is short again.
   void Reset() { attempts_ = 0; }
 
  private:

@@ -69,7 +69,7 @@ class Lease {
   static constexpr Nanos kForever{INT64_MAX};
   static constexpr Nanos kAskEvery{1'000'000'000};
 
-  // `deadline` and `terms` are those of an earlier daemon. Until the first renewal the ranks may continue up to that deadline,
+  // `deadline` and `terms` are those of an earlier daemon. Until the first renewal, the ranks may continue until that deadline,
   // and the node asks the witnesses.
   explicit Lease(Nanos now, Nanos deadline = kForever, LeaseTerms terms = {});
 

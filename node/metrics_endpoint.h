@@ -20,7 +20,7 @@ struct HealthChecks {
   // For /healthz. It does not report problems elsewhere, because restarting the daemon would not help against them.
   std::function<std::string()> alive;
   std::function<std::string()> ready;  // for /readyz
-  // What /healthz says behind "ok" of a daemon that is well; empty or null: nothing.
+  // If the daemon is healthy, /healthz returns "ok" and this text; empty or null: only "ok".
   std::function<std::string()> role;
 };
 

@@ -60,7 +60,7 @@ class ServerAddresses {
   bool named_ = false;
 };
 
-// Says that a server stands by, as the end of a sentence about its address. `leader`: whom it named; "": nobody.
+// Says that a server stands by, as the end of a sentence about its address. `leader`: the leader that it named; "": none.
 std::string StandbyText(const ServerAddresses& servers, const std::string& leader);
 
 }  // namespace lynx

@@ -154,8 +154,8 @@ class NodeStream {
     std::string text;
   };
 
-  // Logs why the present address did not do. While no server answers, only the first failure of a kind of each address is
-  // logged, not each attempt.
+  // Logs why the present address failed. While no server answers, only the first failure of each kind of each address is
+  // logged.
   void Tell(const Outcome& outcome) {
     std::string& told = told_[servers_.present()];
     if (outcome.text == told) return;

@@ -28,9 +28,9 @@ struct StepBenchOptions {
   std::string pytorch;  // PyTorch's side; "" = without it
   int32_t rounds = 3, steps = 10, warmup = 3;
   std::vector<int32_t> limit_percents = {110, 200};  // limits for activations, in percent of what full recomputation needs
-  double budget_seconds = 0;                         // of everything; 0: no limit
-  double case_seconds = 120;                         // of one case in one round, and of measuring the device for one model
-  double measure_seconds = 10;                       // after which no further op is measured
+  double budget_seconds = 0;                         // seconds for everything; 0: no limit
+  double case_seconds = 120;                         // seconds of a case in a round, and to measure the device for a model
+  double measure_seconds = 10;                       // after this number of seconds no further op is measured
 };
 
 class StepBenchmark {
@@ -60,7 +60,7 @@ class StepBenchmark {
   absl::Status RunPytorch(const BenchModel& model, bool compile, Nanos limit, CaseResult& row) const;
   double SecondsSinceBegin() const;
   bool OutOfTime() const;
-  Nanos LimitNow() const;  // of the next case
+  Nanos LimitNow() const;  // the time limit of the next case
 
   const StepBenchOptions options_;
   const BenchDevice& device_;

@@ -1,4 +1,4 @@
-// What gpu_step_bench has found, as a Markdown page and as JSON. Pure.
+// The results of gpu_step_bench, as a Markdown page and as JSON. Pure.
 #ifndef LYNX_BENCH_GPU_STEP_PAGE_H_
 #define LYNX_BENCH_GPU_STEP_PAGE_H_
 
@@ -19,13 +19,13 @@ namespace lynx::bench {
 // A pass of an op, as the agent measures it.
 struct OpRow {
   std::string op, pass;
-  int64_t runs = 0;  // in a step that recomputes nothing
+  int64_t runs = 0;  // number of runs in a step that recomputes nothing
   Nanos time;        // of one run
   int64_t flops = 0;
   Bytes bytes;
 };
 
-// What the planner said about a case of Lynx.
+// The planner's predictions for a case of Lynx.
 struct Predicted {
   Nanos step;
   StepParts parts;
@@ -35,13 +35,13 @@ struct Predicted {
 // One row of a model's tables: Lynx with a recomputation policy, or PyTorch.
 struct CaseResult {
   std::string name;
-  // Why there are no figures, or no more of them. left_out: the reason is not a fault (time, memory, or a program that is not
-  // installed).
+  // Why there are no figures, or no further ones. left_out: this is not a failure (too little time or memory, or a missing
+  // program).
   std::string error;
   bool left_out = false;
   std::vector<double> round_ms;      // the median of each round's steps
   std::vector<double> step_ms;       // of all rounds
-  std::optional<Bytes> device_peak;  // of the device's memory
+  std::optional<Bytes> device_peak;  // the largest use of the device's memory
   // Lynx only:
   std::optional<Predicted> predicted;
   std::vector<StepReport> steps;
@@ -54,7 +54,7 @@ struct ModelResult {
   MeasureResult rates;
   std::string ops_error;  // why `ops` is empty
   std::vector<OpRow> ops;
-  Nanos optimizer;  // of a step, from the measured time for a number of parameters
+  Nanos optimizer;  // of a step, computed from the measured time for a number of parameters
   std::vector<CaseResult> cases;
 };
 
@@ -64,8 +64,8 @@ struct StepBenchResult {
   std::string driver;
   std::optional<StatedPeak> peak;
   int32_t rounds = 0, steps = 0, warmup = 0;
-  double foreign_share = 0;  // the largest of all runs of Lynx
-  double seconds = 0;        // of the whole run
+  double foreign_share = 0;  // the largest share of all runs of Lynx
+  double seconds = 0;        // duration of the whole run
   std::vector<ModelResult> models;
 };
 

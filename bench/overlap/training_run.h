@@ -40,14 +40,14 @@ struct TrainingRun {
 absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const RankNetwork& network,
                                   const RunSettings& settings);
 
-// Processor time in seconds. `machine`: of the whole machine, including what its hypervisor gave to others. `own`: of this
-// process and its children that have ended.
+// Processor time in seconds. `machine`: of the whole machine, and the time that its hypervisor gave to other machines. `own`:
+// of this process and its ended children.
 struct ProcessorTime {
   double machine = 0, own = 0;
 };
 ProcessorTime ProcessorTimeNow();
 
-// Measures what others use of the machine, from its construction on.
+// Measures how much of the machine other processes use, from its construction on.
 class ForeignLoad {
  public:
   ForeignLoad();

@@ -18,7 +18,7 @@ struct PytorchSettings {
   std::string python;  // a path, or a name that is looked for in PATH
   std::string script;  // pytorch_train.py
   std::string data;    // a text file to train on
-  ModelSpec model;     // in bfloat16, PyTorch trains under autocast to it, and weights and optimizer stay float32
+  ModelSpec model;     // if it is bfloat16, PyTorch trains under autocast: weights and optimizer stay float32
   int32_t micro_batch = 1, microbatches = 1;
   int32_t warmup = 1, steps = 1;
   std::vector<int32_t> cores;
@@ -30,7 +30,7 @@ struct PytorchSettings {
 
 struct PytorchRun {
   std::vector<double> step_ms;       // without the steps to warm up
-  std::optional<Bytes> peak_memory;  // of the GPU's memory, what PyTorch had allocated at most
+  std::optional<Bytes> peak_memory;  // the most memory of the GPU that PyTorch had allocated
 };
 
 // NotFound: Python or PyTorch is not installed, or this PyTorch cannot compile. ResourceExhausted: PyTorch had too little

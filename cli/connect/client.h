@@ -63,7 +63,7 @@ class Client {
                                  const Request& request) {
     return CallAdmin(Repeat::kIfUnread, method, request);
   }
-  // Calls one that changes nothing, so that it may be made again when it was lost on its way.
+  // Calls a method that changes nothing. So the call may be made again if it was lost on its way.
   template <class Request, class Response>
   absl::StatusOr<Response> ReadAdmin(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                      const Request& request) {
@@ -108,7 +108,7 @@ class Client {
   struct WatchEnd {
     grpc::Status status;
     std::optional<std::string> leader;  // as LeaderOf
-    std::string why;                    // why the address did not do
+    std::string why;                    // why the call to this address failed
   };
 
   Link& LinkTo(const std::string& address);
@@ -117,15 +117,15 @@ class Client {
   // connects within the call.
   std::string Reach(std::chrono::system_clock::time_point deadline);
   bool AnotherIsConnected();
-  // Why a call that ended with this status did not do at the present address, as the end of a sentence about the address.
+  // Why a call that ended with this status failed at the present address, as the end of a sentence about the address.
   std::string Why(const grpc::Status& status, const std::optional<std::string>& leader) const;
-  // The present address has failed the call because of `why`; goes on to another one. True if a round is over.
+  // The present address has failed the call because of `why`. Chooses the next address. True if all addresses were tried.
   bool MoveOn(const std::string& why, const std::string& leader);
   // Makes one call of WatchJob and reads its messages to the end. Cancelled: `each` or `silent` returned false.
   WatchEnd WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
                      const std::function<bool()>& silent);
   absl::Status Error(const grpc::Status& status);
-  // The error of a call for which no address did.
+  // The error of a call that failed at every address.
   absl::Status NoneLeads();
   void Prepare(grpc::ClientContext& context) const;
   // The present address has answered as the leader.
@@ -159,7 +159,7 @@ class Client {
   absl::StatusOr<ServerAddresses> servers_;
   std::string remembered_;                       // the leader that leaders_file names
   std::map<std::string, Link> links_;            // by address
-  std::map<std::string, std::string> failures_;  // why each address did not do, in the present call
+  std::map<std::string, std::string> failures_;  // why each address failed in the present call
 };
 
 }  // namespace lynx::cli

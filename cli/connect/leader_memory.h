@@ -3,9 +3,9 @@
 //
 //   ADDRESSES LEADER
 //
-// What it says may be old or wrong: callers begin with the address only if it is one of those that they were given, and go on
-// as ever if it does not lead. Errors do not matter; then nothing is remembered. Thread-safe for different files; processes may
-// use one file at the same time.
+// The address may be out of date. So callers begin with it only if it is one of their addresses, and try the others if it does
+// not lead. Errors are ignored; then nothing is remembered. Thread-safe for different files; processes may use one file at the
+// same time.
 #ifndef LYNX_CLI_CONNECT_LEADER_MEMORY_H_
 #define LYNX_CLI_CONNECT_LEADER_MEMORY_H_
 

@@ -1,5 +1,5 @@
-// Audits a run of another framework: what its ranks hold, whether that fits, how long a step takes and on what, and what would
-// be faster. Steps and memory of the framework are closed-form estimates (planner/frameworks). Pure; thread-safe.
+// Audits a run of another framework: what its ranks hold, whether that fits into memory, how long a step takes and why, and
+// what would be faster. Steps and memory of the framework are closed-form estimates (planner/frameworks). Pure; thread-safe.
 #ifndef LYNX_CLI_FRAMEWORKS_AUDIT_H_
 #define LYNX_CLI_FRAMEWORKS_AUDIT_H_
 
@@ -21,7 +21,7 @@ struct StepParts {
   Nanos layers;     // passes of the layers of a rank, without recomputation; of the rank with the most layers
   Nanos recompute;  // recomputation in these passes
   Nanos rest;       // the rest of the pipeline: embedding, loss, transfers, and waiting for other stages
-  Nanos reduction;  // gradients over replicas and gathers of weights, as far as nothing hides them
+  Nanos reduction;  // exposed time of gradient sums over replicas and of weight gathers
   Nanos tied;       // the reduction of the tied embedding's gradients
   Nanos optimizer;
   Nanos sum() const { return layers + recompute + rest + reduction + tied + optimizer; }
@@ -29,25 +29,25 @@ struct StepParts {
 
 struct RunAudit {
   ImportedRun run;
-  FrameworkPlan plan;  // of the run as it is
+  FrameworkPlan plan;  // the plan that the run has now
   StepParts parts;
-  // The recomputation of the run treats layers differently: step and memory are interpolated between storing everything and
-  // recomputing every layer, by the share of the layers that are recomputed. In thousandths; -1: nothing is interpolated.
+  // Set if the run recomputes only some layers. Step and memory are then interpolated between storing everything and
+  // recomputing every layer. The share of recomputed layers, in thousandths; -1: nothing is interpolated.
   int32_t recomputed_permille = -1;
   std::optional<RunLog> log;
   // The fastest plan of the same framework for the same model, batch and devices, if there is one.
   std::optional<FrameworkPlan> best;
-  std::string no_best;  // why there is none
+  std::string no_best;  // why there is no such plan
   // The fastest plan of Lynx's own engine, from its planner. It recomputes in windows and simulates the whole step.
   std::optional<Plan> lynx;
-  std::string no_lynx;  // why there is none, or why the engine cannot run it
+  std::string no_lynx;  // why there is no plan, or why the engine cannot run it
 };
 
 // `cluster` has one group of nodes; it gets as many of them as the run's devices fill. InvalidArgument: the cluster has several
 // groups, or the layout of the run cannot be estimated.
 absl::StatusOr<RunAudit> AuditOf(ImportedRun run, ClusterTopology cluster, std::optional<RunLog> log);
 
-// The job of the run with everything open that a planner may choose.
+// Returns the job of the run, with all fields left open that a planner may choose.
 JobSpec OpenJob(const ImportedRun& run);
 // The layout, micro-batch and recomputation of a plan as a request, for SettingsOf.
 StepRequest RequestOf(const Plan& plan);

@@ -20,10 +20,10 @@ struct ImportedRun {
   Framework framework = Framework::kMegatron;
   JobSpec job;  // normalized and valid; its layout is pinned to that of the run
   int32_t devices = 1;
-  FrameworkTraits traits;  // how the framework runs a step, with what the run's flags change of it
+  FrameworkTraits traits;  // how the framework runs a step, with the changes by the run's flags
   // Arguments that say something about shape, layout, memory or time for which a job has no field: "--fp8-format: ...".
   std::vector<std::string> not_taken;
-  // Values that the files do not give, and what was taken in their place.
+  // Values that the files do not give, and the values that are used instead.
   std::vector<std::string> assumed;
   std::vector<std::string> unknown;  // arguments that Lynx does not know
 };
@@ -48,9 +48,9 @@ absl::StatusOr<ImportedRun> ImportRun(Framework framework, const ImportRequest& 
 // The frameworks that ImportRun reads, as text for people: "megatron, deepspeed, torchtitan or nemo".
 std::string ImportedFrameworksText();
 
-// The job as a job file, below comments that name what was assumed, not taken and unknown.
+// Returns the job as a job file. Comments at its beginning list what was assumed, not taken and unknown.
 std::string ImportedJobFile(const ImportedRun& run, const std::string& file);
-// The lists of the run for people, a line each; "" if all of them are empty.
+// Returns the lists of the run for people, with one entry per line; "" if all lists are empty.
 std::string ImportRemarks(const ImportedRun& run);
 
 // The readers, one for each framework.
@@ -59,8 +59,8 @@ absl::StatusOr<ImportedRun> ImportDeepspeed(const ImportRequest& request);
 absl::StatusOr<ImportedRun> ImportNemo(const ImportRequest& request);
 absl::StatusOr<ImportedRun> ImportTorchtitan(const ImportRequest& request);
 
-// What all readers do at the end: adds the request's overrides, names the job by the file, normalizes and validates. Errors
-// name the file.
+// The last steps of all readers: add the request's overrides, name the job by the file, normalize and validate it. Errors name
+// the file.
 absl::Status FinishImport(const ImportRequest& request, ImportedRun& run);
 
 }  // namespace lynx::cli

@@ -63,7 +63,7 @@ struct MegatronArguments {
   Text save;
 };
 
-// What an argument of the table becomes. A member pointer: it is read into that member.
+// What an argument of the table becomes. If this is a member pointer, the argument is read into that member.
 using MegatronValue = std::variant<MegatronArguments::Count MegatronArguments::*, MegatronArguments::Real MegatronArguments::*,
                                    MegatronArguments::Text MegatronArguments::*, MegatronArguments::Words MegatronArguments::*,
                                    bool MegatronArguments::*>;
@@ -75,8 +75,8 @@ struct MegatronFlag {
 };
 absl::Span<const MegatronFlag> MegatronFlags();
 
-// Flags that matter, but for which a job has no field. kSaid: the run is read without it, and the list of what was not taken
-// names it. kRefused: the model or its layout is another without it, so the run cannot be read.
+// Flags that matter, but for which a job has no field. kSaid: the flag is ignored, and the list `not_taken` names it. kRefused:
+// without the flag the model or its layout would differ, so the run cannot be read.
 enum class MissingFlag : uint8_t { kSaid, kRefused };
 struct MegatronMissing {
   const char* flag;
@@ -86,14 +86,14 @@ struct MegatronMissing {
 };
 absl::Span<const MegatronMissing> MegatronMissingFlags();
 
-// Flags without effect on a plan.
+// Flags that have no effect on a plan.
 absl::Span<const char* const> MegatronOtherFlags();
 
 struct ReadMegatronArguments {
   MegatronArguments values;
   std::vector<std::string> not_taken;  // "--fp8-format hybrid: why"
   std::vector<std::string> unknown;    // "--flag value"
-  // Values that the script does not set, of flags without effect: "$LOGS (--tensorboard-dir)".
+  // Values of flags without effect that the script does not determine, such as "$LOGS (--tensorboard-dir)".
   std::vector<std::string> unset;
 };
 // Reads the words after the name of the program. `place` begins errors ("FILE:LINE"). InvalidArgument: a value is missing, is

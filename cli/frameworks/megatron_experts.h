@@ -11,7 +11,7 @@
 namespace lynx::cli {
 
 // Sets model.moe and parallel.ep of the run's job, and the lists of the run. The rest of the job must be read. Changes what
-// cannot be planned beside experts (products in 8 bits, groups of replicas), and says so. Does nothing without --num-experts.
+// cannot be planned with experts (products in 8 bits, groups of replicas), and reports it. Does nothing without --num-experts.
 // `place` begins errors ("FILE:LINE"). InvalidArgument: a value is wrong, or the model has layers that are not planned.
 absl::Status ReadMegatronExperts(const MegatronArguments& values, const std::string& place, ImportedRun& run);
 

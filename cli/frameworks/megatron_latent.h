@@ -11,9 +11,9 @@
 namespace lynx::cli {
 
 // Sets model.latent, the size of a head, and the rotary positions of a run with --multi-latent-attention, and the lists of the
-// run. The model, the data type and the layout of the job must be read. Changes what cannot be planned beside it (products in 8
-// bits), and says so. Without the flag, says only that Megatron-LM ignores the flags that belong to it. `place` begins errors
-// ("FILE:LINE"). InvalidArgument: a value is wrong, or the model has layers that are not planned.
+// run. The model, the data type and the layout of the job must be read. Changes what cannot be planned with it (products in 8
+// bits), and reports this. Without the flag, only reports that Megatron-LM ignores the flags that belong to it. `place` begins
+// errors ("FILE:LINE"). InvalidArgument: a value is wrong, or the model has layers that are not planned.
 absl::Status ReadMegatronLatent(const MegatronArguments& values, const std::string& place, ImportedRun& run);
 
 }  // namespace lynx::cli

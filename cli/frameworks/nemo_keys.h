@@ -1,5 +1,5 @@
 // The keys of NeMo's configurations of GPT models (examples/nlp/language_modeling/conf/megatron_gpt_config.yaml of NeMo 1), and
-// the flags of Megatron-LM that say the same. Pure; thread-safe.
+// the flags of Megatron-LM with the same meaning. Pure; thread-safe.
 #ifndef LYNX_CLI_FRAMEWORKS_NEMO_KEYS_H_
 #define LYNX_CLI_FRAMEWORKS_NEMO_KEYS_H_
 
@@ -10,7 +10,7 @@
 
 namespace lynx::cli {
 
-// kValue: the flag takes the key's value. kFlag: the flag stands if the value is true. kUnless: it stands if the value is
+// kValue: the flag takes the key's value. kFlag: the flag is given if the value is true. kUnless: it is given if the value is
 // false.
 enum class NemoKeyKind : uint8_t { kValue, kFlag, kUnless };
 
@@ -21,7 +21,7 @@ struct NemoKey {
 };
 absl::Span<const NemoKey> NemoKeys();
 
-// The text with NeMo's keys in place of the flags of Megatron-LM.
+// Returns the text, in which NeMo's keys replace the flags of Megatron-LM.
 std::string WithNemoKeys(const std::string& text);
 
 }  // namespace lynx::cli

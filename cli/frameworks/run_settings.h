@@ -18,7 +18,7 @@ struct RunSetting {
 // The settings of the framework, without those that have its defaults. kLynx: fields of the job file.
 std::vector<RunSetting> SettingsOf(Framework framework, const StepRequest& request);
 
-// What to change to come from one step to another.
+// The settings to change to get from one step to another.
 struct SettingChanges {
   std::vector<RunSetting> set;
   std::vector<std::string> removed;  // names
@@ -26,7 +26,7 @@ struct SettingChanges {
 };
 SettingChanges ChangesOf(Framework framework, const StepRequest& from, const StepRequest& to);
 
-// "--tensor-model-parallel-size 4", or "tensor_parallel.autotp_size: 4" for files with keys.
+// Text such as "--tensor-model-parallel-size 4", or "tensor_parallel.autotp_size: 4" for files with keys.
 std::string SettingText(Framework framework, const RunSetting& setting);
 
 }  // namespace lynx::cli

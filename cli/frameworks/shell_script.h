@@ -28,7 +28,7 @@ struct ShellArray {
 };
 
 struct ShellScript {
-  std::vector<ShellCommand> commands;  // in the order of the script, without assignments, tests and what never runs
+  std::vector<ShellCommand> commands;  // in the script's order, without assignments, tests and commands that never run
   std::vector<std::string> sourced;    // files that the script executes in its own shell; they are not read
   std::vector<ShellArray> arrays;      // as they are at the end of the script, in the order of their first assignment
 };
@@ -45,9 +45,9 @@ absl::StatusOr<std::vector<std::string>> SplitShellWords(const std::string& line
 bool HasUnknown(const std::string& word);
 // What the first unknown part of the word stands for, such as "$DATA" or "$(hostname)".
 std::string FirstUnknown(const std::string& word);
-// True if the word stands for any number of words that a test, which only a run could decide, may add to a variable.
+// True if the word stands for any number of words. A test that only a run can decide may add these words to a variable.
 bool IsUnknownRest(const std::string& word);
-// The word for people: unknown parts as they stand in the script.
+// Returns the word as people should see it: unknown parts are written as in the script.
 std::string ShownWord(const std::string& word);
 
 }  // namespace lynx::cli

@@ -15,12 +15,12 @@ namespace lynx::cli {
 // A part of a word that the text of the script does not determine, such as "$DATA".
 std::string UnknownPart(const std::string& as_written);
 
-// Stands for the words that a script adds to a variable if a test holds that only a run could decide: any number of words.
+// Returns a word for any number of words: those that the script adds to a variable if a test holds that only a run can decide.
 std::string UnknownRest(const std::string& name);
 
 class ShellVariables {
  public:
-  // Given values take the place of what the script assigns.
+  // Given values replace the values that the script assigns.
   explicit ShellVariables(const std::map<std::string, std::string>& given) : given_(given) {}
 
   void Assign(const std::string& name, std::vector<std::string> words, bool array);
@@ -31,7 +31,7 @@ class ShellVariables {
   std::optional<std::vector<std::string>> Find(const std::string& name);
   bool IsArray(const std::string& name) const { return arrays_.count(name) > 0; }
   const std::vector<std::string>& ArrayNames() const { return array_names_; }
-  // What is assigned between the two is undone by the second.
+  // EndSubshell undoes all assignments since BeginSubshell.
   void BeginSubshell() { replaced_.emplace_back(); }
   void EndSubshell();
   // The first given variable that the script neither assigns nor uses; "" if there is none.
@@ -40,7 +40,7 @@ class ShellVariables {
  private:
   const std::map<std::string, std::string>& given_;
   std::map<std::string, std::vector<std::string>> values_;
-  // What each subshell replaced, the innermost last. nullopt: the variable had no value.
+  // The values that each subshell has replaced; the innermost subshell is last. nullopt: the variable had no value.
   std::vector<std::map<std::string, std::optional<std::vector<std::string>>>> replaced_;
   std::set<std::string> arrays_;
   std::vector<std::string> array_names_;  // in the order of their first assignment

@@ -43,7 +43,7 @@ struct NodeFacts {
   std::string name, state, agent_version, worker_version;
 };
 
-// One of several servers. `status`: why it does not answer. `leader`: it stands by and names this leader; "": none.
+// One of several servers. `status`: why it does not answer. `leader`: the leader that it names as a standby; "": none.
 struct OneServer {
   std::string address;
   absl::Status status;
@@ -52,7 +52,7 @@ struct OneServer {
 
 // The answer of a server. `status`: why it did not answer.
 struct ServerFacts {
-  std::string address, source;  // the address of the one that answered, where several are named
+  std::string address, source;  // the address of the server that answered, and what named it
   bool is_here = false;         // the address is loopback or another address of this machine
   absl::Status status;
   std::string version;

@@ -8,7 +8,7 @@
 
 namespace lynx::cli {
 
-// What the framework cannot express of the plan, one sentence a line. `format`: the framework's name.
+// The parts of the plan that the framework cannot express, one sentence per line. `format`: the framework's name.
 std::string ExportMissingText(const std::string& format, const ExportedPlan& exported);
 // {"format", "targetVersion", "files": [{"name", "text"}], "notExpressed": [...]}, indented.
 std::string ExportJson(const ExportTarget& target, const ExportedPlan& exported);

@@ -15,7 +15,7 @@ namespace lynx::cli {
 // what to do.
 absl::Status WriteOutput(const std::string& option, const std::string& path, const std::string& content);
 
-// Writes to standard error what was written and what to do with it. Standard output has only the answer.
+// Tells on standard error what was written and what to do with it. Standard output has only the answer.
 void TellWritten(const std::string& what, const std::string& path, size_t bytes, const std::string& hint);
 
 // Writes a trace of a step of `length`, with WriteOutput and TellWritten.

@@ -25,7 +25,7 @@ std::string PlanAnswer(const Plan& plan, TimesFrom from, const std::optional<Fas
 // A plan for another framework as JSON, indented.
 std::string FrameworkAnswerJson(const FrameworkPlan& plan, const HardwareProfile& profile);
 
-// Several plans beside each other. The rows point to the requests and plans from which the answer was made.
+// Several plans for comparison. The rows point to the requests and plans from which the answer was made.
 struct PlansAnswer {
   std::vector<PlanRow> rows;  // for JSON, CSV and programs
   std::string tables;         // for people

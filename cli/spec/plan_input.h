@@ -22,8 +22,8 @@ struct PlanInput {
 
   std::optional<std::string> cluster;    // text of a cluster file; none = a uniform cluster by the fields below
   std::string cluster_name = "cluster";  // names the cluster's text in errors
-  // Replaces what the cluster's text states of this kind of device; it is the profile of a uniform cluster, for which none
-  // means stated figures of a CPU core.
+  // Replaces the stated figures of this kind of device in the cluster's text. For a uniform cluster, it is the profile of all
+  // devices; if it is missing, the stated figures of a CPU core are used.
   std::optional<HardwareProfile> profile;
   std::string profile_name = "profile";  // names the profile in errors
 

@@ -56,12 +56,12 @@ absl::StatusOr<Nanos> ParseDuration(const std::string& text);
 std::string DurationText(Nanos duration);
 // Reads a number from 0.001 to 1, such as "0.83". Returns thousandths.
 absl::StatusOr<int32_t> ParseShare(const std::string& text);
-// The same for a number from 0 to 1.
+// Reads a number from 0 to 1. Returns thousandths.
 absl::StatusOr<int32_t> ParseShareOrZero(const std::string& text);
 // Reads a number from 1 to 100, such as "1.8". Returns thousandths.
 absl::StatusOr<int32_t> ParseSlowdown(const std::string& text);
 
-// A YAML scalar in double quotes that reads back as the same text.
+// Returns a YAML scalar in double quotes that reads back as the same text.
 std::string QuotedText(const std::string& text);
 
 }  // namespace lynx::cli

@@ -14,7 +14,7 @@ namespace lynx::cli {
 // `shell`: bash, zsh or fish. InvalidArgument: another shell.
 absl::StatusOr<std::string> CompletionScript(const std::string& shell, const CommandTree& tree);
 
-// The word for `lynxctl __complete`: "jobs", "nodes", "queues", "users", "contexts"; "" for values that it cannot list.
+// Returns what to ask `lynxctl __complete` for: "jobs", "nodes", "queues", "users", "contexts"; "": cannot be listed.
 const char* CompletionKind(ValueKind value);
 
 }  // namespace lynx::cli

@@ -1,6 +1,6 @@
-// Work that may take long, on a thread of its own, so that the interpreter goes on and Ctrl-C is heard. If a call is
-// interrupted, its work goes on to its end, unheard: the planner has no way to stop. At the interpreter's end, FinishBackground
-// waits for such work.
+// Runs work that may take long on its own thread, so that the interpreter continues and Ctrl-C works. If a call is interrupted,
+// its work continues to its end and the result is dropped, because the planner cannot be stopped. When the interpreter ends,
+// FinishBackground waits for such work.
 #ifndef LYNX_PYTHON_EXTENSION_BACKGROUND_H_
 #define LYNX_PYTHON_EXTENSION_BACKGROUND_H_
 
@@ -25,9 +25,9 @@ class BackgroundTask {
 
   // Waits until the work has ended, at most for this time. Returns true if it has ended.
   bool WaitFor(std::chrono::milliseconds time);
-  // Rethrows what the work has thrown. The work must have ended.
+  // Throws the exception again that the work has thrown. The work must have ended.
   void Rethrow() const;
-  // Asks the work to end early. Only work that asks `stopped` does so.
+  // Asks the work to end early. This affects only work that checks `stopped`.
   void Stop() { stopped_ = true; }
   bool stopped() const { return stopped_; }
 
@@ -52,8 +52,8 @@ auto Unlocked(Work work) {
   return *std::move(*result);
 }
 
-// Stops all tasks and waits for them. If a second Ctrl-C interrupts this, ends the process at once, because no thread may go on
-// while the process takes its libraries down.
+// Stops all tasks and waits for them. If a second Ctrl-C interrupts this, ends the process at once, because no thread may run
+// while the process unloads its libraries.
 void FinishBackground();
 
 }  // namespace lynx::python

@@ -33,11 +33,11 @@ class JobWatch {
 
   // Waits for the next message (WatchJobResponse). None: the job has ended, or the watch is closed. Throws the watch's error.
   pybind11::object Next();
-  // Wakes a Next that waits in another thread. May be called again.
+  // Wakes a call of Next that waits in another thread. Close may be called several times.
   void Close();
 
  private:
-  // Shared with the thread.
+  // The members that the thread and the owner share.
   struct Line {
     std::mutex mutex;
     std::condition_variable changed;

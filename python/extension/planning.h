@@ -15,7 +15,7 @@
 
 namespace lynx::python {
 
-// The texts of a question, as cli::PlanInput describes them, and how it is answered.
+// The texts of a question, as cli::PlanInput describes them, and settings for the answer.
 struct RequestTexts {
   std::string job, job_name, folder;
   std::vector<std::string> overrides;
@@ -42,7 +42,7 @@ struct Request {
   PlanRequest Arranged() const;
 };
 std::shared_ptr<const Request> ReadRequest(const RequestTexts& texts);
-// The same request as if devices had memory without a limit.
+// Returns the same request, but with devices whose memory has no limit.
 std::shared_ptr<const Request> WithoutMemoryLimit(const Request& request);
 
 // A plan, with what is needed to show it. A plan that a server has made has no request, and no programs.
@@ -62,7 +62,7 @@ class MadePlan {
  private:
   // The plan with the programs of the whole step.
   const Plan& Whole();
-  // Throws if the request, for which `what` asks, is not known.
+  // Throws if the request is not known. `what`: what the caller needs the request for.
   void NeedRequest(const char* what) const;
 
   std::shared_ptr<const PlanRequest> request_;  // null: not known

@@ -40,7 +40,7 @@ inline std::string Small(const std::string& more = "") {
          "--micro-batch-size 2 --global-batch-size 8 --vocab-size 1000 --train-iters 10 " +
          more;
 }
-// The same with gated layers.
+// A small model like the one above, but with gated layers.
 inline std::string SmallLlama(const std::string& more = "") {
   return Small(
       "--swiglu --normalization RMSNorm --disable-bias-linear --position-embedding-type rope --attention-dropout 0 "
