@@ -62,7 +62,7 @@ struct ServerOptions {
   std::string page_address;     // empty: no live page; kAutoPage: the default address, if everybody may read the page anyway
   CoreOptions core;
   LeaseTimes lease;  // of a store that several servers may name
-  // How long a server that stands by waits at its start for what the first leader writes.
+  // A standby waits this long at its start for the values that the first leader writes.
   std::chrono::milliseconds shared_wait{30'000};
   // How long the event loop of a leader may make no turn before the server ends, so that another one can lead.
   Nanos max_silence = ServerHealth::kMaxSilence;
@@ -157,7 +157,7 @@ class Server {
   std::optional<std::chrono::milliseconds> Lead();
   absl::Status BeginLeading(std::unique_ptr<Store> store);
   absl::Status FollowShared();
-  // Shows on the pages that this server stands by, and what is wrong; "": nothing is. Logs what is wrong.
+  // Shows on the pages that this server stands by, and what is wrong; "": nothing is wrong. Logs what is wrong.
   void ShowStandby(const std::string& trouble);
   void ShareCertificate();
   void SetServing(bool serving);

@@ -84,7 +84,7 @@ class LayerLowerBound {
   // Time of exposed recomputation of a layer that stores at most `stored` bytes of a microbatch in addition to x. If `stored`
   // grows, this time never increases.
   Nanos Exposed(Bytes stored) const;
-  // The same, but not a lower bound: see rough_layer.
+  // Returns the same, but it is not a lower bound: see rough_layer.
   Nanos RoughlyExposed(Bytes stored) const;
 
  private:

@@ -18,12 +18,12 @@ namespace lynx {
 // with the sum of the group's times. The last passes of a group end at about the same time, so their transfers begin only then.
 Nanos PipelineTime(const Candidate& candidate, std::vector<TransferPassTimes> passes, PlanCaches& caches);
 
-// The step by a rough look at the memory of the ranks: each layer goes to the rank that is then the fastest of those that have
-// room for it, and a rank recomputes what it cannot store (CandidateBound::RoughlyExposed). It counts how long ranks wait for
-// each other, for transfers, and for reductions that the last passes do not hide, of which a bound (CandidateBound) counts only
-// a part. Not a bound, but rarely longer than a guess (LayoutPlanner::Guess), and it takes far less time. Longer than any real
-// step if the layers seem not to fit. 0 if the ranks do not form a chain from the first layers to the last. Memory does not
-// count if nodes are of several kinds, or if the job says the layers of each stage.
+// Estimates the step by a rough estimate of the ranks' memory: each layer goes to the rank that is then the fastest of those
+// that have room for it, and a rank recomputes what it cannot store (CandidateBound::RoughlyExposed). It counts how long ranks
+// wait for each other, for transfers, and for reductions that the last passes do not hide, of which a bound (CandidateBound)
+// counts only a part. Not a bound, but rarely longer than a guess (LayoutPlanner::Guess), and it takes far less time. Longer
+// than any real step if the layers seem not to fit. 0 if the ranks do not form a chain from the first layers to the last.
+// Memory does not count if nodes are of several kinds, or if the job says the layers of each stage.
 Nanos RoughStep(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches);
 
 }  // namespace lynx

@@ -45,7 +45,7 @@ struct GemmShape {
   int64_t columns = 0;
   int64_t depth = 0;
   bool accumulates = false;  // the product is added to a 32-bit buffer
-  int64_t count = 1;         // so many products of this shape run at the same time: one for each expert of the rank
+  int64_t count = 1;         // this number of products of this shape runs at the same time: one for each expert of the rank
   bool operator==(const GemmShape&) const = default;
 };
 // The shapes of the matrix products of a linear layer, which run one after the other. The linears are latent, qkv, proj, fc1,

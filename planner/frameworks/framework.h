@@ -39,7 +39,7 @@ struct FrameworkTraits {
   bool checkpoints_functions = false;
   // A rank does not compute while it exchanges activations with its neighbours.
   bool blocking_transfers = false;
-  // The same, but only if each rank has one part of the model: with several, transfers run beside the passes of other parts.
+  // Like blocking_transfers, but only if each rank has one part of the model: with several, transfers run beside other passes.
   bool blocks_without_virtual_stages = false;
   // Each rank sends its share of x to the next stage, which gathers the shares again ("scatter/gather", Narayanan et al. 2021).
   // This is done if every tensor-parallel rank has the whole x.
@@ -61,19 +61,19 @@ struct FrameworkTraits {
   // pass (StepRequest::expert_biases).
   int32_t forward_bias_bytes = 0, backward_bias_bytes = 0;
   RankOrder rank_order = RankOrder::kTpPpDp;
-  // What the host spends on one op of one pass, with all that the framework does around it: a pass of a layer takes at least
-  // this time for each of its ops. 0: the host is never behind (its launches are captured in a graph, or cheap).
+  // The host's time for one op of one pass, with the work of the framework around it: a pass of a layer takes at least this
+  // time for each of its ops. 0: the host is never behind (its launches are captured in a graph, or cheap).
   int32_t host_nanos_per_op = 0;
-  // The same for one product of one expert in 8 bits: the host quantises operands and launches products for one expert of the
-  // rank after another.
+  // The host's time for one product of one expert in 8 bits: it quantises operands and launches products expert by
+  // expert.
   int32_t expert_product_host_nanos = 0;
-  // How fast fused attention is beside the curve of the device's cluster file, in thousandths. The kernel belongs to the
+  // The speed of fused attention, in thousandths of the speed in the device's cluster file. The kernel belongs to the
   // framework, not to the device.
   int32_t attention_permille = 1000;
   // How many copies of the logits are in memory at the same time, with 32 and with 16 bits a number.
   int32_t float_logits_copies = 1;
   int32_t half_logits_copies = 0;
-  // What the libraries for matrix products and collectives allocate through the framework's allocator.
+  // The memory that libraries for matrix products and collectives allocate through the framework's allocator.
   int64_t workspace_bytes = 0;
   // ZeRO-3: weights are cast to 16 bits while they are gathered, and no shard of 16 bits is kept.
   bool gathers_from_master = false;
@@ -98,8 +98,8 @@ inline constexpr FrameworkTraits kMegatron2024Traits{.checkpoints_functions = tr
 // model is not checked.
 bool RunsLayout(Framework framework, const ParallelLayout& layout);
 
-// The traits of a framework in its present versions, with the flags that `lynxctl export` writes. Each value's source is beside
-// it in framework.cc.
+// The traits of a framework in its present versions, with the flags that `lynxctl export` writes. A comment at each value in
+// framework.cc names its source.
 const FrameworkTraits& TraitsOf(Framework framework);
 
 }  // namespace lynx

@@ -21,7 +21,7 @@ struct FrameworkPlan {
   Bytes device_memory;                 // what a device has for the job; 0 = unknown
   int32_t most_layers = 0;             // layers of the pipeline rank that has most
 
-  Bytes peak() const;  // of the fullest rank
+  Bytes peak() const;  // the memory of the fullest rank
   bool fits() const { return device_memory.value == 0 || peak() <= device_memory; }
 };
 

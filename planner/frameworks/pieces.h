@@ -33,7 +33,7 @@ class Pieces {
   int32_t LayersOfRank(int32_t pipeline_rank) const;
   // The number of parameters of one tensor-parallel rank of this pipeline rank.
   int64_t ParametersOfRank(int32_t pipeline_rank) const;
-  int64_t ExpertParametersOfRank(int32_t pipeline_rank) const;  // those of them that belong to experts
+  int64_t ExpertParametersOfRank(int32_t pipeline_rank) const;  // only parameters of experts
 
  private:
   const ModelSpec& model_;

@@ -37,8 +37,8 @@ struct StepRequest {
   int32_t ranks_per_node = 1;
   // The products of experts have biases, as in GPT-OSS. ModelSpec does not have them, since no engine op adds them.
   bool expert_biases = false;
-  // In what gradients of weights are summed, over microbatches and over replicas. kBfloat16: e.g. Megatron-Core without
-  // grad_reduce_in_fp32. Our own engine sums in 32 bits.
+  // The type in which gradients of weights are summed, over microbatches and over replicas. kBfloat16: e.g. Megatron-Core
+  // without grad_reduce_in_fp32. Our own engine sums in 32 bits.
   DataType gradients = DataType::kFloat32;
   // The weights of linears whose products are in 8 bits are kept in 8 bits only (Megatron-Core's fp8_param_gather). Counts for
   // memory; the updated weights are gathered in 16 bits.

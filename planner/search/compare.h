@@ -81,7 +81,7 @@ struct Explanation {
   std::vector<Alternative> rejected;
   // Passes side by side or not, in the layout of the plan: as in PolicyComparison::weaves.
   std::vector<Alternative> weaves;
-  // What one more unit of some resource would change.
+  // The effects of one more unit of each resource.
   std::vector<Alternative> sensitivities;
 };
 
@@ -93,7 +93,7 @@ struct Explanation {
 inline constexpr size_t kMaxRejected = 12;
 absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const CompareOptions& options = {});
 
-// The same for a plan that MakePlan has made of this request, without other layouts and weaves: only `bound` and
+// Explains a plan that MakePlan has made of this request, without other layouts and weaves: sets only `bound` and
 // `sensitivities`. Takes a small part of the time of ExplainPlan.
 Explanation ExplainLimits(const PlanRequest& request, Plan plan, const CompareOptions& options = {});
 

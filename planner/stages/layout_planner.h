@@ -39,7 +39,7 @@ struct Draft {
   // Only if `step` follows from shorter steps: the simulation of the shortest one, and the number of its actions.
   Simulation simulation_of_fewer;
   int64_t actions_of_fewer = 0;
-  std::vector<std::optional<StageProof>> proofs;  // one entry per rank, or none at all
+  std::vector<std::optional<StageProof>> proofs;  // one entry per rank; or empty
 
   int64_t actions() const;  // number of actions in the programs
 };
@@ -167,7 +167,7 @@ class LayoutPlanner {
   const StagePlan* FindRefused(int32_t stage, const Program& program) const;
   // Lowers and simulates the draft's policies. If the step has very many microbatches, simulates two shorter steps.
   void Run(Draft& draft);
-  // The same for a step of this number of microbatches.
+  // Simulates a step of this number of microbatches.
   void Run(Draft& draft, int32_t microbatches);
   bool MayShorten(const Draft& draft) const;
   StageTimes WholeTimes(const Draft& draft, size_t stage) const;

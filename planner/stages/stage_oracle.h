@@ -63,8 +63,8 @@ class StageOracle {
   StateBytes States(int32_t stage, int32_t layers) const;
   // The limit for the arena of a stage with this number of layers. nullopt: no limit.
   std::optional<Bytes> Limit(int32_t stage, int32_t layers) const;
-  // The same for a rank whose layers are known. It differs only if some layers of the model have no experts, and the rank has
-  // another number of them than Context assumes.
+  // Returns the limit for a rank whose layers are known. It differs only if some layers of the model have no experts, and the
+  // rank has another number of them than Context assumes.
   std::optional<Bytes> Limit(const StageContext& context) const;
   Bytes reserve(int32_t stage) const { return reserves_[static_cast<size_t>(stage)]; }
   // Must be called when the arena of a stage has turned out to exceed its limit by `bytes`. From then on, the stage's limit is

@@ -21,8 +21,8 @@ struct CallLimitOptions {
   // Limits for each caller, in calls per second; a rate of 0 means no limit.
   Rate reads{.per_second = 0, .burst = 1};
   Rate changes{.per_second = 0, .burst = 1};
-  // If more events than this wait in the server's loop, people's calls are refused. The rest of the loop's queue is kept for
-  // reports of nodes.
+  // If more events than this wait in the server's loop, people's calls are refused. The rest of the loop's queue is reserved
+  // for reports of nodes.
   size_t shed_above = 2'500;
 };
 

@@ -25,7 +25,7 @@ namespace lynx::server {
 
 class ServerTls {
  public:
-  // Lifetimes of new certificates.
+  // The lifetimes of new certificates.
   struct Lives {
     Nanos server, authority;
   };

@@ -38,9 +38,9 @@ bool IsComplete(const SharedValues& stored, const SharedPlaces& places);
 // this one does not; nothing was changed, and the text says what to do.
 absl::Status TakeShared(const SharedValues& stored, const SharedPlaces& places);
 
-// After TakeShared, on the server that leads: what the store lacks. Makes the keys if the directory has none. Empty: nothing.
-// `used`: the store is that of a cluster already. FailedPrecondition: it is, and the cluster's keys are neither in the store
-// nor in the directory.
+// Call it after TakeShared, on the server that leads. Returns what the store lacks. Makes the keys if the directory has none.
+// Empty: nothing. `used`: the store is that of a cluster already. FailedPrecondition: it is, and the cluster's keys are neither
+// in the store nor in the directory.
 absl::StatusOr<SharedValues> MissingShared(const SharedValues& stored, const SharedPlaces& places, bool used, Nanos now,
                                            Nanos authority_life);
 

@@ -44,7 +44,7 @@ class JobTimeline {
     LossCause cause;  // has no meaning for kTraining
     double device_seconds;
   };
-  // What follows from one event or step.
+  // The results of one event or step.
   struct Report {
     std::vector<Spent> spent;
     std::optional<Nanos> queue_wait;  // set when the job has left the queue

@@ -24,7 +24,7 @@ class ServerPage : public prometheus::Collectable {
 
   // The epoch of the lease, whoever has it; 0: the store has no lease.
   void SetEpoch(int64_t epoch) { epoch_.Set(static_cast<double>(epoch)); }
-  // From now on the page has these, too; they include the build's.
+  // From now on the page also has these metrics, which include those of the build.
   void Add(std::shared_ptr<prometheus::Collectable> metrics) {
     const std::lock_guard lock(mutex_);
     metrics_ = std::move(metrics);

@@ -16,7 +16,7 @@ class TroubleLog {
  public:
   static constexpr Nanos kApart{1'000'000'000}, kAgain{60'000'000'000};
 
-  // `trouble`: what is wrong now; "": nothing is. `now`: a monotonic time. Returns the line to log; nullopt: none.
+  // `trouble`: what is wrong now; "": nothing is wrong. `now`: a monotonic time. Returns the line to log; nullopt: none.
   std::optional<std::string> Next(const std::string& trouble, Nanos now) {
     const bool is_new = trouble != last_;
     last_ = trouble;

@@ -36,7 +36,7 @@ struct Demand {
   int32_t group = 1;  // number of ranks that must share a node: the tensor-parallel size, if it is fixed
 };
 
-// The same nodes, of which none must be alone.
+// Returns the same nodes, but all of them may be used together.
 std::vector<NodeDevices> AllTogether(std::vector<NodeDevices> nodes);
 
 // Divides the nodes into sets whose nodes may be used together: first all nodes that need not be alone, if there are any, then

@@ -1,6 +1,6 @@
-// Planned kinds: places the ranks of a plan that was made for nodes of several kinds (node_groups.h), when the plan begins on
-// other nodes than those that it was made for, or begins anew. A stage of such a plan has the work that suits the kind of nodes
-// on which it was to run. Pure; thread-safe.
+// Planned kinds: places the ranks of a plan that was made for nodes of several kinds (node_groups.h), if the plan begins on
+// other nodes than those that it was made for, or begins again. In such a plan, the work of a stage suits the kind of nodes for
+// which it was planned. Pure; thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_PLANNED_KINDS_H_
 #define LYNX_SERVER_SCHEDULING_PLANNED_KINDS_H_
 

@@ -32,7 +32,7 @@
 
 namespace lynx::server {
 
-// What answers calls, once this server leads.
+// The services that answer calls. They exist once this server leads.
 struct Services {
   Guard* guard = nullptr;
   JobsService* jobs = nullptr;
@@ -43,7 +43,7 @@ struct Services {
   ClusterService& Get(const ClusterService*) const { return *cluster; }
   AdminService& Get(const AdminService*) const { return *admin; }
 };
-// Where calls find them. `services` is null until this server leads for the first time.
+// The place where calls find the services. `services` is null until this server leads for the first time.
 struct Front {
   const Gate& gate;
   std::atomic<const Services*> services{nullptr};
@@ -65,7 +65,7 @@ class UnaryCall final : public grpc::ServerReadReactor<Request>, public UnaryAns
     call_.answer = this;
     this->StartRead(&request_);
   }
-  // What was read while this server led is answered only while it still leads. So no answer is older than the call.
+  // A call that was read while this server led is answered only if it still leads. So no answer is older than the call.
   void Finish(const grpc::Status& status) override {
     grpc::ServerReadReactor<Request>::Finish(gate_.IsOpen() ? status : ToGrpc(Gate::LostMeanwhile()));
   }

@@ -69,9 +69,9 @@ class Engine {
 
   // How messages name the database, such as "the database /srv/lynx/lynx.db". It never contains a password.
   virtual const std::string& name() const = 0;
-  // What a person may do about a damaged database: a phrase that begins with a verb.
+  // What a person can do about a damaged database: a phrase that begins with a verb.
   virtual std::string MendAdvice() const = 0;
-  // What a person may check if the database cannot be opened for this reason.
+  // What a person should check if the database cannot be opened for this reason.
   virtual std::string OpenAdvice(const absl::Status& reason) const = 0;
   // What should be known about how the database is run, such as that it does not sync its files. Empty: nothing.
   virtual std::vector<std::string> Warnings() const { return {}; }

@@ -1,5 +1,5 @@
-// LeaseWatch: what a server that stands by sees of the store: who leads, and what all servers share. It reads on a connection
-// of its own, which it makes again when it was lost, and changes nothing but the server's own row in the list of servers. Not
+// LeaseWatch: what a server that stands by sees of the store: who leads, and what all servers share. It has its own
+// connection, and connects again if the connection is lost. It changes only the server's own row in the list of servers. Not
 // thread-safe.
 #ifndef LYNX_SERVER_STORE_LEASE_WATCH_H_
 #define LYNX_SERVER_STORE_LEASE_WATCH_H_
@@ -25,8 +25,8 @@ class LeaseWatch {
     std::chrono::milliseconds left{0};  // until it is free, unless it is renewed
     int64_t epoch = 0;
     std::string leader;  // HOST:PORT of the server that has the lease; empty: nobody has it, or it takes no calls
-    // Its --encrypt-ranks; if nobody has the lease, that of the last leader, as long as another server with it is there. Empty:
-    // it is not known, or no such server is there.
+    // The leader's --encrypt-ranks. If no server has the lease, it is that of the last leader, while another server with this
+    // value is there. Empty: not known.
     std::string encryption;
   };
 

@@ -32,7 +32,7 @@ namespace lynx::server {
 
 // How the engine becomes the one that writes.
 struct LeaseClaim {
-  ServerIdentity identity;                 // with an empty id: a new one
+  ServerIdentity identity;                 // if its id is empty, it gets a new id
   std::shared_ptr<Leadership> leadership;  // says whether this server leads; null: nobody asks
   LeaseTimes times;
   // What Open does if another server has the lease: waits, as long as that server does not renew it, until it is free; or
@@ -115,14 +115,14 @@ class PostgresEngine : public Engine {
   std::unique_ptr<ServerLease> lease_;  // null: not taken yet
   bool may_end_sessions_ = false;       // the lock belongs to a server that knows the lease
   std::vector<std::string> warnings_;
-  std::unique_ptr<PostgresConnection> connection_;  // null, or lost: there is none
+  std::unique_ptr<PostgresConnection> connection_;  // null or lost: there is no connection
   int64_t session_pid_ = 0;                         // identifies the newest session: PostgreSQL's process and its start
   std::string session_started_;
   int64_t epoch_ = 0;    // 0: the store is not claimed yet
   int64_t written_ = 0;  // the number of the newest transaction that is known to be written
-  int64_t number_ = 0;   // of the present transaction
+  int64_t number_ = 0;   // number of the present transaction
   bool in_transaction_ = false;
-  absl::Status failure_;  // of the newest attempt to connect again
+  absl::Status failure_;  // the failure of the newest attempt to connect again
   std::chrono::steady_clock::time_point retry_at_;
 };
 

@@ -32,10 +32,10 @@
 namespace lynx::server {
 
 struct LeaseTimes {
-  std::chrono::milliseconds life{3'000};   // after the newest renewal
+  std::chrono::milliseconds life{3'000};   // duration of the lease after the newest renewal
   std::chrono::milliseconds renew{1'000};  // between renewals
-  std::chrono::milliseconds margin{500};   // by which the holder stops leading before `life` is over
-  std::chrono::milliseconds look{500};     // between looks of a server that stands by
+  std::chrono::milliseconds margin{500};   // the holder stops leading this long before `life` is over
+  std::chrono::milliseconds look{500};     // time between two looks of a standby at the lease
 };
 
 // A new identity of this process, whose policy of encryption is not said yet.
@@ -84,9 +84,9 @@ class ServerLease {
   int64_t epoch() const { return epoch_; }
   // Another server has the lease: this process never leads again.
   bool lost() const { return lost_; }
-  // What others are told from the next renewal on.
+  // The address that others are told from the next renewal on.
   void SetAddress(const std::string& address);
-  // As they were at the newest renewal; the times since then are counted.
+  // The list at the newest renewal. The times since then are added.
   std::vector<KnownServer> servers() const;
 
  private:

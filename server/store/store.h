@@ -55,7 +55,7 @@ class Store {
 
   // How messages name the database; without passwords.
   const std::string& name() const { return engine_->name(); }
-  // For what reads and writes tables as they are, beside the Store.
+  // For code that reads and writes the tables directly, without the Store.
   Engine& engine() { return *engine_; }
   // True: the database was empty when it was opened.
   bool is_new() const { return is_new_; }

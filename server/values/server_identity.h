@@ -11,7 +11,7 @@
 namespace lynx::server {
 
 struct ServerIdentity {
-  std::string id;       // of this run of the process; random
+  std::string id;       // random; identifies this run of the process
   std::string address;  // HOST:PORT by which clients reach it; empty: it takes no calls, such as one that moves the store
   std::string host;     // the machine's name
   int64_t process = 0;

@@ -29,7 +29,7 @@ enum class WorldMistake : uint8_t {
   kTwoLeaders,               // it writes, as if nobody checked the epoch
   kStaleRead,                // it answers from its memory what is asked, as if it led
   // The store is away while the leader commits, and it is not known whether the commit was written:
-  kBelieveWritten,  // the leader goes on as if it was
+  kBelieveWritten,  // the leader continues as if the commit had been written
   kWriteTwice,      // the leader writes it again
 };
 

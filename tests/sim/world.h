@@ -166,9 +166,9 @@ class World {
   void StopLeader();
   // `unfinished`: what the leader had decided when it was stopped; `committed`: its durable effects are in the store.
   void Sleep(std::vector<Effect> unfinished, bool committed);
-  // Another server leads as soon as the store is there, if the leader of this epoch does not go on before.
+  // When the store is there, another server leads, unless the leader of this epoch continues before.
   void TakeOver(int64_t epoch);
-  // The server that led as this epoch goes on, if it is stopped.
+  // If the server that led with this epoch is stopped, it continues.
   void WakeUp(int64_t epoch);
   void BreakAllStreams(bool server_notices = false);
   bool GiveToSleeper(const JobSubmitted& submitted, size_t client);
@@ -182,7 +182,7 @@ class World {
   // outages.cc: a store that is away for a while
   void StoreFails();
   void StoreReturns();
-  // What the event loop does with effects while the store is away: keeps them, and what depends on them.
+  // Does what the event loop does while the store is away: keeps the effects, and the effects that depend on them.
   void Keep(std::vector<Effect> effects);
   // The store wrote nothing of what is kept: kept submissions are dropped, and their callers get an error. Other effects stay
   // kept.

@@ -50,7 +50,7 @@ struct SourceScore {
 // fastest, divided by the shortest measured step, minus 1.
 struct Choice {
   std::string source;
-  int32_t groups = 0;  // of at least two runs that differ only in layout, micro-batch and recomputation
+  int32_t groups = 0;  // number of groups of at least two runs that differ only in layout, micro-batch and recomputation
   double mean_regret = 0;
   double worst_regret = 0;
 };

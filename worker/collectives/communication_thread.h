@@ -146,7 +146,7 @@ class CommunicationThread {
   mutable std::mutex link_uses_mutex_;
   std::vector<LinkUse> link_uses_;
 
-  // Only the communication thread uses the following.
+  // The members below are used only by the communication thread.
   std::vector<Link> links_;
   TransferBoard::Orders orders_;  // the orders that were taken last
   std::deque<Lane> lanes_;        // in the order of the LaneTable

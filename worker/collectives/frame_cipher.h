@@ -60,8 +60,8 @@ class FrameCipher {
 
   // Returns the length of the plain text from the first kFrameHeadBytes of a frame; nullopt: no frame has such a head.
   static std::optional<size_t> TextBytes(std::string_view head);
-  // Opens a whole frame in place: afterwards the plain text stands behind the head. Returns false if the frame is not the next
-  // one that the other end sealed. Then the bytes are of no use, and neither is the connection.
+  // Opens a whole frame in place: afterwards the plain text follows the head. Returns false if the frame is not the next one
+  // that the other end sealed. Then the bytes are of no use, and neither is the connection.
   bool Open(std::span<char> frame);
 
  private:
@@ -69,7 +69,7 @@ class FrameCipher {
     void operator()(evp_cipher_ctx_st* context) const;
   };
   void SetKey();
-  void SetNonce();  // goes on to the next frame, with the next key if it is time
+  void SetNonce();  // moves to the next frame, and to the next key if it is due
 
   const Use use_;
   const int64_t frames_of_key_;

@@ -94,7 +94,7 @@ enum class NoticeKind : uint8_t {
   kLeaves = 1,   // the rank ends without an error and needs no peer any more; this is its last notice
   kLives = 2,    // the sign of life
 };
-// What a sign of life says of the progress of the rank (worker/contract/rank_progress.h).
+// What a sign of life says about the rank's progress (worker/contract/rank_progress.h).
 struct ProgressSign {
   int64_t made = 0;
   Nanos quiet;

@@ -53,7 +53,7 @@ struct NodeCheckReport {
 struct ExpertLoad {
   // The fields up to `fullest_rank` describe the whole job. They have the same values on all ranks.
   int64_t rows_routed = 0;
-  int64_t rows_dropped = 0;  // of the rows routed, those whose room was full (MoeSpec::capacity)
+  int64_t rows_dropped = 0;  // rows among rows_routed that were dropped because their room was full (MoeSpec::capacity)
   // With MoeSpec::dropless: of the rows routed, those that went through rounds because their room was full; the number of
   // rounds, where one of an expert group counts once; and the largest number of rounds of one dispatch.
   int64_t rows_in_rounds = 0;
@@ -65,7 +65,7 @@ struct ExpertLoad {
   int64_t rows = 0;             // rows that its experts received
   double fullest_dispatch = 0;  // rows in the fullest dispatch (of one layer and microbatch), as a multiple of the even share
   double fullest_expert = 0;    // rows of the expert that received the most, as a multiple of the even share of an expert
-  double median_expert = 0;     // of the expert in the middle; the upper one of two
+  double median_expert = 0;     // rows of the median expert; of two middle ones, the upper
   double emptiest_expert = 0;
 
   bool any() const { return rows_routed > 0; }  // false if the model has no experts

@@ -62,12 +62,12 @@ class ExpertRounds {
   absl::Status Agree(const Action& action, const RouteChoice* route, int32_t* counts);
   // Moves the rows of all experts between the ranks of the group: `columns` elements of each row.
   absl::Status Exchange(const Action& action, Elements send, Elements receive, int64_t columns);
-  // The same, and beside it their weights.
+  // Exchanges the rows as the function above does, and also their weights.
   absl::Status Exchange(const Action& action, Elements send, Elements receive, int64_t columns, float* send_weights,
                         float* receive_weights);
 
   const LayerShape shape_;
-  const int64_t choices_;      // of all tokens of the rank
+  const int64_t choices_;      // number of choices of all tokens of the rank
   const RouterShape router_;   // with the room of a round
   const ExpertShape experts_;  // likewise
   const int32_t member_;       // this rank's number in its expert group
@@ -77,8 +77,8 @@ class ExpertRounds {
   ModelState& state_;
 
  private:
-  std::vector<int32_t> known_;   // by layer and microbatch
-  std::vector<int32_t> counts_;  // by rank of the group; in host memory
+  std::vector<int32_t> known_;   // indexed by layer and microbatch
+  std::vector<int32_t> counts_;  // indexed by rank of the group; in host memory
   int64_t rounds_ = 0, most_ = 0;
 };
 

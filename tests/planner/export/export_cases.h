@@ -122,7 +122,7 @@ inline Case Mixture(ParallelLayout layout = {.tp = 2, .dp = 2, .ep = 4, .sequenc
     m.moe = {.experts = 8, .top_k = 2, .ffn = 96, .capacity = 1.25};
   });
 }
-// The same with latent attention, a block that every token passes, and a first layer without experts.
+// A case with latent attention, a block that every token passes, and a first layer without experts.
 inline Case Deepseek(ParallelLayout layout = {.dp = 4, .ep = 4}) {
   return Mixture(layout).Model([](ModelSpec& m) {
     m.kv_heads = 0;

@@ -1,5 +1,5 @@
-// WireTap stands between two ranks, as a person on the network between them could: it passes their bytes on, keeps a copy of
-// them, and changes them if it is told to. Test support. Thread-safe.
+// WireTap is a relay between two ranks, as an attacker on the network could have: it passes their bytes on, keeps a copy of
+// them, and can change them. Test support. Thread-safe.
 #ifndef LYNX_TESTS_WORKER_COLLECTIVES_WIRE_TAP_H_
 #define LYNX_TESTS_WORKER_COLLECTIVES_WIRE_TAP_H_
 

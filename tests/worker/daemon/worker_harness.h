@@ -26,7 +26,7 @@ v1::RankAssignment MakeAssignment(const std::string& job, int64_t generation, in
 // Sets the peers: `own_port` for the rank itself, invented addresses for the others.
 void SetPeers(v1::RankAssignment& assignment, int32_t own_port);
 
-// What the daemon has sent on all its streams.
+// Everything that the daemon has sent on all its streams.
 struct Told {
   int attached = 0;  // number of streams that have begun
   std::string boot_id;

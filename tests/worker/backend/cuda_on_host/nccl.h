@@ -51,9 +51,9 @@ int64_t TransfersIssued();
 // Returns the configuration of the newest communicator.
 ncclConfig_t NewestConfig();
 // From now on, the first transfer between the two ranks of a pair does not come to an end on this rank of the pair, as if its
-// machine stood still. -1: it does.
+// machine was stopped. -1: all transfers end.
 void HoldConnections(int rank);
-// From now on, aborts of a group do not end, as if a peer on the same node stood still. false: they do.
+// From now on, aborts of a group do not end, as if a peer on the same node was stopped. false: aborts end.
 void HoldAborts(bool hold);
 // Lets all calls that wait for another member return an error, and waits until they have returned. Call it when no test uses
 // a communicator.
