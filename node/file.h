@@ -17,7 +17,7 @@ namespace lynx {
 // Creates the directory and its missing parents.
 absl::Status MakeDirectories(const std::string& path);
 
-// Replaces the whole file: writes a new file beside it, fsyncs and renames it, and fsyncs the directory. After a crash, the
+// Replaces the whole file: writes a new file next to it, fsyncs and renames it, and fsyncs the directory. After a crash, the
 // path has either the whole old file or the whole new file. `mode`: permissions of the file; the umask removes some of them.
 // ResourceExhausted: the disk is full. DataLoss: the disk fails. FailedPrecondition: the path is a device, a pipe or a
 // directory, which is left as it is. Every error names the file.

@@ -35,7 +35,7 @@ namespace lynx {
 struct Renewal {
   int64_t report = 0;  // number of the report
   Nanos server_up;     // time since the server began
-  // After this time without the server, the ranks end if too few witnesses reply. 0: the ranks go on without the server, and
+  // After this time without the server, the ranks end if too few witnesses reply. 0: the ranks continue without the server, and
   // `cut_off` does not count.
   Nanos isolated;
   Nanos cut_off;                       // after this time, the ranks end if the server answers a witness but not this node

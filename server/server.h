@@ -61,7 +61,7 @@ struct ServerOptions {
   std::string metrics_address;  // empty: no metrics page
   std::string page_address;     // empty: no live page; kAutoPage: the default address, if everybody may read the page anyway
   CoreOptions core;
-  LeaseTimes lease;  // of a store that several servers may name
+  LeaseTimes lease;  // used if the store is one that several servers may share
   // A standby waits this long at its start for the values that the first leader writes.
   std::chrono::milliseconds shared_wait{30'000};
   // How long the event loop of a leader may make no turn before the server ends, so that another one can lead.
@@ -138,11 +138,11 @@ class Server {
   // See AdminOptions::servers.
   std::vector<KnownServer> Servers() const;
 
-  // In server_leading.cc: with several servers.
+  // Defined in server_leading.cc; these functions serve several servers with one store.
   SharedPlaces Places(const std::string& store) const;
   // FailedPrecondition: the server that leads has another --encrypt-ranks than this one.
   absl::Status CheckPolicy(const LeaseWatch::View& view) const;
-  // The same of the servers that share the store now.
+  // Compares in the same way with the servers that share the store now.
   absl::Status CheckPolicyOfOthers() const;
   // Waits until another server has written what all share, or takes the lease and returns the store. FailedPrecondition: this
   // server cannot be one of them.

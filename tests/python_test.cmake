@@ -1,9 +1,9 @@
-# lynx_python_test(NAME [MODULE m | SCRIPT file [ARGUMENTS a...]] [LABELS l...] [TIMEOUT seconds] [ENVIRONMENT
-# NAME=VALUE...] [INTERPRETER python] [SERIAL | CLUSTER]): makes the tests of a Python file in this folder one CTest test.
-# program.py runs a module; a script runs itself. Every Python test is made with this function, so that scripts/skips.py learns
-# of everything that is skipped in it. INTERPRETER: another than that of the other tests. SERIAL: it uses the whole machine and
-# is judged by its speed, so it runs alone. CLUSTER: it starts many processes, but is right at any speed: one such test runs at
-# a time, and small tests run beside it. These begin first, because they are the longest.
+# lynx_python_test(NAME [MODULE m | SCRIPT file [ARGUMENTS a...]] [LABELS l...] [TIMEOUT seconds] [ENVIRONMENT NAME=VALUE...]
+# [INTERPRETER python] [SERIAL | CLUSTER]): makes the tests of a Python file in this folder one CTest test. program.py runs a
+# module; a script runs itself. Every Python test is made with this function, so that scripts/skips.py learns of everything that
+# is skipped in it. INTERPRETER: another than that of the other tests. SERIAL: it uses the whole machine and is judged by its
+# speed, so it runs alone. CLUSTER: it starts many processes, but is right at any speed: one such test runs at a time, and small
+# tests run at the same time as it. These begin first, because they are the longest.
 function(lynx_python_test name)
   cmake_parse_arguments(ARG "SERIAL;CLUSTER" "MODULE;SCRIPT;TIMEOUT;INTERPRETER" "ARGUMENTS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_TIMEOUT)

@@ -40,8 +40,8 @@ struct TrainingRun {
 absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const RankNetwork& network,
                                   const RunSettings& settings);
 
-// Processor time in seconds. `machine`: of the whole machine, and the time that its hypervisor gave to other machines. `own`:
-// of this process and its ended children.
+// Processor time in seconds. `machine`: used by all processes, plus what the hypervisor gave to other machines. `own`: used by
+// this process and its ended children.
 struct ProcessorTime {
   double machine = 0, own = 0;
 };

@@ -41,7 +41,7 @@ std::shared_ptr<grpc::Channel> Dial(const ServerAddress& server, const std::stri
   const PingPace pings = PingPaceFor(several);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, pings.every_ms);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, pings.limit_ms);
-  // A watch is silent while its job waits. Pings continue, so that a dead machine is noticed.
+  // A watch is silent while its job waits. Pings continue, so that a failed machine is noticed.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Proxies are not used, as in the daemons, because a web proxy does not lead to a server of the cluster.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

@@ -52,7 +52,7 @@ std::string NameOf(const std::string& word) {
 }
 
 // Submits at the server that leads: calls each address at most once. Returns the message of the answer; nullopt: none of them
-// has accepted the job, as far as this path can tell.
+// has accepted the job, as far as this program knows.
 std::optional<std::string> CallLeader(ServerAddresses& servers, const std::string& message, Nanos timeout) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout.value);
   ServerAddresses::Next next = ServerAddresses::Next::kAtOnce;

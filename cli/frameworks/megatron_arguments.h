@@ -63,7 +63,7 @@ struct MegatronArguments {
   Text save;
 };
 
-// What an argument of the table becomes. If this is a member pointer, the argument is read into that member.
+// The member of MegatronArguments into which an argument of the command is read.
 using MegatronValue = std::variant<MegatronArguments::Count MegatronArguments::*, MegatronArguments::Real MegatronArguments::*,
                                    MegatronArguments::Text MegatronArguments::*, MegatronArguments::Words MegatronArguments::*,
                                    bool MegatronArguments::*>;
@@ -81,7 +81,7 @@ enum class MissingFlag : uint8_t { kSaid, kRefused };
 struct MegatronMissing {
   const char* flag;
   MissingFlag kind;
-  const char* why;           // follows the flag and a colon
+  const char* why;           // in the error, this text follows the flag and a colon
   const char* neutral = "";  // the value with which the flag changes nothing
 };
 absl::Span<const MegatronMissing> MegatronMissingFlags();

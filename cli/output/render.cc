@@ -43,7 +43,7 @@ double HiddenShare(int64_t hidden, int64_t exposed) {
   return hidden + exposed == 0 ? 0 : static_cast<double>(hidden) / static_cast<double>(hidden + exposed);
 }
 
-// Returns a table of measured values beside predicted values. It has one row for each stage and each quantity that a person
+// Returns a table of measured values next to predicted values. It has one row for each stage and each quantity that a person
 // would compare.
 std::string MeasuredTable(const v1::Job& job) {
   const bool any = std::any_of(job.measured().begin(), job.measured().end(), [](const auto& m) { return m.steps() > 0; });

@@ -26,8 +26,8 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows);
 
 std::string Colored(v1::JobState state, const std::string& text, Style style);
 
-// One job in full: its state, the plan in one table, predicted beside measured values, losses, checkpoint, and its
-// events if there are any. `now`: Unix time, for ages.
+// One job in full: its state, the plan in one table, predicted next to measured values, losses, checkpoint, and its events if
+// there are any. `now`: Unix time, for ages.
 std::string JobPage(const v1::Job& job, Style style, Nanos now);
 // One line of progress, at most `width` columns: "step 120/400 [=====>    ] 30%  loss 2.310  12.3k tok/s  ETA 1m10s".
 std::string ProgressLine(const v1::Job& job, int width);

@@ -71,7 +71,7 @@ int64_t GroupsInFlight(const ParallelLayout& layout, int32_t rank, int64_t group
 
 // A rank holds at least this number of (microbatch, chunk) pairs at the same time. Passes that run side by side move through
 // the pipeline as a group of microbatches (weave). The last group may have fewer microbatches than the others, on every chunk.
-// When a forward pass begins, the passes that run beside it may already free what they read.
+// When a forward pass begins, other passes that run at the same time may already free what they read.
 int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t microbatches) {
   const int64_t group = GroupOf(layout.weave), groups = (microbatches + group - 1) / group;
   const int64_t missing = (groups * group - microbatches) * layout.virtual_stages;

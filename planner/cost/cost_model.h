@@ -148,7 +148,7 @@ class CostModel {
   std::array<OpTimes, kOpCount> times_{};
   Nanos optimizer_per_mega_parameter_;      // measured; used only if measured_ is true; otherwise the time follows from memory
                                             // traffic
-  std::shared_ptr<const CostModel> dense_;  // of the first dense_layers_ layers; nullptr: all layers are alike
+  std::shared_ptr<const CostModel> dense_;  // the costs of the first dense_layers_ layers; nullptr: all layers are alike
   int32_t dense_layers_ = 0;
   // The sum of the op times of a segment, and WindowTime. The indices are layer type, segment and pass.
   std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{}, window_times_{};
@@ -156,11 +156,11 @@ class CostModel {
   std::array<int64_t, kLayerTypeCount> of_all_ranks_{};
   int64_t experts_of_layer_ = 0;
   RankPlaces places_;
-  GroupPath tensor_path_, context_path_, data_path_;  // of the slowest group of each kind
+  GroupPath tensor_path_, context_path_, data_path_;  // each is the path of the slowest group of its kind
   GroupPath shard_path_, across_path_;                // the first is data_path_ if states are sharded over all replicas
-  GroupPath expert_path_, expert_data_path_;          // of the slowest expert group and expert data group
+  GroupPath expert_path_, expert_data_path_;          // the paths of the slowest expert group and expert data group
   double sent_between_nodes_ = 1;         // share of the rows for other nodes that crosses the network; see rows_once_per_node
-  LinkCost world_link_;                   // over which the host sums over all ranks, by a ring also on GPUs
+  LinkCost world_link_;                   // the link by which the host sums over all ranks, in a ring also on GPUs
   std::vector<LinkCost> boundary_links_;  // [i] joins stages i and i + 1; the last one joins the last and the first stage
 };
 

@@ -25,8 +25,8 @@
 namespace lynx {
 
 struct GroupPath {
-  LinkCost link;         // of the slowest link; its rate is the one of the whole group's rings
-  Nanos inside_latency;  // of a step between two members in a node; used only if nodes > 1
+  LinkCost link;         // the slowest link; its rate is that of the whole group's rings
+  Nanos inside_latency;  // the latency of a step between two members in a node; used only if nodes > 1
   int32_t nodes = 1;     // nodes that NCCL's rings and trees pass; 1 also for ranks of the engine, on however many nodes
   bool operator==(const GroupPath&) const = default;
 };
@@ -34,7 +34,7 @@ struct GroupPath {
 // Which ranks share nodes, and which nodes share a pod (HardwareProfile::pod_nodes). Ranks fill nodes in order, nodes fill
 // pods.
 struct RankPlaces {
-  int32_t ranks = 1;           // of the job, at least 1
+  int32_t ranks = 1;           // number of ranks of the job, at least 1
   int32_t ranks_per_node = 1;  // at least 1
   int32_t pod_nodes = 0;       // 0: all nodes are in one pod
 

@@ -130,8 +130,8 @@ class Megatron {
     }
   }
 
-  // Latent attention (megatron/core/transformer/multi_latent_attention.py). --qk-layernorm norms the latents there, and
-  // --kv-channels has no effect but to make a hidden size valid that is no multiple of the heads.
+  // Latent attention (megatron/core/transformer/multi_latent_attention.py). There, --qk-layernorm norms the latents.
+  // --kv-channels has only one effect: the hidden size need not be a multiple of the heads.
   void Latent() {
     const LatentSpec& latent = model_.latent;
     args_.Flag("--multi-latent-attention");

@@ -50,7 +50,7 @@ constexpr FrameworkTraits kDeepspeed{.checkpoints_functions = true,
                                      .rank_order = RankOrder::kTpDpPp,
                                      .float_logits_copies = 2,
                                      .half_logits_copies = 1};
-// FSDP gathers a unit (a layer) while the one before it computes, and reduces gradients beside the backward pass
+// FSDP gathers a unit (a layer) while the one before it computes, and reduces gradients at the same time as the backward pass
 // (torch.distributed.fsdp, BackwardPrefetch.BACKWARD_PRE). Shards are 32 bits wide; mixed precision casts them when they are
 // gathered. llm-foundry's loss is flash-attention's, which works in place.
 constexpr FrameworkTraits kFsdp{
@@ -68,8 +68,8 @@ constexpr FrameworkTraits kNanotron{.checkpoints_functions = true,
                                     .rank_order = RankOrder::kTpDpPp,
                                     .float_logits_copies = 2,
                                     .half_logits_copies = 1};
-// The hybrid ZeRO optimizer broadcasts each replica's weights after the step; gradients are reduced beside the backward pass
-// (overlap_sync_grad; internlm/solver/optimizer/hybrid_zero_optim.py).
+// The hybrid ZeRO optimizer broadcasts each replica's weights after the step; gradients are reduced at the same time as the
+// backward pass (overlap_sync_grad; internlm/solver/optimizer/hybrid_zero_optim.py).
 constexpr FrameworkTraits kInternevo{.checkpoints_functions = true,
                                      .broadcast_nanos_per_replica = kInternevoBroadcastNanos,
                                      .rank_order = RankOrder::kTpDpPp,

@@ -29,7 +29,7 @@ Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slo
 // Lowers a rank with the slots of the layout's own schedule. LYNX_CHECK fails if the layout has no schedule for the context's
 // number of microbatches.
 Program LowerStage(const StageContext& context, const std::vector<StagePolicy>& policies);
-// The same as the function above, for a rank with one slice.
+// Does the same as the function above for a rank that has one slice.
 Program LowerStage(const StageContext& context, const StagePolicy& policy);
 
 }  // namespace lynx

@@ -95,14 +95,14 @@ class SliceLowering {
   const LayerKinds kinds_;
   const bool splits_weight_;
   Program& program_;
-  // What the lowering needs to know of a kind of layers.
+  // Facts about a kind of layers that the lowering needs.
   struct KindOps {
     explicit KindOps(const LayerGraph& graph);
     std::vector<std::pair<Tensor, OpSet>> gathered;      // each gathered tensor with the ops that read it
     std::vector<std::pair<Segment, OpSet>> forward_ops;  // for each segment, the ops of a transformer layer
   };
   const KindOps& OpsOfKind(int32_t layer) const { return ops_[kinds_.IsDense(layer)]; }
-  // What decides about the points at which a layer recomputes, without RecomputeSituation::paired_forward.
+  // The situation that decides at which points a layer recomputes, without RecomputeSituation::paired_forward.
   RecomputeSituation SituationOf(int32_t layer, bool stall) const;
 
   const std::array<KindOps, 2> ops_;                    // the index is LayerKinds::IsDense

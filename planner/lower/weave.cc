@@ -30,9 +30,10 @@ struct Tuning {
   // True: in a collective's window, the fillers of the collective's own slot (weight gradients, recomputation) come before the
   // steps of other strands.
   bool own_window_first = false;
-  // True: a forward begins beside the backward before it, as soon as a strand is free. This holds more activations.
+  // True: a forward begins as soon as a strand is free, while the backward before it still runs. This holds more
+  // activations.
   bool forward_beside_backward = false;
-  // While no strand can go on, a filler runs if its time is at most this percentage of the time until a strand can go on.
+  // While no strand can continue, a filler runs if its time is at most this percentage of the time until a strand can continue.
   int64_t filler_percent = 100;
 };
 
@@ -244,7 +245,7 @@ class ListScheduler {
     Emit(action);
   }
 
-  // The compute action by which the strand can go on: its next step, or the first filler that this step still needs.
+  // The compute action by which the strand can continue: its next step, or the first filler that this step still needs.
   int32_t NextOf(int32_t slot) const {
     int32_t action = Head(slot);
     while (action != kNone && missing_[action] > 0) {

@@ -30,7 +30,7 @@ struct Features {
   bool qk_norm;
   bool moe;        // the feed-forward block has experts
   bool exchanged;  // the experts are on several ranks
-  bool shared;     // every token passes a block of its own beside the experts
+  bool shared;     // every token passes a block in addition to the experts
   bool latent;     // queries, keys and values are made from latents
   bool direct;     // with latents: the queries are made from the norm of x
   bool rounds;     // rows without room go through rounds
@@ -163,7 +163,7 @@ void AddMlp(const Features& model, Ops& ops) {
   if (bias_pass) ops.back().weight_gradients = {kGradFc2};
 }
 
-// The block that every token passes beside its experts. `backward` is the segment of its input gradients.
+// The block that every token passes in addition to its experts. `backward` is the segment of its input gradients.
 void AddSharedBlock(Segment backward, Ops& ops) {
   constexpr auto kSeg = Segment::kMlp;
   ops.push_back({Op::kSharedFc1, kT, kSeg, backward, {kLn2}, kSharedFc1, false,

@@ -43,11 +43,11 @@ struct ExpertTraits {
   int32_t ffn = 0;          // `moe_intermediate_size`, the width of an expert; 0 = it is `intermediate_size`
   double aux_loss = 0.001;  // `router_aux_loss_coef`
   SharedExperts shared = SharedExperts::kNone;
-  int32_t absent_shared = 0;  // their number or width, if config.json does not say it
+  int32_t absent_shared = 0;  // number or width of shared experts, if absent in config.json
   // True if the first layers may have no experts: `first_k_dense_replace`, or Ernie's `moe_layer_start_index`.
   bool dense_layers = false;
   int32_t absent_dense_layers = 0;
-  bool shared_gate = false;  // what every token passes has a gate
+  bool shared_gate = false;  // the block that every token passes has a gate
   // kSigmoid: the experts also have biases that only choose, and `routed_scaling_factor` is a factor of their weights.
   RouterScores scores = RouterScores::kSoftmax;
 };

@@ -279,7 +279,7 @@ const BackwardPart StageHeu::Placing::kNoPart;
 struct StageHeu::Shared {
   // Fronts of the late items, for any stage. `top_late` is empty if the top layer has the same possibilities as inner layers.
   std::optional<BackwardPareto> inner_late, top_late;
-  // Without stall and offloading: a layer's points in any stage with at least `least_in_flight` microbatches in flight.
+  // If nothing is offloaded and there is no stall: the points of a layer in any stage with at least this number in flight.
   int32_t least_in_flight = 0;
   std::vector<LayerPoint> inner, top;
   Placing::Cache placing;

@@ -37,7 +37,7 @@ namespace lynx {
 // Statistics of a search: how many candidates reached each tier.
 struct SearchCounts {
   int64_t candidates = 0, bounded = 0, guessed = 0, simulated = 0;
-  int64_t solved_stages = 0;  // by HEU, for the simulated candidates
+  int64_t solved_stages = 0;  // number of stages that HEU solved for the simulated candidates
 };
 
 // Limits the number of actions in the simulated programs. If all programs are small, the search does not reach the limit.

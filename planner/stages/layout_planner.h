@@ -29,7 +29,7 @@ struct Draft {
   bool offloading = false;                         // true if the mode was allowed to offload
   std::vector<int32_t> layers;                     // one entry per pipeline rank
   std::vector<std::vector<StagePolicy>> policies;  // for each rank, one policy per virtual stage
-  Nanos step;                                      // of all microbatches
+  Nanos step;                                      // the time of the whole step, with all microbatches
   Bytes peaks;  // sum of the stages' peaks; each peak is that of a program with few microbatches
   // A step of `microbatches` microbatches. These are fewer than the candidate's if `step` follows from shorter steps
   // (planner/problem/shorter_steps.h).
@@ -177,9 +177,9 @@ class LayoutPlanner {
   const Candidate candidate_;
   PlanCaches& caches_;
   StageOracle fits_;
-  std::optional<Nanos> step_without_host_;     // of DraftOfHeu's newest draft without offloading
+  std::optional<Nanos> step_without_host_;     // the step of DraftOfHeu's newest draft without offloading
   const int64_t delay_permille_;               // see LayerLowerBound
-  const std::optional<ShorterSteps> shorter_;  // steps that are simulated in place of the whole one
+  const std::optional<ShorterSteps> shorter_;  // shorter steps that are simulated in place of the whole step
   int64_t simulated_actions_ = 0;
   Limits limits_;
   struct KnownStep {

@@ -235,7 +235,7 @@ class StageOracle {
   const LayerGraph& graph_;
   const PipelineShape pipeline_;
   PlanCaches& caches_;
-  const PlanCaches::ScheduleFacts* facts_ = nullptr;  // of the whole step or, if that is very long, of a shorter one
+  const PlanCaches::ScheduleFacts* facts_ = nullptr;  // facts of the whole step or, if it is very long, of a shorter step
   StagePeaks& peaks_;
   std::vector<int32_t> in_flight_;  // one entry per rank
   // for each rank, the number of further microbatches of which only the inputs of the weight-gradient pass (W) are held

@@ -116,7 +116,7 @@ class GuardedService : public grpc::Service {
     Register(method, grpc::internal::RpcMethod::CLIENT_STREAMING,
              new grpc::internal::CallbackClientStreamingHandler<Request, Response>(std::move(begin)));
   }
-  // The same for a method whose service reads the messages by itself.
+  // Registers a method whose service reads the messages by itself.
   template <class Service, class Request, class Response>
   void Stream(const std::string& method, grpc::ServerBidiReactor<Request, Response>* (Service::*serve)(const Call&)) {
     const MethodRule& rule = RuleOf(method);

@@ -73,7 +73,7 @@ class Engine {
   virtual std::string MendAdvice() const = 0;
   // What a person should check if the database cannot be opened for this reason.
   virtual std::string OpenAdvice(const absl::Status& reason) const = 0;
-  // What should be known about how the database is run, such as that it does not sync its files. Empty: nothing.
+  // Warnings to log about how the database is run, such as: it does not sync its files. Empty: there are no warnings.
   virtual std::vector<std::string> Warnings() const { return {}; }
 
   // The version of the schema in the database; 0: the database is empty. FailedPrecondition: it is another program's.

@@ -22,7 +22,7 @@ class LeaseWatch {
   struct View {
     // The lease may be taken: it has run out, or the database has no table of it yet.
     bool free = false;
-    std::chrono::milliseconds left{0};  // until it is free, unless it is renewed
+    std::chrono::milliseconds left{0};  // time until the lease is free, if nobody renews it
     int64_t epoch = 0;
     std::string leader;  // HOST:PORT of the server that has the lease; empty: nobody has it, or it takes no calls
     // The leader's --encrypt-ranks. If no server has the lease, it is that of the last leader, while another server with this

@@ -40,13 +40,13 @@ struct LeaseClaim {
   bool wait = true;
 };
 
-// True: the engine was not opened because another server has the store at present.
+// True: the engine was not opened because another server uses the store at present.
 bool IsHeldByAnother(const absl::Status& status);
 
 struct PostgresLimits {
   std::chrono::milliseconds answer{30'000};  // how long a statement may take before the connection counts as lost
   std::chrono::milliseconds doubt{10'000};   // how long Commit tries to find out what became of a transaction
-  std::chrono::milliseconds pause{1'000};    // between attempts to connect again; longer if an attempt takes longer
+  std::chrono::milliseconds pause{1'000};    // from one attempt to connect to the next; longer if an attempt takes longer
 };
 
 class PostgresEngine : public Engine {
@@ -84,7 +84,7 @@ class PostgresEngine : public Engine {
   absl::Status MakeTables();
   // Tries to take the lock. False: another session has it. May be called again by the session that has it.
   absl::StatusOr<bool> TryLock();
-  // Takes the lock. Waits for that long until the session that has it has ended.
+  // Takes the lock. Waits at most `patience` for the end of the session that has the lock.
   absl::Status TakeLock(std::chrono::milliseconds patience);
   // Once this server has the lease: ends the session of the server that had it before. That server may be stopped, so that the
   // session would not end by itself.
@@ -113,7 +113,7 @@ class PostgresEngine : public Engine {
   const LeaseClaim claim_;
   const std::string name_;
   std::unique_ptr<ServerLease> lease_;  // null: not taken yet
-  bool may_end_sessions_ = false;       // the lock belongs to a server that knows the lease
+  bool may_end_sessions_ = false;       // true: the lock belongs to a server whose version uses the lease
   std::vector<std::string> warnings_;
   std::unique_ptr<PostgresConnection> connection_;  // null or lost: there is no connection
   int64_t session_pid_ = 0;                         // identifies the newest session: PostgreSQL's process and its start

@@ -47,7 +47,7 @@ struct LeaseRow {
   int64_t epoch = 0;
   Nanos since;                        // when the holder took it; Unix time
   int64_t renewals = 0;               // it grows while the holder lives
-  std::chrono::milliseconds left{0};  // by the database's clock; not above 0: it is free
+  std::chrono::milliseconds left{0};  // time left by the database's clock; at most 0: the lease is free
   // An older version of the server, which knows no lease, has claimed the store after the newest holder of the lease.
   bool older_server = false;
 };
@@ -58,14 +58,14 @@ const std::string& LeaseTables();
 absl::StatusOr<std::optional<LeaseRow>> ReadLease(PostgresConnection& connection);
 // Takes the lease if it is free, and returns its new epoch; 0: it is not free.
 absl::StatusOr<int64_t> TakeLease(PostgresConnection& connection, const ServerIdentity& holder, const LeaseTimes& times);
-// The database's clock was put back, so that the lease would last longer than `life`: shortens it to `life` from now.
+// Shortens the lease to `life` from now, if it lasts longer because the database's clock was put back.
 absl::Status CapLease(PostgresConnection& connection, const LeaseTimes& times);
-// Whether servers beside `own` have this --encrypt-ranks and entered themselves within kStillThere.
+// True if other servers than `own` have this --encrypt-ranks and entered themselves in the list within kStillThere.
 inline constexpr std::chrono::milliseconds kStillThere{10'000};
 absl::StatusOr<bool> OthersHave(PostgresConnection& connection, const ServerIdentity& own, const std::string& encryption);
 // Enters the server in the list. A server whose address is empty is not entered.
 absl::Status EnterServer(PostgresConnection& connection, const ServerIdentity& server);
-// The servers that entered themselves within the last hour, in the order of their addresses. Their epochs are not said.
+// The servers that entered themselves within the last hour, in the order of their addresses. Their epochs are not set.
 absl::StatusOr<std::vector<KnownServer>> ReadServers(PostgresConnection& connection);
 
 // The lease while this process has it. Thread-safe.

@@ -59,7 +59,7 @@ class Store {
   Engine& engine() { return *engine_; }
   // True: the database was empty when it was opened.
   bool is_new() const { return is_new_; }
-  // What should be known about how the database is run; empty: nothing.
+  // Warnings to log about how the database is run; empty: there are no warnings.
   std::vector<std::string> Warnings() const { return engine_->Warnings(); }
 
   // Writes all of the durable effects in order, or none of them. ResourceExhausted: the disk is full. DataLoss: the database is
@@ -73,7 +73,7 @@ class Store {
 
   // The lease by which this server has the database; null: it is in SQLite, which one server uses alone.
   ServerLease* lease() const { return engine_->lease(); }
-  // What all servers of a store with a lease share, by name. The errors of PutShared are those of Commit.
+  // The values that all servers of a store with a lease share, by name. The errors of PutShared are those of Commit.
   absl::StatusOr<std::map<std::string, std::string>> LoadShared();
   absl::Status PutShared(const std::map<std::string, std::string>& values);
   // True: there are jobs, users or nodes in it.

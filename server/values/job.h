@@ -148,7 +148,7 @@ struct JobRecord {
   int64_t checkpoint_step = -1;
   Progress progress;
   std::vector<StageMeasurement> measured;  // measurements of each stage
-  std::string plan_digest;                 // empty before there is a plan
+  std::string plan_digest;                 // empty until the job has a plan
   // Kind of device that the ranks run on. kAny until the job is first planned; fixed after that, because a plan is for one
   // kind.
   DeviceKind device_kind = DeviceKind::kAny;

@@ -1,7 +1,7 @@
 // Leadership: whether this server leads, by its own clock. Several servers may name one store; one of them leads
 // (server/store/server_lease.h). The thread that renews the lease says how long it holds; whoever is about to answer a call or
 // to direct a node asks. The clock counts while the machine sleeps and while the process is stopped. So a server that was
-// stopped for long does not lead when it goes on, whichever of its threads runs first. Thread-safe.
+// stopped for long does not lead when it continues, whichever of its threads runs first. Thread-safe.
 #ifndef LYNX_SERVER_VALUES_LEADERSHIP_H_
 #define LYNX_SERVER_VALUES_LEADERSHIP_H_
 

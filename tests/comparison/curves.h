@@ -67,7 +67,7 @@ struct Curve {
   Bytes stored;     // the activations of the fullest rank if everything is stored
   Bytes states;     // weights, gradients and optimizer states of the fullest rank
   Nanos unlimited;  // the step time if everything is stored, even if this does not fit
-  // By ascending share. Points for which the device has no room beside the states are left out.
+  // By ascending share. Points for which the device has no room in addition to the states are left out.
   std::vector<Point> points;
 };
 

@@ -1,4 +1,4 @@
-// Golden texts are files in tests/golden with the expected texts. UPDATE_GOLDEN=1 writes them anew; people review the
+// Golden texts are files in tests/golden with the expected texts. UPDATE_GOLDEN=1 rewrites them; people review the
 // difference.
 #ifndef LYNX_TESTS_GOLDEN_GOLDEN_H_
 #define LYNX_TESTS_GOLDEN_GOLDEN_H_

@@ -190,7 +190,7 @@ void ExpectNoGaps(const pb::Descriptor& type) {
   for (int i = 0; i < type.nested_type_count(); ++i) ExpectNoGaps(*type.nested_type(i));
 }
 
-// If a field is removed and the golden text is written anew, the field's number must not be forgotten: it must be reserved.
+// If a field is removed and the golden text is written again, the field's number must not be forgotten: it must be reserved.
 TEST(ProtoWireTest, NumbersBelowTheHighestAreUsedOrReserved) {
   for (const pb::FileDescriptor* file : Files()) {
     for (int i = 0; i < file->message_type_count(); ++i) ExpectNoGaps(*file->message_type(i));

@@ -254,7 +254,7 @@ void World::CheckDevices(Gang& gang) {
 }
 
 // Checks that no newer generation trains at the same time as this generation, which has just done a step. If a node of the gang
-// has no witnesses, the gang is not checked: when such a node is cut off, it can ask no other node, and its ranks go on.
+// has no witnesses, the gang is not checked: when such a node is cut off, it can ask no other node, and its ranks continue.
 void World::CheckGenerations(const Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     if (node->terms.witnesses.empty()) return;

@@ -23,8 +23,8 @@ enum class WorldMistake : uint8_t {
   kReplyBeforeCommit,  // a submission is acknowledged before it is stored
   kOrderBeforeCommit,  // nodes are told what to do before it is stored
   kNoFence,            // checkpoint directories accept what older generations write
-  kNoLease,            // the ranks of a node that is cut off go on
-  // A server is stopped, another one leads meanwhile, and then the first server goes on:
+  kNoLease,            // the ranks of a node that is cut off continue
+  // A server is stopped, another one leads meanwhile, and then the first server continues:
   kAcknowledgeWithoutEpoch,  // it answers although its commit was refused
   kTwoLeaders,               // it writes, as if nobody checked the epoch
   kStaleRead,                // it answers from its memory what is asked, as if it led

@@ -279,7 +279,7 @@ class World {
     std::vector<std::pair<JobId, int64_t>> questions;
   };
   std::vector<Sleeper> sleepers_;          // in the order of their epochs
-  std::unique_ptr<Controller> forgetful_;  // of the mistake kStaleRead: a server that stands by, with all it knew as leader
+  std::unique_ptr<Controller> forgetful_;  // for the mistake kStaleRead: a standby that keeps all it knew as leader
   std::optional<Random> stops_;            // nullopt: there is one server, which is never stopped
   bool stop_in_commit_ = false;
   std::optional<Random> outages_;  // nullopt: the store is always there
@@ -288,10 +288,10 @@ class World {
   Nanos away_since_;
   bool paused_ = false;  // the leader cannot renew its lease, so it does not lead
   // What the event loop of the leader keeps while the store is away.
-  std::vector<std::vector<Effect>> pending_;  // to be written, in the order of the events that caused them
-  std::vector<Effect> doubtful_;              // was perhaps written
-  bool doubt_written_ = false;                // whether it was; the leader does not know it
-  std::vector<Effect> held_;                  // depend on those above
+  std::vector<std::vector<Effect>> pending_;  // not written yet, in the order of the events that caused them
+  std::vector<Effect> doubtful_;              // effects that were perhaps written
+  bool doubt_written_ = false;                // true: doubtful_ was written; the leader does not know this
+  std::vector<Effect> held_;                  // effects that depend on pending_ or doubtful_
   struct Stored {
     JobRecord record;
     std::shared_ptr<const Plan> plan;

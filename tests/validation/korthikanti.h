@@ -41,7 +41,7 @@ std::vector<Comparison> IterationPredictions(const Table& table, const HardwareP
 
 // The constants with which LayerTimes agrees best (least squares over forward, backward and their sum). All other values of the
 // profile stay as they are. The constants are: the efficiency of large products, the efficiency of kernels over attention
-// scores, and the slowdown of ops beside collectives. The fit does not use iteration times.
+// scores, and the slowdown of ops during collectives. The fit does not use iteration times.
 struct LayerFit {
   std::vector<Constant> constants;
   HardwareProfile profile;

@@ -61,8 +61,8 @@ struct FittedConstant {
   const char* name;
   const char* source;
   int32_t FrameworkTraits::*trait;
-  int32_t value;  // as the runs have it
-  int32_t step;   // values are multiples of it
+  int32_t value;  // the value that was used for the runs
+  int32_t step;   // every value is a multiple of `step`
 };
 const std::vector<FittedConstant>& FittedConstants();
 

@@ -1,6 +1,6 @@
-// DeviceQueue is a second sequence of work on a device, for transfers that run beside the backend's ops. Marks connect the two
-// sequences. If the queue reads what ops have written, or writes memory that ops have used, it must first follow a mark of the
-// backend. If ops use what was transferred, the backend must first follow a mark of the queue.
+// DeviceQueue is a second sequence of work on a device, for transfers that run at the same time as the backend's ops. Marks
+// connect the two sequences. If the queue reads what ops have written, or writes memory that ops have used, it must first
+// follow a mark of the backend. If ops use what was transferred, the backend must first follow a mark of the queue.
 //
 // No call that issues work waits for the device. The backend's Finish returns errors; after an error nothing more is issued.
 // Only the backend's thread may use a queue.

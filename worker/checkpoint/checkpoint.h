@@ -145,8 +145,8 @@ absl::Status LoadCopies(const CheckpointSummary& copies, const CheckpointIdentit
 
 // Says which part of a checkpoint a run takes at its beginning.
 enum class StartWith : uint8_t {
-  kAll,      // the run continues from the checkpoint's step, with its moments; at step 0 this is the same as kWeights
-  kWeights,  // the run begins at step 0, and its moments are zero
+  kAll,      // the run continues from the checkpoint's step and takes its moments; at step 0 this is the same as kWeights
+  kWeights,  // the run takes only the weights: it begins at step 0, and its moments are zero
 };
 // Loads the checkpoint of step `step` from `from`, which is the job's field checkpoint.from. `from` is a checkpoint, or a
 // directory of checkpoints, of any job. Returns FailedPrecondition if the shapes or the meaning of the models' weights differ,

@@ -113,7 +113,7 @@ std::string NameIn(ModelFamily family, const ParameterSlot& slot, const char* na
 
 bool IsOfExperts(Parameter parameter) { return parameter >= Parameter::kRouterWeight; }
 
-// Returns the tensors of a router, of all experts of a layer, or of the block that every token passes beside them.
+// Returns the tensors of a router, of all experts of a layer, or of the block that every token passes in addition to them.
 std::vector<HuggingFaceTensor> ExpertTensorsOf(const ParameterSlot& slot, const ModelSpec& model, const FamilyTraits& family) {
   const ExpertNames& names = ExpertNamesOf(family.weights);
   std::vector<HuggingFaceTensor> tensors;

@@ -24,7 +24,7 @@ absl::StatusOr<FoundCheckpoints> FindCheckpoints(const std::string& path, FileSy
 
 struct TensorSummary {
   std::string name;
-  std::vector<int64_t> shape;  // of the whole tensor
+  std::vector<int64_t> shape;  // the shape of the whole tensor
   int32_t shards = 0;          // number of shards that have a part of it
 };
 // Returns the whole tensors of a checkpoint, sorted by name. Returns DataLoss, with the name of the file, if a file's header

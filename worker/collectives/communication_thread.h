@@ -72,7 +72,7 @@ class CommunicationThread {
     int32_t in = -1;
     // Only the expert group: the links of LaneInfo::by_distance. During an all-to-all, `out` and `in` are those of its step.
     std::vector<int32_t> by_distance;
-    int32_t step = 1;  // of the operation in progress; every operation except an all-to-all has one step
+    int32_t step = 1;  // the current step of the operation in progress; only an all-to-all has several steps
     int64_t next_number = 0;
     std::vector<Operation> queue;  // short; if `exchange` is set, the first operation is in progress
     std::optional<Exchange> exchange;
@@ -88,7 +88,7 @@ class CommunicationThread {
     std::string received;  // the bytes of a notice that is not complete yet
     bool left = false;
     Nanos heard{0};          // the time of the peer's last sign of life, or the time at which the first one is due
-    ProgressSign progress;   // from its newest sign of life
+    ProgressSign progress;   // the progress that its newest sign of life reports
     Nanos progressed{0};     // when it last made progress or waited for a transfer; 0: it has given no sign of life yet
     Nanos suspect_since{0};  // 0: the peer is not suspect
     std::string suspicion;   // says what happened to the peer's data connection

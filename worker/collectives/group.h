@@ -75,7 +75,7 @@ std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank, bool ex
 // ep 1 the experts are complete on every rank of a stage, so all ranks of the stage sum their gradients.
 inline bool ExpertGroups(const ParallelLayout& layout, bool experts) { return experts || layout.ep > 1; }
 
-// "rank 3 (stage 1, tp 1)"; with dp where dp > 1, and with the place in the expert group where ep > 1.
+// Returns a text like "rank 3 (stage 1, tp 1)". It also has dp if dp > 1, and the place in the expert group if ep > 1.
 std::string RankText(const ParallelLayout& layout, int32_t rank);
 const char* ChannelName(Channel channel);  // "tensor"
 const char* GroupName(Group group);        // "tensor group", "next stage"

@@ -54,9 +54,9 @@ struct Line {
 
   static constexpr int kSender = 0, kReceiver = 1;  // the ranks in the NCCL communicator of one direction over a boundary
 
-  Route route;                 // of the first lane
-  std::vector<int32_t> lanes;  // the lanes whose transfers it carries
-  LaneInfo info;               // of the first lane
+  Route route;                 // the route of the first lane
+  std::vector<int32_t> lanes;  // the lanes whose transfers the line carries
+  LaneInfo info;               // the information of the first lane
   std::vector<float> words;    // NCCL ids, encoded as floats: one of each member of a ring, or one of the sender
   std::unique_ptr<DeviceQueue> queue;
   cudaStream_t stream() const { return static_cast<cudaStream_t>(queue->native()); }

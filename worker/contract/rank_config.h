@@ -34,7 +34,7 @@ struct RankConfig {
   Generation generation;
   int32_t rank = 0;
   JobSpec spec;
-  StageContext context;  // of this rank's stage; context.layout is the layout of all ranks
+  StageContext context;  // the context of this rank's stage; context.layout is the layout of all ranks
   Program program;       // the program of this rank's stage
   Bytes arena;           // the planned size; the rank refuses to start if PlanMemory computes another size
   std::string plan_digest;

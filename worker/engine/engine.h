@@ -4,7 +4,7 @@
 //
 // All activations are in one arena of exactly the planned bytes. The engine measures how much of the arena is really used, and
 // checks that nothing is written beyond it. Offloaded tensors wait in a host pool of the planned bytes; copies to and from it
-// run beside the ops (host_copies.h). Nothing is allocated within a step.
+// run at the same time as the ops (host_copies.h). Nothing is allocated within a step.
 //
 // On a device with memory of its own, the host runs ahead: it issues a step's ops and transfers, and marks define their order
 // (common/moment.h). It waits for the device in only three places: at the beginning of the step, where the step's sums (loss
@@ -54,7 +54,7 @@ enum class DeadBuffers : uint8_t { kLeave, kPoison };
 
 struct EngineConfig {
   StageContext context;
-  int32_t rank = 0;  // rank in the world
+  int32_t rank = 0;  // the rank's number among all ranks of the job
   Program program;
   Bytes arena;      // the planned size
   TrainSpec train;  // optimizer, schedule, seed, steps, global_batch
@@ -97,7 +97,7 @@ class Engine {
   // At the end of each step, when the engine sums the loss over all ranks, it calls `votes` for this rank's votes about
   // in-memory checkpoints. Null: the engine uses the votes of CopyVotes{}.
   void SetCopyVotes(std::function<CopyVotes()> votes) { own_copy_votes_ = std::move(votes); }
-  // The votes of all ranks at the end of the last step: a field is true only if it is true on all. The same on every rank.
+  // The votes of all ranks at the end of the last step: a field is true only if all ranks set it. Every rank gets the same.
   const CopyVotes& copy_votes() const { return copy_votes_; }
 
   // Why the last step's update was skipped; empty: it was not skipped.
@@ -136,7 +136,7 @@ class Engine {
     std::vector<std::span<float>> dying;  // buffers that are dead after this action; empty with kLeave
   };
 
-  // The memory for what is offloaded, and the copies to and from it; empty and null if nothing is offloaded.
+  // The memory for offloaded data, and the copies to and from this memory. Empty and null if nothing is offloaded.
   struct HostPool {
     std::span<float> memory;
     std::unique_ptr<HostCopies> copies;

@@ -38,7 +38,7 @@ class ExpertRounds {
                                             Communicator& communicator, ModelState& state);
   virtual ~ExpertRounds() = default;
 
-  // The counts of a step begin again.
+  // Sets the counts to 0 at the beginning of a step.
   void BeginStep() { rounds_ = most_ = 0; }
   // Since BeginStep: the rounds of this rank's expert group in forward actions, and the most of one layer and microbatch.
   int64_t rounds() const { return rounds_; }
@@ -69,7 +69,7 @@ class ExpertRounds {
   const LayerShape shape_;
   const int64_t choices_;      // number of choices of all tokens of the rank
   const RouterShape router_;   // with the room of a round
-  const ExpertShape experts_;  // likewise
+  const ExpertShape experts_;  // with the room of a round
   const int32_t member_;       // this rank's number in its expert group
   const int32_t microbatches_;
   Backend& backend_;

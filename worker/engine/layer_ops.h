@@ -106,10 +106,10 @@ class LayerOps {
   };
   const Mlp& MlpOf(int32_t layer) const { return kinds_.IsDense(layer) ? dense_mlp_ : mlp_; }
   const LayerKinds kinds_;
-  const Mlp mlp_, dense_mlp_;  // the second: of layers without experts in a model that has experts
+  const Mlp mlp_, dense_mlp_;  // dense_mlp_: for layers without experts in a model that has experts
   const RouterShape router_;
   const RouterLosses router_losses_;
-  const int64_t shared_width_;  // u: width of the block that every token passes beside the experts; 0 = none
+  const int64_t shared_width_;  // u: width of the block that every token passes in addition to the experts; 0 = none
   const bool shared_gate_;      // true: this block has a gate
   const bool router_bias_;      // true: routers have biases, and backward passes count the loads of experts
   const ExpertShape experts_;
@@ -149,7 +149,7 @@ class TypedLayerOps final : public LayerOps {
     T* next_x() const { return static_cast<T*>(table.next_x); }
   };
 
-  // The passes of the ops of the block that every token passes beside its experts.
+  // The passes of the ops of the block that every token passes in addition to its experts.
   void SharedForward(Op op, int32_t layer, const Tensors& t);
   void SharedBackward(Op op, int32_t layer, const Tensors& t);
   void SharedWeight(Op op, int32_t layer, const Tensors& t);

@@ -1,6 +1,7 @@
-// The block that every token passes beside its experts: a SwiGLU block of whole weights on the rank's own tokens. If it has a
-// gate, the sigmoid of a token's product with the gate's weight multiplies the activation. So the product of fc2 is multiplied
-// too, and no pass needs it again. The gates follow the products of fc1 in one tensor, and their gradients those of fc1.
+// The block that every token passes in addition to its experts: a SwiGLU block of whole weights on the rank's own tokens. If it
+// has a gate, the sigmoid of a token's product with the gate's weight multiplies the activation. So the product of fc2 is
+// multiplied too, and no pass needs it again. The gates follow the products of fc1 in one tensor, and their gradients those of
+// fc1.
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 

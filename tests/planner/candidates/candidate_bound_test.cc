@@ -154,8 +154,8 @@ TEST(CandidateBound, ReductionsMayTakeAThousandTimesTheWork) {
   EXPECT_GT(bound.Bound()->value, bound.Quick().value * 1000);
 }
 
-// Four groups are in flight on the first rank. When the last pass of a group begins, the passes that run beside it may already
-// free what they read.
+// Four groups are in flight on the first rank. When the last pass of a group begins, the passes that run at the same time as it
+// may already free what they read.
 TEST(CandidateBound, AGroupInFlightHoldsAllItsMicrobatches) {
   PlanRequest request;
   request.spec.model = {.layers = 8, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};

@@ -20,7 +20,7 @@ int64_t Time(const Schedule& schedule, const std::vector<TransferPassTimes>& tim
   return StepTime(Order(schedule), times, scratch).value;
 }
 
-// A receive is posted at the begin of the slot before, so one transfer can run beside one slot, and no more.
+// A receive is posted at the begin of the slot before, so one transfer can run at the same time as one slot, and no more.
 TEST(TransferTimeline, BeginsATransferWhenBothRanksHaveStartedIt) {
   const Schedule schedule = Read(
       "gpipe ranks=2 microbatches=3\n"

@@ -62,8 +62,8 @@ TEST(RankOrder, OneIsEnoughIfAllRanksHaveTheSameLinks) {
   EXPECT_EQ(OrdersOf(request).size(), 2u) << "four devices have a faster link";
 }
 
-// Over a slow network, the gradients of a model that is large beside its microbatches stay inside the nodes. Over a network as
-// fast as the links inside a node, the order makes no difference, and the default remains.
+// Over a slow network, the gradients of a model that is large compared with its microbatches stay inside the nodes. Over a
+// network as fast as the links inside a node, the order makes no difference, and the default remains.
 TEST(RankOrder, ReplicasShareANodeIfGradientsAreLargeAndTheNetworkIsSlow) {
   PlanRequest request = SixteenRanks(20'000'000);
   const Plan plan = PlanOf(request);

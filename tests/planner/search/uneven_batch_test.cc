@@ -143,7 +143,7 @@ TEST(UnevenBatch, CheckPlanFindsAWrongNumber) {
   }
 }
 
-// A last group with fewer microbatches waits as long as a full group. Such schedules would be many candidates and are seldom
+// A last group with fewer microbatches waits as long as a full group. Such schedules would be many candidates and are rarely
 // the fastest. So the job must ask for them.
 TEST(Candidates, InterleaveARestOfMicrobatchesOnlyIfTheJobAsks) {
   PlanRequest request;

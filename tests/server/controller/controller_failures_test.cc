@@ -270,7 +270,7 @@ TEST(ControllerFailuresTest, ALostStreamIsNotALostNode) {
   cluster.DetachWorker("n1");
   cluster.Advance(50, 1);
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
-  cluster.Node("n1").worker_boot = "another";  // the daemon restarted, and its ranks go on
+  cluster.Node("n1").worker_boot = "another";  // the daemon restarted, and its ranks continue
   cluster.AttachWorker("n1");
   cluster.Settle();
   cluster.StepAll(job, 0);

@@ -125,8 +125,8 @@ TEST_F(ControllerLeases, WorkIsGivenAwayWhileHalfOfTheWitnessesAreThere) {
   EXPECT_NE(cluster_.NodeOfRank(job, 0), node);
 }
 
-// If most of a node's witnesses are away too, the node may conclude that the server is away, and its ranks go on. So the server
-// must not give their work to other nodes.
+// If most of a node's witnesses are away too, the node may conclude that the server is away, and its ranks continue. So the
+// server must not give their work to other nodes.
 TEST_F(ControllerLeases, WorkIsKeptWhileMostWitnessesAreAwayToo) {
   AddNodes(5);
   JobId job;

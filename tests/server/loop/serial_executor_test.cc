@@ -50,7 +50,7 @@ TEST(SerialExecutor, PostersDoNotWaitForAnErrand) {
   std::promise<void> go, done;
   executor.Post([&] { go.get_future().wait(); });
   executor.Post([&] { done.set_value(); });
-  go.set_value();  // only now may the task go on
+  go.set_value();  // only now may the task continue
   done.get_future().wait();
 }
 

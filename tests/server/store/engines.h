@@ -35,7 +35,7 @@ class StorePlace {
   const std::string& directory() const { return directory_; }
   const std::string& path() const { return path_; }
 
-  // Runs statements on the closed store, beside the server.
+  // Runs statements on the closed store without the server.
   void Execute(const std::string& statements) const {
     if (kind_ == EngineKind::kPostgres) return PostgresCluster::Get()->Execute(url_, statements);
     sqlite3* raw = nullptr;

@@ -134,7 +134,7 @@ TEST(AllToAll, OtherTransfersRunBesideIt) {
   });
 }
 
-// One member starts late. Only the other members of its group wait for it; transfers on other routes go on.
+// One member starts late. Only the other members of its group wait for it; transfers on other routes continue.
 TEST(AllToAll, AMemberThatIsLateHoldsNoOtherGroup) {
   const ParallelLayout layout{.dp = 3, .ep = 3};
   RunRanks(layout, [&](int32_t rank, Communicator& communicator) {

@@ -27,9 +27,9 @@ struct StageProgram {
 // make every feature of the family matter. These families are: GPT with grouped queries; GPT with one key and value head
 // (gpt_bigcode); llama3 scaling; a head size of its own with linear scaling, as in Mistral Nemo; biases with yarn scaling;
 // norms of queries and keys; partly rotated heads. From kMixtral on they have experts, with room for all rows; the first layer
-// of kGlm4Moe has none, and its routers have sigmoids and biases. In kQwen2Moe and kGlm4Moe, every token passes a block beside
-// its experts; that of kQwen2Moe has a gate. kOlmoe has norms over all queries and over all keys, so its heads stay on one
-// rank.
+// of kGlm4Moe has none, and its routers have sigmoids and biases. In kQwen2Moe and kGlm4Moe, every token passes a block in
+// addition to its experts; that of kQwen2Moe has a gate. kOlmoe has norms over all queries and over all keys, so its heads stay
+// on one rank.
 enum class TinyModel : uint8_t {
   kGpt,
   kLlama,
@@ -113,8 +113,8 @@ float* WeightOf(ModelState& state, int32_t layer, Parameter parameter);
 
 struct TinyRun {
   std::vector<std::vector<StepReport>> reports;  // reports[rank][step]
-  Parameters weights;                            // after the last step
-  std::vector<double> losses() const;            // those that rank 0 reported, by step
+  Parameters weights;                            // the weights after the last step
+  std::vector<double> losses() const;            // the losses that rank 0 reported; the index is the step
 };
 // Trains the steps [0, steps). Expects that every rank succeeds with the same losses and uses its arena to the last byte.
 TinyRun Train(const TinyJob& job, int64_t steps);

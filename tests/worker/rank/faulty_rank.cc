@@ -91,7 +91,7 @@ std::atomic<bool> send_is_fatal = false;
   while (true) pause();
 }
 
-// Only the calling thread hangs. The others go on, and give signs of life.
+// Only the calling thread hangs. The other threads continue, and send signs of life.
 [[noreturn]] void Hang() {
   while (true) pause();
 }

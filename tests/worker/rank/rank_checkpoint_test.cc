@@ -228,7 +228,7 @@ TEST(RankCheckpoint, ChangedDataIsRefused) {
   ExpectRefused(next, "the data is text of");
 }
 
-// The older generation is on nodes that cannot be reached. So it goes on training when the newer generation begins.
+// The older generation is on nodes that cannot be reached. So it continues to train when the newer generation begins.
 TEST(RankCheckpoint, ASuccessorStopsAnOlderGenerationAtItsNextCheckpoint) {
   const TestFolder folder;
   RankProcesses older(folder, Configs(folder, kEndless, EveryTwo), /*generation=*/4);

@@ -286,7 +286,7 @@ TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
   EXPECT_FALSE(Only<RankReady>(next.Reports(0)).at(0).from_copies);
 }
 
-// When generation 2 begins, generation 1 goes on training. Each rank reports at most once that it makes no more copies.
+// When generation 2 begins, generation 1 continues to train. Each rank reports at most once that it makes no more copies.
 TEST(RankCopies, AGenerationThatIsReplacedMakesNoCopies) {
   const TestFolder folder;
   RankProcesses ranks(folder, OnTwoNodes(folder, kEndless));

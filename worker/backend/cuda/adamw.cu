@@ -8,7 +8,7 @@
 namespace lynx::worker::cuda {
 namespace {
 
-constexpr int64_t kMaxChunks = int64_t{1} << 30;  // the largest number of chunks, beside one more for each tensor (ChunkFor)
+constexpr int64_t kMaxChunks = int64_t{1} << 30;  // the largest number of chunks, plus one for each tensor (ChunkFor)
 
 __global__ void __launch_bounds__(kBlock) UpdateList(TensorList<AdamWTensor> list, AdamWUpdate update) {
   const Chunk<AdamWTensor> chunk = list.ChunkOf(blockIdx.x);

@@ -1,5 +1,5 @@
-// Queue is a stream for transfers, which runs beside the stream of the ops. If both need the device's multiprocessors, the
-// queue has priority, because a transfer uses few of them and other ranks wait for it.
+// Queue is a stream for transfers, which runs at the same time as the stream of the ops. If both need the device's
+// multiprocessors, the queue has priority, because a transfer uses few of them and other ranks wait for it.
 #ifndef LYNX_WORKER_BACKEND_CUDA_QUEUE_H_
 #define LYNX_WORKER_BACKEND_CUDA_QUEUE_H_
 

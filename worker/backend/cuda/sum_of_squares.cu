@@ -8,7 +8,7 @@
 namespace lynx::worker::cuda {
 namespace {
 
-constexpr int64_t kMaxParts = 65'536;  // the largest number of chunks, beside one more for each tensor (ChunkFor)
+constexpr int64_t kMaxParts = 65'536;  // the largest number of chunks, plus one for each tensor (ChunkFor)
 
 struct Summed {
   const float* x;

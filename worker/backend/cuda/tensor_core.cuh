@@ -5,7 +5,7 @@
 //   right (16, 8)   pairs down columns g, at rows 2t and 2t + 8
 //   sums (16, 8)    rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1
 // So two neighbouring sums, rounded, can be the left side of another product (see LeftOf). Also: copies to shared memory that
-// run beside the thread (cp.async), powers of two (ex2), and the rounding of a pair (cvt).
+// run at the same time as the thread (cp.async), powers of two (ex2), and the rounding of a pair (cvt).
 //
 // All lanes of the warp must call the functions on matrices together. On the host, the tests replace the instructions by
 // functions.

@@ -46,8 +46,8 @@ struct TensorList {
   }
 };
 
-// Returns the number of elements in a chunk. It is so large that all tensors together have at most `most` chunks, beside one
-// more for each tensor: the last chunk of a tensor may be incomplete.
+// Returns the number of elements in a chunk. It is so large that all tensors together have at most `most` chunks, plus one for
+// each tensor: the last chunk of a tensor may be incomplete.
 template <class Tensors>
 int64_t ChunkFor(const Tensors& tensors, int64_t most) {
   int64_t count = 0;

@@ -65,7 +65,7 @@ struct Setting {
 };
 
 // Indices of the rounds, in the order in which they run. kRings: all GPUs are in one ring; this round also measures transfers
-// beside products. kMessages: neighbours send messages. kBlocks: the first of the rounds for blocks.
+// at the same time as products. kMessages: neighbours send messages. kBlocks: the first of the rounds for blocks.
 constexpr size_t kRings = 0, kMessages = 1, kBlocks = 2;
 
 // Measures the GPU links of one rank in one layout. All ranks run the same transfers, because their number is a constant or the
@@ -237,7 +237,7 @@ class GpuLinkBench {
   }
 
   // Measures how much matrix products and a transfer slow each other down, with two numbers of products. `half` products take
-  // half the time of the transfer; they show how much longer ops take beside a transfer. `whole` products take as long as the
+  // half the time of the transfer; they show how much longer ops take during a transfer. `whole` products take as long as the
   // transfer; they show how much time is lost although both run at the same time. If the transfer takes T, the products take P,
   // and both together take M, then P + T - M was hidden.
   absl::Status MeasureOverlap() {

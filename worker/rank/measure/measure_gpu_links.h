@@ -20,7 +20,7 @@ using MakeGpuBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>(in
 // How many bytes are transferred, and how large the products are.
 struct GpuLinkSizes {
   // The sizes of whole buffers: 2 or more sizes, ascending. The first two sizes are always measured. When the time budget is
-  // used up, the remaining sizes are skipped. Transfers of the last size also run beside products.
+  // used up, the remaining sizes are skipped. Transfers of the last size also run at the same time as products.
   std::vector<Bytes> transfers = {kKiB * 64, kMiB, kMiB * 8, kMiB * 64};
   // The number of rows of the square matrices of bfloat16. A product of this size occupies all multiprocessors of a large GPU.
   int64_t product_side = 2048;

@@ -12,7 +12,7 @@ namespace lynx::worker {
 namespace {
 
 constexpr int64_t kCopied = 4 << 20;  // number of elements; more than fit into caches
-// The sizes of the products that run beside copies: (128, 256) and (256, 256).
+// The sizes of the products that run at the same time as copies: (128, 256) and (256, 256).
 constexpr int64_t kRows = 128, kSide = 256;
 constexpr size_t kCopiesBeside = 4;
 constexpr int32_t kMaxSlowdown = 100'000;  // permille; the limit in a valid profile

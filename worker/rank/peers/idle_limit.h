@@ -1,4 +1,4 @@
-// The idle limit says how long a rank waits for a peer that moves no byte, before it considers the peer lost. If a peer dies,
+// The idle limit says how long a rank waits for a peer that moves no byte, before it considers the peer lost. If a peer ends,
 // its connections are closed, which its peers notice at once. The limit is for a peer that is frozen or cut off. When the
 // durations of some steps are known, the limit is three times their median, and at least ten seconds, because a neighbour never
 // works longer than a step. Before that the limit is long, because the first steps wait for many things. While a checkpoint is

@@ -82,7 +82,7 @@ absl::Status RunLog::Open(const RankConfig& config, int64_t first) {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return absl::InternalError(absl::StrCat("cannot create ", folder_, ": ", error.message()));
-  // A new file replaces the old one. So an older generation that still runs somewhere goes on writing to the old file.
+  // A new file replaces the old one. So an older generation that still runs somewhere continues to write to the old file.
   const std::string csv = folder_ + "/metrics.csv", fresh = csv + ".new";
   LYNX_ASSIGN_OR_RETURN(csv_fd_, OpenNew(fresh));
   const std::string kept = LinesUpTo(csv, first);

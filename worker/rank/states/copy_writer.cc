@@ -18,8 +18,8 @@ namespace lynx::worker {
 namespace {
 
 // The ranks make in-memory checkpoints as often as their cost allows. Training waits for them at most 1/kWaitShare of its time.
-// The work that runs beside training takes at most 1/kBesideShare of the time, because it may take cores and network from
-// training.
+// The work that runs at the same time as training takes at most 1/kBesideShare of the time, because it may take cores and
+// network from training.
 constexpr int64_t kWaitShare = 20, kBesideShare = 10;
 // The number of steps to wait after a failure.
 constexpr int64_t kStepsAfterFailure = 20;

@@ -86,8 +86,8 @@ OverlapTimes Micros(int64_t transfer, int64_t few, int64_t few_beside, int64_t m
 TEST(OverlapOf, TellsSlowedOpsFromALostWindow) {
   EXPECT_EQ(OverlapOf(Micros(100, 50, 50, 100, 100)), (OverlapCost{1000, 0})) << "perfect";
   EXPECT_EQ(OverlapOf(Micros(100, 50, 50, 100, 200)), (OverlapCost{1000, 1000})) << "one after the other";
-  // The transfer takes its usual 100 us. Ops run at 4/5 of their speed beside it, so it hides 80 of 100 us of ops. The slowdown
-  // of the ops explains the total of 120 us, and no window is lost.
+  // The transfer takes its usual 100 us. Ops run at 4/5 of their speed during the transfer, so it hides 80 of 100 us of ops.
+  // The slowdown of the ops explains the total of 120 us, and no window is lost.
   EXPECT_EQ(OverlapOf(Micros(100, 40, 50, 100, 120)), (OverlapCost{1250, 0}));
   // The transfer also becomes slower, so only 60 us are hidden.
   EXPECT_EQ(OverlapOf(Micros(100, 40, 50, 100, 140)), (OverlapCost{1250, 250}));
