@@ -183,7 +183,7 @@ absl::StatusOr<GpuFacts> Nvml::Facts(int32_t index) const {
   facts.max_sm_clock_mhz = number(Ask<unsigned>(functions_.DeviceGetMaxClockInfo, device, nvml::kClockSm));
   facts.pcie_generation = number(Ask<unsigned>(functions_.DeviceGetCurrPcieLinkGeneration, device));
   facts.pcie_width = number(Ask<unsigned>(functions_.DeviceGetCurrPcieLinkWidth, device));
-  unsigned mode = 0, pending = 0;  // of MIG; GPUs that cannot be split return an error
+  unsigned mode = 0, pending = 0;  // present and pending MIG mode; GPUs without MIG return an error
   facts.is_split = functions_.DeviceGetMigMode != nullptr && functions_.DeviceGetMigMode(device, &mode, &pending) == kSuccess &&
                    mode == nvml::kMigEnabled;
   facts.nvlinks = LinksOf(index);

@@ -15,8 +15,8 @@
 namespace lynx::agent {
 
 struct NodeDevice {
-  int32_t index = 0;                   // of a CPU device: 0, 1, ...; of a GPU: NVML's index
-  DeviceKind kind = DeviceKind::kCpu;  // the same for all devices of a node
+  int32_t index = 0;                   // CPU devices are numbered 0, 1, ...; a GPU has NVML's index
+  DeviceKind kind = DeviceKind::kCpu;  // all devices of a node have the same kind
   std::string model;                   // "AMD EPYC ...", "NVIDIA H200"
   Bytes memory;                        // memory that a rank on this device may use
   std::vector<int32_t> cores;          // cores that a rank on it is pinned to; devices may share cores

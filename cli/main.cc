@@ -20,7 +20,7 @@
 
 namespace {
 
-using namespace lynx;       // what all parts of the program share
+using namespace lynx;       // the namespace of code that all programs share
 using namespace lynx::cli;  // the verbs
 
 // The formats of -o for verbs whose output is not a list.

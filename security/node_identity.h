@@ -73,7 +73,7 @@ class NodeIdentity {
 
   const IdentityDirectory directory_;
   const std::string node_;
-  ServerAddresses servers_;  // of Open, then of thread_
+  ServerAddresses servers_;  // used by Open, and later only by thread_
   const Clock& clock_;
   std::atomic<bool> stop_{false};  // written only while mutex_ is held
   std::mutex mutex_;

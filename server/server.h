@@ -167,7 +167,7 @@ class Server {
   const ListenAddress listen_;
   const Clock& clock_;
   const bool alone_;  // the store is SQLite's
-  UniqueFd lock_;     // of kLockFile
+  UniqueFd lock_;     // holds kLockFile open
   std::string data_directory_, address_, metrics_address_, page_address_;
   int port_ = 0;
   const std::shared_ptr<Leadership> leadership_;
@@ -200,7 +200,7 @@ class Server {
   std::string trouble_;  // why this server can stand by but not take over at present; "": it can
   TroubleLog trouble_log_;
   int64_t last_epoch_ = -1;  // that was logged
-  bool serving_ = false;     // whether others were told that this server leads
+  bool serving_ = false;     // true: clients were told that this server leads
   std::optional<std::chrono::steady_clock::time_point> paused_;
   std::string shared_chain_;                    // the authority's certificates that the store has
   std::shared_ptr<std::atomic<bool>> sharing_;  // true while the owner thread writes them

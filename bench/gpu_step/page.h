@@ -20,7 +20,7 @@ namespace lynx::bench {
 struct OpRow {
   std::string op, pass;
   int64_t runs = 0;  // number of runs in a step that recomputes nothing
-  Nanos time;        // of one run
+  Nanos time;        // the time of one run
   int64_t flops = 0;
   Bytes bytes;
 };
@@ -40,7 +40,7 @@ struct CaseResult {
   std::string error;
   bool left_out = false;
   std::vector<double> round_ms;      // the median of each round's steps
-  std::vector<double> step_ms;       // of all rounds
+  std::vector<double> step_ms;       // the times of the steps of all rounds
   std::optional<Bytes> device_peak;  // the largest use of the device's memory
   // Lynx only:
   std::optional<Predicted> predicted;
@@ -54,7 +54,7 @@ struct ModelResult {
   MeasureResult rates;
   std::string ops_error;  // why `ops` is empty
   std::vector<OpRow> ops;
-  Nanos optimizer;  // of a step, computed from the measured time for a number of parameters
+  Nanos optimizer;  // its time in a step, computed from the time measured for a number of parameters
   std::vector<CaseResult> cases;
 };
 

@@ -133,7 +133,7 @@ std::string Ratios(const LinkReport& report) {
   const PolicyResult* best = Find(report, [](const PolicyResult& p) { return !p.overlaps && !p.woven && p.within_limit; });
   if (best != nullptr) absl::StrAppend(&text, "\nThe best without overlap that fits: ", best->name, ".\n");
   absl::StrAppend(&text, Verdicts(report, *lynx), "\n");
-  std::map<int32_t, double> losses;  // by micro-batch
+  std::map<int32_t, double> losses;  // the key is the micro-batch
   bool same = true;
   for (const PolicyResult& policy : report.policies) {
     same = same && losses.try_emplace(policy.micro_batch, policy.last_loss).first->second == policy.last_loss;

@@ -26,12 +26,12 @@ struct PolicyResult {
   bool woven = false;             // passes of several microbatches run side by side
   int32_t micro_batch = 1;        // two policies have exactly equal losses only if this is equal
   Nanos predicted;                // predicted time of a step
-  StepParts parts;                // of rank 0, predicted
+  StepParts parts;                // the predicted parts of rank 0's step
   Bytes planned_peak;             // the largest arena of all ranks
   Bytes measured_peak;            // measured: the largest of all ranks and steps
   std::vector<double> step_ms;    // for each round: the median of its steps; the time of a step is that of its slowest rank
-  std::vector<StepReport> steps;  // of rank 0, in all rounds
-  double last_loss = 0;           // of the last step
+  std::vector<StepReport> steps;  // the steps of rank 0 in all rounds
+  double last_loss = 0;           // the loss of the last step
 };
 
 struct LinkReport {

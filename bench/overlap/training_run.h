@@ -20,7 +20,7 @@ struct RunSettings {
   std::string folder;          // for configurations, reports and checkpoints; must exist
   std::vector<int32_t> cores;  // rank i is pinned to `cores_per_rank` of these, from cores[i * cores_per_rank % count] on
   int32_t cores_per_rank = 1;
-  RankDevice device;         // of every rank
+  RankDevice device;         // every rank has this kind of device
   int64_t warmup_steps = 1;  // the first steps, which are left out of the reports
   // 0: the ranks do all steps of the job, and write its checkpoint. Above 0: each rank is killed after so many steps, or at the
   // time limit if it has then done more than the warm-up steps. The job must have more steps. No checkpoint is written, which
@@ -30,8 +30,8 @@ struct RunSettings {
 };
 
 struct TrainingRun {
-  std::vector<RankReady> ready;                // by rank
-  std::vector<std::vector<StepReport>> steps;  // by rank, without the warm-up steps
+  std::vector<RankReady> ready;                // one entry for each rank
+  std::vector<std::vector<StepReport>> steps;  // one list for each rank, without warm-up steps
   double foreign_share = 0;  // share of the machine's processor time during the run that was not used by the ranks
 };
 

@@ -158,7 +158,7 @@ class Client {
   Nanos timeout_;
   absl::StatusOr<ServerAddresses> servers_;
   std::string remembered_;                       // the leader that leaders_file names
-  std::map<std::string, Link> links_;            // by address
+  std::map<std::string, Link> links_;            // the key is the address
   std::map<std::string, std::string> failures_;  // why each address failed in the present call
 };
 

@@ -564,7 +564,7 @@ class Reader {
   const std::vector<std::string>& words_;
   const std::string& place_;
   size_t at_ = 0;
-  std::optional<std::string> inline_value_;  // of --flag=value
+  std::optional<std::string> inline_value_;  // the value, if the argument has the form --flag=value
   ReadMegatronArguments read_;
 };
 

@@ -21,7 +21,7 @@ struct Finding {
   Verdict verdict = Verdict::kOk;
   std::string what;  // "open files"
   std::string found;
-  std::string mend;  // what to do; "" if nothing is wrong
+  std::string mend;  // what the person should do; "" if nothing is wrong
 };
 
 struct PortFacts {
@@ -73,7 +73,7 @@ struct MachineFacts {
   Bytes memory, memory_available;
   std::optional<Bytes> shared, shared_available;            // size and free space of /dev/shm; nullopt: it does not exist
   int64_t open_files = 0, locked_bytes = 0, processes = 0;  // limits; may be kNoLimit
-  std::optional<bool> clock_synchronized;                   // what the kernel says; nullopt: it does not say
+  std::optional<bool> clock_synchronized;                   // as the kernel reports; else nullopt
   std::vector<PortFacts> ports;
   DiskFacts disk;
   std::optional<ServerFacts> server;  // nullopt: no server was asked

@@ -28,9 +28,9 @@ struct PlanInput {
   std::string profile_name = "profile";  // names the profile in errors
 
   int32_t nodes = 0;                   // 0 = as many as the job's ranks need, or as the cluster's text says
-  int32_t devices_per_node = 0;        // of a uniform cluster; 0 = the job's max_ranks
-  std::optional<Bytes> device_memory;  // of a uniform cluster
-  std::optional<Bytes> host_memory;    // of a uniform cluster: memory of a node to which GPUs may offload
+  int32_t devices_per_node = 0;        // for a uniform cluster; 0 = the job's max_ranks
+  std::optional<Bytes> device_memory;  // for a uniform cluster: memory of a device
+  std::optional<Bytes> host_memory;    // for a uniform cluster: memory of a node to which GPUs may offload
   PlanTarget target = PlanTarget::kLynxEngine;
 };
 

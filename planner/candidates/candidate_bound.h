@@ -100,7 +100,7 @@ class LayerLowerBound {
   int64_t pass_permille_ = 1000, forward_permille_ = 1000;
   Bytes input_, stored_;
   Nanos windows_;                  // upper bound for the time in which a layer's recomputation is hidden
-  Nanos rough_windows_;            // what HEU's model says
+  Nanos rough_windows_;            // this time in HEU's model
   int64_t copied_per_second_ = 0;  // bytes per second, to the host and back
   std::vector<Item> items_;        // in the order of the graph
   std::vector<Item> by_price_;     // items with the lowest cost per byte come first
@@ -156,7 +156,7 @@ class CandidateBound {
     Nanos ends;                   // time of the embedding and the head
     std::optional<Bytes> memory;  // memory for states and activations
     Bytes states, states_per_layer;
-    Bytes states_per_any_layer;  // of a layer of the kind with smaller states
+    Bytes states_per_any_layer;  // the states of a layer of the kind with smaller states
     int64_t chunks_in_flight = 1;
     int32_t most_dense = 0;  // number of layers without experts that the rank can have, if other layers have experts
   };

@@ -49,7 +49,7 @@ class StateLowerBound {
   struct Parameters {
     int64_t all, experts;
   };
-  std::vector<Parameters> kinds_;  // of a layer, for each kind of layers (one or two)
+  std::vector<Parameters> kinds_;  // the parameters of a layer of each kind (one or two)
   std::vector<Times> times_;
   // For each kind of ranks, and for each number of layers: the result of FindEnd, once it is known.
   mutable std::vector<std::vector<std::optional<Nanos>>> ends_;

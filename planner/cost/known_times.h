@@ -18,7 +18,7 @@ struct KnownTimes {
   // True if the times were measured for this shape, or for one that differs only in sequence parallelism or the skew of
   // experts.
   bool measured = false;
-  Nanos optimizer_per_mega_parameter;  // as in ShapeTimes; 0 if `measured` is false
+  Nanos optimizer_per_mega_parameter;  // see ShapeTimes; 0 if `measured` is false
 };
 
 // If the profile has no times of the shape, the times are computed (OpCost). If it has times of other shapes of the same model,

@@ -53,7 +53,7 @@ struct ExportedFile {
 
 struct ExportedPlan {
   std::vector<ExportedFile> files;
-  std::vector<std::string> missing;  // what the framework cannot express: one sentence each, without a full stop
+  std::vector<std::string> missing;  // sentences about what the framework cannot express; without full stops
 };
 
 // Works like MakePlan, with one difference: if the request leaves the schedule open, only schedules that the framework has are

@@ -18,7 +18,7 @@ struct FrameworkPlan {
   StepRequest request;  // layout, micro-batch and recomputation
   StepEstimate step;
   std::vector<MemoryEstimate> memory;  // the index is the pipeline rank
-  Bytes device_memory;                 // what a device has for the job; 0 = unknown
+  Bytes device_memory;                 // memory of a device for the job; 0 = unknown
   int32_t most_layers = 0;             // layers of the pipeline rank that has most
 
   Bytes peak() const;  // the memory of the fullest rank

@@ -44,7 +44,7 @@ class MemoryEstimator {
 
   const StepRequest& request_;
   const LayerShape shape_;
-  const LayerShape dense_;  // of the layers without experts, if other layers have them
+  const LayerShape dense_;  // the shape of layers without experts, if other layers have experts
   const LayerGraph& graph_;
   const Schedule schedule_;
   const Pieces pieces_;

@@ -57,7 +57,7 @@ struct LayerEstimate {
 
 struct StepEstimate {
   Nanos step;            // the sum of the next four fields
-  Nanos pipeline;        // from the first forward to the last backward
+  Nanos pipeline;        // time from the first forward to the last backward
   Nanos data_reduction;  // the exposed time; with ZeRO it includes the weight gather
   Nanos tied_embedding;  // the reduction of the embedding's gradients between the first and the last stage
   Nanos optimizer;

@@ -236,7 +236,7 @@ void SliceLowering::BackwardHead(const BackwardSlot& slot, const Program& top) {
 
 void SliceLowering::BackwardLayer(const BackwardSlot& slot, int32_t layer, const std::function<void()>& before_bottom) {
   const OpSet recomputed = RecomputedOps(layer, slot.hosts);
-  int index = 0;  // of the segment, and of the window after it
+  int index = 0;  // the index of the segment and of the window after it
   for (const Segment segment : kinds_.GraphOf(layer).SegmentsOf(LayerType::kTransformer, Pass::kBackward)) {
     if (segment == Segment::kAttn && layer == slice_.first_layer) before_bottom();
     if (index > 0 || layer != slice_.top_layer()) EmitRecompute(slot, layer, BeforeSegmentPoint(index));

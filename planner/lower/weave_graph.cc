@@ -166,7 +166,7 @@ void WeaveGraph::AddExpertOrder(const Program& program, const StageContext& cont
   if (context.shape().round_room() == 0) return;
   const LayerGraph& graph = context.graph();
   const Segment rounds = graph.InfoOf(Op::kPermute).backward_segment, weights = graph.InfoOf(Op::kFc1).backward_segment;
-  std::map<int32_t, int32_t> latest;  // by layer
+  std::map<int32_t, int32_t> latest;  // the key is the layer
   for (int32_t i = 0; i < size_; ++i) {
     const Action& action = program[i];
     const bool adds =

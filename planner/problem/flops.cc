@@ -8,8 +8,8 @@ namespace {
 
 // FLOPs of the forward pass of one token.
 struct TokenFlops {
-  double linears = 0;    // of all layers together
-  double attention = 0;  // of all layers together; counts the full square of attention scores
+  double linears = 0;    // the sum over all layers
+  double attention = 0;  // the sum over all layers; counts the full square of attention scores
   double logits = 0;
 };
 
@@ -17,7 +17,7 @@ struct TokenFlops {
 // experts and the block beside them.
 double LinearWeights(const LayerShape& shape) {
   const double hidden = shape.hidden;
-  const auto block = static_cast<double>(shape.fc1_width() + shape.mlp_width());  // of one expert, or of the layer
+  const auto block = static_cast<double>(shape.fc1_width() + shape.mlp_width());  // of an expert, else of the layer
   const double feed_forward =
       shape.moe() ? shape.experts + shape.top_k * block + 3.0 * shape.shared_ffn + (shape.shared_gate ? 1 : 0) : block;
   if (!shape.latent()) {

@@ -18,7 +18,7 @@
 namespace lynx {
 
 enum class FlopCount : uint8_t {
-  kModel,  // what the model needs, with the full square of attention scores: Korthikanti et al. 2022
+  kModel,  // operations of the model, with the full square of attention scores: Korthikanti et al. 2022
   // What the model needs, with half the square of scores: 6 x parameters (without the input embedding) + 6 L h s per
   // token, as Yuan et al. 2024 count.
   kModelCausal,

@@ -72,7 +72,7 @@ inline constexpr PlacementSet kAnyPlacement = 0xffff;
 constexpr int IndexOf(Placement placement, Placement first) { return static_cast<int>(placement) - static_cast<int>(first); }
 
 struct RecomputeItem {
-  Bytes bytes;              // of one microbatch
+  Bytes bytes;              // bytes of one microbatch
   Nanos cost;               // time to recompute only this item, including the collective that this repeats
   ItemSet inputs = 0;       // earlier items that the recomputation of this item reads
   SegmentSet read_by = 0;   // backward segments that read this item, for the gradient of the input or of the weights

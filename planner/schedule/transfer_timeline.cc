@@ -16,7 +16,7 @@ constexpr int32_t kNoLink = -1;
 struct SlotCost {
   Nanos duration;
   Nanos posts_before_end;  // the slot posts a receive this long before its end
-  Nanos transfer, early;   // of the result, on `link`; see TransferPassTimes
+  Nanos transfer, early;   // times to transfer the result over `link`; see TransferPassTimes
   int32_t link = kNoLink;
   bool backward = false;
 };

@@ -254,7 +254,7 @@ class StageOracle {
     int32_t tuning = 0;
     bool least = false;
   };
-  std::map<int32_t, ProbeTuning> tunings_;  // by stage
+  std::map<int32_t, ProbeTuning> tunings_;  // the key is the stage
   // the key is stage, probed, limit, policies
   std::map<std::tuple<int32_t, Probed, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
   bool offloading_ = false;

@@ -24,7 +24,7 @@ enum class JobRelation : uint8_t { kOwner, kManager, kOther };
 inline constexpr int kJobRelationCount = 3;
 
 struct JobRule {
-  std::string method;  // as in MethodRule
+  std::string method;  // the same name as in MethodRule
   // The lowest role with which a caller may make the call, by JobRelation; nullopt: nobody may.
   std::array<std::optional<Role>, kJobRelationCount> least;
 };

@@ -26,7 +26,7 @@ using SharedValues = std::map<std::string, std::string>;
 struct SharedPlaces {
   std::string authority_directory;  // empty: the server has no TLS
   std::string connection_key;       // the path of the file
-  std::string checkpoint_root;      // of this server's own directory; an absolute path
+  std::string checkpoint_root;      // below this server's own directory; an absolute path
   std::string store;                // how messages name the database
 };
 

@@ -84,7 +84,7 @@ class Controller {
   struct StoredJob {
     JobRecord record;
     std::shared_ptr<const Plan> plan;                          // null: there is no plan, or the job has ended
-    std::shared_ptr<const ClusterTopology> cluster = nullptr;  // what the plan was made for; null: one kind of node, or unknown
+    std::shared_ptr<const ClusterTopology> cluster = nullptr;  // the plan is made for it; null: one kind of node, or unknown
   };
   struct Settings {
     std::map<NodeId, Cordon> cordons;

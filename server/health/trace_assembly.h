@@ -27,7 +27,7 @@ class TraceAssembly {
   static constexpr size_t kPending = 4;
 
   size_t stages_ = 0;
-  std::map<int64_t, std::map<size_t, TraceReport>> steps_;  // by step and stage: the parts that have arrived, joined
+  std::map<int64_t, std::map<size_t, TraceReport>> steps_;  // for each step and stage, all parts so far, joined
 };
 
 }  // namespace lynx::server

@@ -34,7 +34,7 @@ class EffectList {
   void Compact();
 
   std::vector<Effect> effects_;
-  std::vector<bool> gone_;                          // by index in effects_: true if a newer effect has replaced the effect
+  std::vector<bool> gone_;                          // [i]: true if a newer effect has replaced effects_[i]
   size_t dropped_ = 0;                              // number of true entries in gone_
   std::unordered_map<std::string, size_t> newest_;  // index of the newest effect with this key
 };

@@ -260,7 +260,7 @@ void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job, int32_
     values.Of(metric::kJobSteps) += 1;
     values.Of(metric::kJobTokens) += static_cast<double>(step.tokens);
     values.Of(metric::kJobModelFlops) += series.flops_per_token * static_cast<double>(step.tokens);
-    if (step.experts.any()) {  // the same in the reports of all ranks
+    if (step.experts.any()) {  // the reports of all ranks have the same values
       values.Of(metric::kJobExpertRows) += static_cast<double>(step.experts.rows_routed);
       values.Of(metric::kJobExpertRowsDropped) += static_cast<double>(step.experts.rows_dropped);
       values.Of(metric::kJobExpertRowsInRounds) += static_cast<double>(step.experts.rows_in_rounds);

@@ -95,7 +95,7 @@ ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::
     HardwareProfile slowest;
   };
   std::vector<Kind> kinds;
-  std::vector<size_t> kind_of;  // by node
+  std::vector<size_t> kind_of;  // one entry for each node
   for (const std::shared_ptr<const HardwareProfile>& known : profiles) {
     const HardwareProfile& profile = known == nullptr ? slowest : *known;
     // The node is compared with both the first and the slowest node of the kind. Otherwise small differences between nodes

@@ -21,7 +21,7 @@ struct NodeDevices {
   std::string domain;            // place in the network (common/network_domain.h); empty: unknown
   bool slow = false;             // slower than its agent measured; used only after other nodes that are equally close
   bool alone = false;            // the rate of its network is not known: ranks on it have no ranks on other nodes
-  int64_t flops_per_second = 0;  // of each device, as its agent measured: float32 of CPUs, bfloat16 of GPUs; 0: unknown
+  int64_t flops_per_second = 0;  // rate of each device, measured by its agent: CPUs in float32, GPUs in bfloat16; 0: unknown
 };
 
 // Devices that are reserved for a job while it is planned, and what the planner may assume about them.

@@ -34,7 +34,7 @@ struct Turn {
 // Number of devices that jobs hold.
 struct UsedDevices {
   std::map<std::string, int32_t> by_queue;
-  std::map<std::pair<std::string, std::string>, int32_t> by_user;  // by queue and user
+  std::map<std::pair<std::string, std::string>, int32_t> by_user;  // the key is queue and user
 };
 
 // `waiting`: the jobs of each queue, in the queue's order. A queue without a config has the default config. Each turn goes to

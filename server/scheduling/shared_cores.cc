@@ -31,7 +31,7 @@ std::vector<int32_t> OverlappingFrom(const std::vector<CoreUse>& users) {
     while (first[static_cast<size_t>(device)] != device) device = first[static_cast<size_t>(device)];
     return device;
   };
-  std::map<std::pair<std::string, int32_t>, int32_t> user_of;  // by machine and core: the first device that uses the core
+  std::map<std::pair<std::string, int32_t>, int32_t> user_of;  // for each machine and core, the first device that uses it
   for (int32_t device = 0; device < std::ssize(users); ++device) {
     for (const int32_t core : users[static_cast<size_t>(device)].cores) {
       const auto [user, added] = user_of.try_emplace({users[static_cast<size_t>(device)].machine, core}, device);

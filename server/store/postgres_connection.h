@@ -64,7 +64,7 @@ class PostgresConnection {
   absl::Status Execute(const std::string& statements);
 
   bool is_lost() const { return is_lost_; }
-  std::string Setting(const char* name) const;  // what the database says of itself at the start
+  std::string Setting(const char* name) const;  // the database reports it when a session starts
 
  private:
   struct Closer {

@@ -251,7 +251,7 @@ absl::StatusOr<int64_t> PostgresEngine::Schema() {
 // The transaction that makes the tables of an empty database also takes the lease. Otherwise another server that starts now
 // could take the free lease and end the session of this server.
 absl::Status PostgresEngine::MakeTables() {
-  std::unique_ptr<PostgresConnection> connection;  // of the lease
+  std::unique_ptr<PostgresConnection> connection;  // the connection of the lease
   if (lease_ == nullptr) {
     LYNX_ASSIGN_OR_RETURN(connection, ServerLease::ConnectFor(url_));
   }

@@ -48,7 +48,7 @@ class SqliteEngine : public Engine {
   const std::string path_;
   const std::string name_;
   SqliteHandle db_;
-  std::map<std::string, StatementHandle> kept_;  // by text; preparing a statement takes longer than running it
+  std::map<std::string, StatementHandle> kept_;  // key: the text. It takes longer to prepare than to run one
   int64_t written_ = 0;                          // transactions that this process has written
   bool log_has_remains_ = false;                 // the log still contains data of a failed transaction
 };

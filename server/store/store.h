@@ -86,7 +86,7 @@ class Store {
   struct StoredJob {
     JobRecord record;
     std::shared_ptr<const Plan> plan;                          // null for jobs that have ended
-    std::shared_ptr<const ClusterTopology> cluster = nullptr;  // what the plan was made for, if it has several groups of nodes
+    std::shared_ptr<const ClusterTopology> cluster = nullptr;  // the plan's cluster, if it has several groups of nodes
   };
   // Returns all jobs. DataLoss: a row has invalid content.
   absl::StatusOr<std::vector<StoredJob>> LoadJobs();

@@ -93,10 +93,10 @@ class AccessBook {
  private:
   mutable std::shared_mutex mutex_;
   // Guarded by mutex_.
-  std::map<std::string, User> users_;                    // by name
-  std::map<std::string, UserToken> tokens_;              // by digest of the token
-  std::map<std::string, JoinGrant> grants_;              // by digest of the join token
-  std::map<std::string, NodeCertificate> certificates_;  // by serial number
+  std::map<std::string, User> users_;                    // the key is the name
+  std::map<std::string, UserToken> tokens_;              // the key is the digest of the token
+  std::map<std::string, JoinGrant> grants_;              // the key is the digest of the join token
+  std::map<std::string, NodeCertificate> certificates_;  // the key is the serial number
 };
 
 }  // namespace lynx::server

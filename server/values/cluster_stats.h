@@ -33,7 +33,7 @@ struct ClusterStats {
     int64_t used = 0;  // devices that jobs hold or for which jobs are planned
   };
   std::array<int64_t, kJobStateCount> jobs{};
-  std::map<std::string, int64_t> pending;  // by kind of reason: number of jobs with such a reason
+  std::map<std::string, int64_t> pending;  // for each kind of reason, the number of jobs with it
   std::array<int64_t, kNodePresenceCount> nodes{};
   int64_t cordoned = 0;
   int64_t agents = 0, workers = 0;  // numbers of attached daemons

@@ -22,7 +22,7 @@ struct StepPoint {
   double loss = 0;
   double tokens_per_second = 0;  // over all of these steps; 0: unknown
   Nanos step;
-  double expert_skew = 0, expert_dropped = 0, expert_in_rounds = 0;  // as in Progress; 0 without experts
+  double expert_skew = 0, expert_dropped = 0, expert_in_rounds = 0;  // see Progress; 0 without experts
   bool operator==(const StepPoint&) const = default;
 };
 

@@ -22,7 +22,7 @@ struct ServerIdentity {
 struct KnownServer {
   ServerIdentity server;
   bool leads = false;
-  int64_t epoch = 0;  // of the lease, if it leads; 0: it does not, or its store is SQLite's
+  int64_t epoch = 0;  // epoch of its lease; 0: it does not lead, or its store is SQLite
   Nanos since;        // when it entered itself in the list; Unix time
   Nanos seen_ago;     // since its newest sign of life
 };

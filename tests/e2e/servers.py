@@ -89,7 +89,7 @@ class Servers:
         self.env.update(LYNX_SERVER=self.addresses, LYNX_HOME=str(self.folder / "home"), XDG_CONFIG_HOME=str(self.folder / "config"), NO_COLOR="1")
         self.nodes, self.devices = [f"n{i}" for i in range(nodes)], devices
         self.programs = programs
-        self.daemons = {}  # by name, such as "n0.agent"
+        self.daemons = {}  # the key is a name such as "n0.agent"
 
     def start(self):
         for server in self.all:

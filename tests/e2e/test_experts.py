@@ -42,7 +42,7 @@ checkpoint: {{{checkpoint}}}
 maxRestarts: 10
 """
 SEQ = 16
-ROWS = 2 * 20 * 16 * 128 * 4  # of the example job: two experts per token, 20 steps, 16 samples, 128 tokens, 4 layers
+ROWS = 2 * 20 * 16 * 128 * 4  # number of rows: two experts per token, 20 steps, 16 samples, 128 tokens, 4 layers
 
 
 class ExpertsTest(ClusterTest):

@@ -17,7 +17,7 @@ struct KillsOptions {
   int kills = 5;
   uint64_t seed = 1;
   int clients = 4;
-  int submissions_per_second = 200;  // of all clients together, while the server answers
+  int submissions_per_second = 200;  // the sum over all clients while the server answers
 };
 
 struct KillsResult {
@@ -27,7 +27,7 @@ struct KillsResult {
   int64_t retried = 0;
   int64_t already_there = 0;      // number of repeated submissions whose job the server already had
   int64_t killed_starting = 0;    // number of kills without waiting for an answer, up to 100 ms after the start
-  std::vector<Nanos> recoveries;  // from the start of a server to its first answer
+  std::vector<Nanos> recoveries;  // times from a server's start to its first answer
   std::vector<std::string> violations;
 };
 

@@ -81,10 +81,10 @@ struct Common {
 // and a crash of the machine.
 struct SimRank {
   RankPhase phase = RankPhase::kListening;
-  bool alive = false;  // whether the process is alive
+  bool alive = false;  // true: the process is alive
   bool asked_to_end = false, killed = false;
   Nanos asked_at;
-  bool yield = false;  // whether the yield file exists
+  bool yield = false;  // true: the yield file exists
   bool released = false;
   int32_t port = 0;
   int32_t exit_code = 0;
@@ -273,7 +273,7 @@ class World {
     int64_t epoch = 0;
     std::vector<Effect> unfinished;
     bool committed = true;
-    std::vector<EventBody> backlog;      // what arrived since then
+    std::vector<EventBody> backlog;      // the events that arrived since then
     std::map<int64_t, size_t> requests;  // as requests_
     // The jobs about which it was asked since then, with the numbers of their events in the store at that time.
     std::vector<std::pair<JobId, int64_t>> questions;

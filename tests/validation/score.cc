@@ -114,7 +114,7 @@ const HardwareProfile& Scoreboard::ProfileFor(const RunOfFramework& run) {
   HardwareProfile profile = group.profile;
   if (run.network_gbits_of_node > 0) {
     profile.adapters = run.adapters;
-    constexpr double kShare = 0.85;  // as in the cluster files
+    constexpr double kShare = 0.85;  // the same share as in the cluster files
     profile.inter_node.bytes_per_second =
         static_cast<int64_t>(run.network_gbits_of_node * kBytesOfGigabit / run.adapters * kShare);
   }

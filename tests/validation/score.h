@@ -18,7 +18,7 @@ struct Prediction {
   const RunOfFramework* run = nullptr;
   double step_seconds = 0;
   double memory_bytes = 0;
-  double device_memory_bytes = 0;  // what the device has for a job; 0 without a cluster file
+  double device_memory_bytes = 0;  // memory of the device for a job; 0 without a cluster file
 
   // Predicted by measured, minus 1. Only if both are known.
   double TimeError() const { return step_seconds / run->step_seconds - 1; }
@@ -31,7 +31,7 @@ struct Prediction {
 struct Errors {
   int32_t runs = 0;
   double median = 0;     // signed
-  double mean = 0;       // of absolute errors
+  double mean = 0;       // the mean of the absolute errors
   double ninetieth = 0;  // 90% of the absolute errors are at most this
 };
 Errors ErrorsOf(std::vector<double> errors);
@@ -84,8 +84,8 @@ class Scoreboard {
   std::string source_dir_;
   std::vector<RunOfFramework> runs_;
   std::map<std::string, HardwareProfile> profiles_;
-  std::map<std::string, double> memory_of_;    // by cluster: bytes that a device has for a job
-  std::map<std::string, int32_t> devices_of_;  // by cluster: devices of a node
+  std::map<std::string, double> memory_of_;    // for each cluster: bytes of a device for a job
+  std::map<std::string, int32_t> devices_of_;  // for each cluster: devices of a node
 };
 
 // In the order in which sources first appear.

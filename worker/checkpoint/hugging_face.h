@@ -31,7 +31,7 @@ absl::StatusOr<std::string> ReadHuggingFaceConfig(const std::string& folder, Fil
 enum class NonFiniteWeights : uint8_t { kRefuse, kTake };
 struct ImportedWeights {
   CheckpointSummary checkpoint;
-  std::vector<std::string> notes;  // what was not taken from the folder, and what is unusual in the taken weights
+  std::vector<std::string> notes;  // about parts of the folder that were not taken, and about unusual weights
 };
 // Reads the weights in `folder`, which may be F32, F16 or BF16. Writes them to `directory` as a checkpoint of step 0 without
 // moments. hugging_face_files.h says which files are taken. `model` and `family` come from the folder's config.json. If the

@@ -33,7 +33,7 @@ std::string ListText(const Names& names) {
 
 // A format in which other programs store weights. The file's name shows the format.
 struct OtherFormat {
-  std::string_view prefix, suffix;  // of the file's name
+  std::string_view prefix, suffix;  // the file's name begins and ends with them
   const char* what;
   const char* what_to_do;
 };

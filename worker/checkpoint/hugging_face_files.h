@@ -39,7 +39,7 @@ struct WeightFiles {
   std::vector<SafetensorsFile> files;
   // All tensors in the files that are taken: the needed tensors and any others. The key is the model's name for the tensor.
   std::map<std::string, WeightPlace> tensors;
-  std::vector<std::string> notes;  // what was not taken, and which tensors several files hold; no full stop
+  std::vector<std::string> notes;  // about parts that were not taken, and tensors that several files hold; no full stop
 
   TensorInFile At(const WeightPlace& place) const {
     return {&files[place.file], &files[place.file].header.tensors[place.tensor]};

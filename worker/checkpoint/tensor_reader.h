@@ -89,7 +89,7 @@ class TensorReader {
 
   FileSystem& files_;
   CheckpointSummary checkpoint_;
-  std::vector<std::optional<Shard>> shards_;  // by number of the shard; set if the header of the shard was read
+  std::vector<std::optional<Shard>> shards_;  // one per shard; set if the shard's header was read
 };
 
 }  // namespace lynx::worker

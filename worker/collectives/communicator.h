@@ -96,7 +96,7 @@ struct CommunicatorOptions {
   bool experts = false;  // true if the model has experts; all ranks have the same value
   int32_t rank = 0;
   int listen_fd = -1;              // a bound, listening socket; the communicator takes ownership
-  std::vector<PeerAddress> peers;  // by rank, including this one
+  std::vector<PeerAddress> peers;  // one for each rank, including this one
   Nanos connect_timeout{30'000'000'000};
   Nanos idle_timeout{0};  // it is an error if a pending transfer moves no byte for this time; 0 = there is no limit
   // Each process sends a sign of life twenty times within this time, even while its other threads wait. The first is sent at

@@ -40,7 +40,7 @@ namespace lynx::worker {
 
 struct NcclOptions {
   ParallelLayout layout;
-  bool experts = false;  // as in CommunicatorOptions
+  bool experts = false;  // see CommunicatorOptions
   int32_t rank = 0;
   // The rank's program, which tells the order of its transfers. Null: routes of several virtual stages share nothing. It is
   // read only while the communicator is made.

@@ -20,7 +20,7 @@ constexpr uint32_t kReplyMark = 0x5952584c;      // "LXRY"
 constexpr uint32_t kOperationMark = 0x504f584c;  // "LXOP"
 constexpr uint16_t kNoticeMark = 0x4e4c;         // "LN"
 constexpr Nanos kMaxQuiet{int64_t{7} * 24 * 3600 * 1'000'000'000};
-constexpr size_t kProgressBytes = 17;  // of a ProgressSign: made 8, quiet 8, waits 1
+constexpr size_t kProgressBytes = 17;  // size of a ProgressSign: made 8, quiet 8, waits 1
 
 template <class T>
 void Put(char* at, T value) {

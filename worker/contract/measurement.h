@@ -81,8 +81,8 @@ struct LinkRequest {
   std::vector<std::vector<int32_t>> cores;  // the cores of each of the two ranks; empty = not pinned
   int32_t repetitions = 5;                  // for each size of a transfer
   double budget_seconds = 10;               // a soft limit; > 0
-  int64_t pacing_bytes_per_second = 0;      // as in CommunicatorOptions; 0 = no limit
-  bool encrypt = false;                     // as in CommunicatorOptions
+  int64_t pacing_bytes_per_second = 0;      // see CommunicatorOptions; 0 = no limit
+  bool encrypt = false;                     // see CommunicatorOptions
   bool operator==(const LinkRequest&) const = default;
 };
 

@@ -55,7 +55,7 @@ struct ResumedMark {
 struct NodeCopies {
   std::vector<CopyRecord> copies;
   std::vector<ResumedMark> resumed;
-  std::vector<std::string> damaged;  // what is wrong with each record that is unreadable or does not fit its shard
+  std::vector<std::string> damaged;  // for each record that is unreadable or does not fit its shard: path and fault
 };
 
 class CopyStore {

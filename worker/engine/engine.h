@@ -193,7 +193,7 @@ class Engine {
   const std::vector<AdamWTensor> updates_;
   ArenaWatch watch_;
   const std::span<float> arena_;
-  bool measured_ = false;  // whether the use of the arena has been measured
+  bool measured_ = false;  // true: the use of the arena was measured
 
   DeviceSums sums_;
   const std::unique_ptr<LayerOps> ops_;
@@ -203,22 +203,22 @@ class Engine {
   StepBatch batch_;
   WorldSum world_sum_;
   const std::span<float> replicated_;     // device memory for small gradients that tensor-parallel ranks add up; may be empty
-  std::vector<ResolvedAction> resolved_;  // by action
-  std::vector<std::string> names_;        // by action: what profilers of a device show; empty on the CPU
+  std::vector<ResolvedAction> resolved_;  // one for each action
+  std::vector<std::string> names_;        // for each action, the name for profilers; empty on the CPU
   std::vector<int32_t> starts_;           // the result of StartsOfWaits
   std::vector<int32_t> hiding_;           // the result of HidingStarts
-  std::vector<TransferTicket> tickets_;   // by action, for the starts of transfers
-  std::vector<TransferTicket> second_tickets_;  // by action, for all-to-alls with a second pair of tensors
+  std::vector<TransferTicket> tickets_;   // one for each action; used by starts of transfers
+  std::vector<TransferTicket> second_tickets_;  // used by all-to-alls with a second pair of tensors
   const HostPool host_pool_;
-  std::vector<HostCopies::Ticket> copy_tickets_;  // by action, for the starts of copies
+  std::vector<HostCopies::Ticket> copy_tickets_;  // one for each action; used by starts of copies
   // Moments of an action: when it ended, which is also when the next action began. A start also has the times of its transfer.
   struct ActionMoments {
     Moment end;
     TransferTimes transfer;
   };
   Moment first_;                        // when the first action began
-  std::vector<ActionMoments> moments_;  // by action
-  std::vector<ActionTrace> trace_;      // by action
+  std::vector<ActionMoments> moments_;  // one for each action
+  std::vector<ActionTrace> trace_;      // one for each action
 
   // State of the step that runs.
   int64_t step_ = 0;

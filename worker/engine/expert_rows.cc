@@ -19,7 +19,7 @@ std::vector<int32_t> DispatchesOf(const StageContext& context, const Program& pr
   std::vector<int32_t> numbers(program.size(), -1);
   const LayerKinds kinds(context);
   int32_t next = 0;
-  std::map<std::pair<int32_t, int32_t>, int32_t> of_layer;  // by layer and microbatch
+  std::map<std::pair<int32_t, int32_t>, int32_t> of_layer;  // the key is layer and microbatch
   for (size_t i = 0; i < program.size(); ++i) {
     if (program[i].kind != ActionKind::kForward) continue;
     const std::vector<Access> accesses = AccessesOf(program[i], context);

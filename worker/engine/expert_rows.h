@@ -45,12 +45,12 @@ class ExpertRows {
   const ExpertShape held_;         // rows that its experts receive
   const bool exchanged_;           // other ranks hold experts too, so a rank's experts receive other rows than it sends
   const bool rounds_;              // rows without room go through rounds
-  std::vector<int32_t> dispatch_;  // by action: the number of its dispatch among those of a step; -1: it has none
+  std::vector<int32_t> dispatch_;  // for each action, the number of its dispatch in a step; -1: it has none
   int64_t dispatches_ = 0;
   // Counters: the rows sent to rooms, then the rows received in each dispatch, then those of each expert.
   int64_t* const counters_;
   Backend& backend_;
-  std::vector<int64_t> sorted_;  // by expert; scratch memory of LoadOf
+  std::vector<int64_t> sorted_;  // one per expert; scratch memory of LoadOf
 };
 
 }  // namespace lynx::worker

@@ -62,7 +62,7 @@ class StagedCommunicator : public Communicator {
   const int32_t rank_;
   Communicator& inner_;
   Backend& backend_;
-  std::map<int64_t, Pending> pending_;   // by ticket
+  std::map<int64_t, Pending> pending_;   // the key is the ticket
   std::multimap<size_t, Staging> free_;  // staging memory that is not in use, by its capacity in bytes
 };
 

@@ -383,7 +383,7 @@ std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::
                                         const StateIndex& index) {
   if (OptimizerShares(context) == 1 && ExpertShares(context) == 1) return slots;
   std::vector<ParameterSlot> updated;
-  int64_t share_begin = 0;  // of a section, in arrays that contain only shares
+  int64_t share_begin = 0;  // begin of a section's share, in arrays of shares only
   for (size_t first = 0, next; first < slots.size(); first = next) {
     for (next = first; next < slots.size() && SameSection(slots[next], slots[first]);) ++next;
     const bool expert = slots[first].expert;

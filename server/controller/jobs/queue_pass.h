@@ -52,7 +52,7 @@ class QueuePass {
   void OnTick();
 
  private:
-  struct PassState;  // what one pass over the queue has found so far
+  struct PassState;  // the findings of one pass over the queue
 
   void Schedule();
   void SettleDependencies();

@@ -122,7 +122,7 @@ struct QueueState {
 // State of a job that has run out of memory at least once. The memory limits themselves are in its record.
 struct MemoryState {
   bool is_short = false;               // the job is planned again because its plan did not fit its devices
-  std::map<std::string, Bytes> taken;  // by device model: memory of the newest plan that did not fit; not stored
+  std::map<std::string, Bytes> taken;  // for each device model, memory of its newest plan that did not fit; not stored
   std::string text;                    // the memory that the job's devices are now assumed to have
 };
 

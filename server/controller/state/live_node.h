@@ -26,11 +26,11 @@ struct Attachment {
 struct LiveNode {
   NodeId name;
   Attachment agent_link, worker_link;
-  AgentState agent;     // what the agent said in its last report
+  AgentState agent;     // from the agent's last report
   std::string address;  // address of the worker daemon, for other nodes
   std::string worker_version;
   std::set<JobId> jobs;                      // jobs with ranks of a live generation on this node
-  std::map<RankKey, RankObservation> ranks;  // what the worker daemon said in its last report
+  std::map<RankKey, RankObservation> ranks;  // from the worker daemon's last report
   std::set<JobId> copies;                    // jobs whose states the node keeps in memory; from the last report
   Slowness slowness;                         // how much slower the node is than its agent measured, as observed in jobs
   bool heard = false;                        // a worker has reported since this server began

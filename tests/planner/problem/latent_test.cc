@@ -221,7 +221,7 @@ TEST(DenseLayers, ParametersAndFlopsCountEachLayerAsItIs) {
   EXPECT_EQ(ModelParameters(model), ends + 3 * (attention + 10 + 16) + 288 + 2 * (32 + 4 * 144 + 240));
   EXPECT_EQ(ActiveParameters(model), ends + 3 * (attention + 10 + 16) + 288 + 2 * (32 + 2 * 144 + 240));
   const double linears = 3 * attention + 288 + 2 * (32 + 2 * 144 + 240) + 64 * 8;
-  const double scores = 3 * 4 * (6 + 5) * 16;  // of all layers, for one token
+  const double scores = 3 * 4 * (6 + 5) * 16;  // multiplications of all layers for one token
   EXPECT_DOUBLE_EQ(StepFlops(model, 5, FlopCount::kModel), 5.0 * 16 * 6 * (linears + scores));
   EXPECT_DOUBLE_EQ(StepFlops(model, 5, FlopCount::kModelCausal), 5.0 * 16 * 6 * (linears + scores / 2));
 }

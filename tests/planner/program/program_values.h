@@ -187,7 +187,7 @@ class ProgramValues {
   const Action* action_ = nullptr;
   std::vector<Access> accesses_;
   std::map<BufferKey, Value> memory_;
-  std::map<BufferKey, Value> collected_;  // what collectives under way have read, by the buffer of the result
+  std::map<BufferKey, Value> collected_;  // the values that running collectives read; key: result
   Value fresh_ = 0;
   StepValues values_;
 };

@@ -234,7 +234,7 @@ class PlayedLayer {
   const int count_;
   const LayerPlace place_;
   int phase_ = -1;  // -1: before the backward pass of the layer above; k: this layer's backward segment k comes next
-  std::array<bool, kMaxItems> there_{};  // whether each item exists now
+  std::array<bool, kMaxItems> there_{};  // true for each item that exists now
   std::array<int, kMaxItems> made_{};    // the phase in which each item was made
   // The last phase in which each item was read; -1: none.
   std::array<int, kMaxItems> last_use_ = [] {

@@ -44,7 +44,7 @@ std::optional<Nanos> StepOf(const PlanRequest& request) {
 // Pairs of requests, of which the larger one allows everything that the smaller one allows.
 struct Relation {
   int pairs = 0, worse = 0;
-  double most_percent = 0;  // by how much the larger request's step is longer, at most
+  double most_percent = 0;  // the larger request's step is longer by at most this
 
   void Add(const std::optional<Nanos>& smaller, const std::optional<Nanos>& larger) {
     if (!smaller) return;

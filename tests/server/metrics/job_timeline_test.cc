@@ -79,7 +79,7 @@ TEST(JobTimeline, ALostNodeThatTheJobWaitsFor) {
   job.Begin();
   job.Step(1, true, 10);
   job.Event(JobState::kRunning, "node-lost", 13);
-  job.Step(2, true, 13.5);  // from a rank that has not noticed the loss yet; this step does not count
+  job.Step(2, true, 13.5);  // a rank that has not noticed the loss yet reports this step: it does not count
   job.Event(JobState::kQueued, "restarting", 15, 0);
   job.Event(JobState::kStarting, "placed", 25);
   job.Event(JobState::kRunning, "running", 26);

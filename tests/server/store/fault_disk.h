@@ -57,7 +57,7 @@ class FaultDisk {
     std::string bytes;
   };
   struct Content {
-    std::string read;  // what programs see
+    std::string read;  // the content that programs read
     std::string durable;
     std::vector<Change> unsynced;
     bool created = false;  // true: was synced or there from the beginning, so it survives a power failure

@@ -12,10 +12,10 @@ StepReport Step(int64_t step, double loss, int64_t millis = 100, int64_t tokens 
 TEST(JobCurvesTest, EachStepOnceInItsGeneration) {
   JobCurves curves;
   curves.AddStep(Generation(1), Step(0, 5), Nanos(10));
-  curves.AddStep(Generation(1), Step(0, 9), Nanos(11));  // from another rank
+  curves.AddStep(Generation(1), Step(0, 9), Nanos(11));  // a step that another rank reports
   curves.AddStep(Generation(1), Step(1, 4), Nanos(20));
   curves.AddStep(Generation(2), Step(1, 4), Nanos(90));  // the step is done again
-  curves.AddStep(Generation(1), Step(2, 3), Nanos(91));  // from ranks that the server has given up
+  curves.AddStep(Generation(1), Step(2, 3), Nanos(91));  // ranks that the server has given up report this step
   ASSERT_EQ(curves.steps().size(), 3u);
   EXPECT_EQ(
       curves.steps()[0],

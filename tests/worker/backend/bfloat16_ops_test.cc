@@ -36,7 +36,7 @@ TEST_F(Bfloat16Ops, RoundIsThatOfTheType) {
   Bfloat16* to = memory.OutputBfloat16(static_cast<int64_t>(values.size()));
   backend->Round(from, static_cast<int64_t>(values.size()), to);
   for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(to[i].bits, Bfloat16(values[i]).bits) << i;
-  backend->Round(from + 1, 100, to);  // from an address that does not fit packs
+  backend->Round(from + 1, 100, to);  // this address is not aligned to packs
   for (size_t i = 0; i < 101; ++i) ASSERT_EQ(to[i].bits, Bfloat16(values[i < 100 ? i + 1 : i]).bits) << i;
   memory.ExpectGuardsIntact();
 }

@@ -132,7 +132,7 @@ class LossRows : public testing::TestWithParam<LongRows> {
       for (int64_t token = 0; token < n; ++token) targets[token] += kFirstRow;
       targets[1] = kNoTarget;
       targets[2] = kFirstRow + static_cast<int32_t>(valid) - 1;
-      targets[3] = kFirstRow + static_cast<int32_t>(valid);  // of another shard
+      targets[3] = kFirstRow + static_cast<int32_t>(valid);  // a row of another shard
       float* const stats = memory.Output(n * 3);
       backend->LossStats(logits, targets, kFirstRow, n, v, valid, stats);
       const Vector want = Stats(logits, targets);

@@ -319,7 +319,7 @@ TEST_F(HuggingFaceImport, RanksThatShareExpertsBeginWithTheirs) {
   model_.moe.capacity = 2;
   const ParallelLayout layout{.dp = 2, .ep = 2};
   CheckpointWorld expected(layout, model_), begun(layout, model_);
-  expected.Train(3);  // the same steps as the exported model
+  expected.Train(3);  // trains the same steps as the exported model
   begun.Poison();
   for (size_t i = 0; i < begun.ranks().size(); ++i) {
     WorldRank& rank = begun.ranks()[i];

@@ -272,7 +272,7 @@ TEST(FailureTest, AMemberThatIsKilledInAnAllToAllIsNamedByAll) {
     const int64_t before = communicator.BytesSent();
     const auto ticket = communicator.StartAllToAll(Group::kExpert, send.data(), receive.data(), kCount);
     ASSERT_TRUE(ticket.ok());
-    while (communicator.BytesSent() == before) std::this_thread::yield();  // until the transfer is running
+    while (communicator.BytesSent() == before) std::this_thread::yield();  // waits for bytes of the transfer
     if (++waiting == 3) victim.Kill();
     const absl::Status status = communicator.Wait(*ticket).status();
     EXPECT_EQ(status, absl::UnavailableError("rank 3 (stage 0, tp 0, dp 3, ep 3) closed its connection during all-to-all 1 of "

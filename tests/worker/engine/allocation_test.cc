@@ -67,7 +67,7 @@ class Allocation : public testing::TestWithParam<TinySetting> {};
 void ExpectNoStepAllocates(const ModelSpec& model, const ParallelLayout& layout) {
   TinyJob job;
   job.model = model;
-  job.dead_buffers = DeadBuffers::kLeave;  // as in training
+  job.dead_buffers = DeadBuffers::kLeave;  // training uses this value too
   job.Lower(layout, RecomputeMode::kFull);
   const auto statuses = OnRanks(job, [](TinyRank& rank) -> absl::Status {
     for (int64_t step = 0; step < kWarmUp + kCounted; ++step) {

@@ -22,7 +22,7 @@ namespace {
 
 using Vector = std::vector<double>;
 
-constexpr double kLossScale = 1.0 / 24;  // of two microbatches of 12 tokens
+constexpr double kLossScale = 1.0 / 24;  // there are two microbatches of 12 tokens
 constexpr uint64_t kSeed = 3;
 
 // A model with one layer, whose experts drop some rows.
@@ -165,7 +165,7 @@ struct Formula {
 
   struct Result {
     Vector x;
-    double losses = 0;  // of the router
+    double losses = 0;  // the losses of the router
   };
   Result Run(const Vector& x1, const Vector& gamma, const Vector& router, const Vector& w1, const Vector& w2) const {
     const Vector normed = Norm(x1, gamma);

@@ -15,7 +15,7 @@
 namespace lynx::worker {
 namespace {
 
-constexpr double kTolerance = 1e-4;  // as in experts_test.cc
+constexpr double kTolerance = 1e-4;  // the same as in experts_test.cc
 constexpr double kBfloat16Tolerance = 2e-2;
 
 ModelSpec ModelOf(double capacity, DataType dtype = DataType::kFloat32) {
@@ -202,7 +202,7 @@ TEST(ExpertRounds, AreCounted) {
     const LayerShape shape = context.shape();
     const int64_t late = shape.shard_tokens() - shape.expert_room();  // rows without room of each of the two experts
     const int64_t rounds = (late + shape.round_room() - 1) / shape.round_room();
-    const int64_t dispatches = int64_t{job.model.layers} * context.microbatches;  // of each expert group that has tokens
+    const int64_t dispatches = int64_t{job.model.layers} * context.microbatches;  // for each group with tokens
     const int64_t groups = int64_t{layout.tp} * layout.dp / layout.ep;
     const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
       for (const StageSlice& slice : rank.context().slices) {

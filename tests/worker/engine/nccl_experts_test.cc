@@ -104,7 +104,7 @@ absl::Status ExchangeOnDevice(TinyRank& rank, int64_t count) {
   return absl::OkStatus();
 }
 
-class NcclExperts : public testing::TestWithParam<bool> {  // whether by NCCL, or through the hosts' memory
+class NcclExperts : public testing::TestWithParam<bool> {  // true: NCCL; false: the hosts' memory
  protected:
   void TearDown() override {
     SetOrder(Order::kEager);

@@ -238,7 +238,7 @@ TEST(UpdatedSlots, SharesOfAllMembersMakeUpTheWhole) {
         StageContext context = ContextOf(model, {.tp = tp});
         context.layout.dp = dp;
         context.layout.zero = ZeroStage::kOptimizer;
-        std::map<std::string, std::map<std::pair<int64_t, int64_t>, int>> held;  // by name, then (row, column)
+        std::map<std::string, std::map<std::pair<int64_t, int64_t>, int>> held;  // keys: name, then (row, column)
         for (int32_t index = 0; index < dp; ++index) {
           ModelState state = ModelState::Create(context, tp - 1, index, 42, *backend).value();
           ExpectPlannedBytes(state, context);

@@ -28,8 +28,8 @@ inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 // How a kernel may access the rows of the heads.
 struct MmaAccess {
-  bool eights;  // what it reads: in packs of eight elements
-  bool pairs;   // what it writes: in pairs of elements
+  bool eights;  // true: it reads packs of eight elements
+  bool pairs;   // true: it writes pairs of elements
 
   template <class... T>
   static MmaAccess Of(int64_t d, const Bfloat16* written, const T*... read) {
@@ -65,7 +65,7 @@ class TileCopies {
   __device__ void Advance(int64_t elements) { data_ += elements; }
 
  private:
-  static constexpr int kThreads = kMost % 64 == 0 ? 8 : 4;  // of a row; each copies every kThreads-th pack of eight
+  static constexpr int kThreads = kMost % 64 == 0 ? 8 : 4;  // threads per row; each copies every kThreads-th pack
   static constexpr int kAtOnce = kMmaThreads / kThreads;    // rows
 
   __device__ static int Row() { return static_cast<int>(threadIdx.x) / kThreads; }
@@ -441,7 +441,7 @@ struct TileCursor {
 
   __device__ TileCursor(int begin, int end) : begin(begin), end(end), first(begin) {}
   __device__ bool LastOfHead() const { return first + kOthers >= end; }
-  __device__ int Tiles() const { return (end - begin + kOthers - 1) / kOthers; }  // of a head
+  __device__ int Tiles() const { return (end - begin + kOthers - 1) / kOthers; }  // the tiles of a head
   __device__ void Next() {
     head += LastOfHead() ? 1 : 0;
     first = LastOfHead() ? begin : first + kOthers;

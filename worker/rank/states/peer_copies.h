@@ -33,7 +33,7 @@ class PeerCopies {
                                                           const RankGroup& group, ReportFile& reports);
 
   const CopyStore& store() const { return store_; }
-  const std::vector<int32_t>& nodes() const { return nodes_; }  // by rank
+  const std::vector<int32_t>& nodes() const { return nodes_; }  // one for each rank
   int32_t node() const { return nodes_[static_cast<size_t>(rank_)]; }
   int32_t node_count() const;
   std::vector<int32_t> RanksHere() const { return RanksOfNode(nodes_, node()); }
@@ -62,13 +62,13 @@ class PeerCopies {
   const int32_t rank_;
   const CopyStore store_;
   std::vector<int32_t> nodes_;
-  std::vector<int32_t> ports_;  // by rank
+  std::vector<int32_t> ports_;  // one for each rank
   std::vector<ShardKeepers> keepers_;
   bool makes_ = false;
   std::optional<std::string> own_shard_;
   int32_t partner_ = -1;
   std::vector<std::string> taken_;
-  std::map<int32_t, std::unique_ptr<CopyClient>> clients_;  // by rank; made when they are first requested
+  std::map<int32_t, std::unique_ptr<CopyClient>> clients_;  // key: the rank; made when first requested
   std::unique_ptr<CopyServer> server_;
 };
 

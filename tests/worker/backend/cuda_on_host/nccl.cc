@@ -97,7 +97,7 @@ struct NcclOnHostComm {
 namespace {
 
 thread_local int groups = 0;                         // the number of groups that this thread has begun
-thread_local std::vector<Transfer> group_transfers;  // of the communicator group_comm
+thread_local std::vector<Transfer> group_transfers;  // transfers of the communicator group_comm
 thread_local ncclComm_t group_comm = nullptr;
 thread_local bool group_failed = false;                 // a call in the group has failed, so the group starts nothing
 thread_local std::vector<ncclComm_t> aborted_in_group;  // they are freed when the group ends

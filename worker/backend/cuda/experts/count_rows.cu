@@ -21,7 +21,7 @@ __device__ int32_t FilledRows(const float* weights, int64_t room) {
 }
 
 __global__ void __launch_bounds__(kBlock) Count(ExpertShape shape, const float* weights, int64_t* by_expert, int64_t* total) {
-  __shared__ int32_t rows[kMaxExperts];  // by block of rows
+  __shared__ int32_t rows[kMaxExperts];  // one number for each block of rows
   int32_t own = 0;
   for (int64_t block = threadIdx.x; block < shape.blocks; block += kBlock) {
     rows[block] = FilledRows(weights + block * shape.room, shape.room);
