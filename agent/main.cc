@@ -122,7 +122,7 @@ absl::StatusOr<DeviceOffer> FindDevices(const AgentFlags& flags, const DeviceWis
   return FindOffer(wish, std::move(cpu), std::move(gpu));
 }
 
-// What an agent needs, whatever kind of device it offers.
+// The objects that an agent needs for every kind of device.
 struct Setting {
   const AgentFlags& flags;
   const MeasurementOptions measurement;

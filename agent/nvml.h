@@ -29,7 +29,7 @@ struct GpuFacts {
   int32_t pcie_generation = 0, pcie_width = 0;  // 0 = not known
   std::vector<int32_t> nvlinks;                 // indices of the GPUs that NVLink connects to this one, ascending
   std::vector<int32_t> pcie_neighbours;         // indices of the GPUs that this one reaches over PCIe switches alone
-  bool is_split = false;                        // in MIG mode: programs get a part of it, never the whole
+  bool is_split = false;                        // true: in MIG mode, so a program gets only a part of the GPU
   bool operator==(const GpuFacts&) const = default;
 };
 

@@ -21,7 +21,7 @@ class FleetProcess {
   FleetProcess(const FleetProcess&) = delete;
   FleetProcess& operator=(const FleetProcess&) = delete;
 
-  // These functions return the same as the functions of Fleet.
+  // These functions return the same as the functions of Fleet with the same names.
   int attached() const;
   int64_t told() const;
   int64_t running() const;

@@ -72,7 +72,7 @@ class Client {
   const ServerAddress& server() const { return server_; }
   // The address of the server that answered last; before the first answer, the one that is called next.
   std::string present() const { return servers_.ok() ? servers_->present() : server_.address; }
-  // What each of several addresses answers now, in their order. Empty if there is only one address.
+  // The present answer of each address, in the order of the addresses. Empty if there is only one address.
   struct Seen {
     std::string address;
     absl::Status status;                // why it cannot be called; OK: it leads, or it stands by

@@ -461,7 +461,7 @@ absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
 }
 
 absl::Status LocalDown(const std::string& directory) {
-  // This is checked before the lock is taken: if there is no cluster, there may be no folder to lock.
+  // The cluster is looked up before the lock is taken: if there is no cluster, there may be no folder to lock.
   const absl::Status there = ReadLocalCluster(directory).status();
   if (absl::IsNotFound(there)) return absl::OkStatus();
   LYNX_RETURN_IF_ERROR(there);

@@ -1,4 +1,4 @@
-// What export answers, as texts. Pure; thread-safe.
+// The answers of the verb export, as texts. Pure; thread-safe.
 #ifndef LYNX_CLI_OUTPUT_EXPORT_ANSWER_H_
 #define LYNX_CLI_OUTPUT_EXPORT_ANSWER_H_
 

@@ -16,7 +16,7 @@ Listing JobListing(const std::vector<v1::Job>& jobs, const CellText& cells);
 Listing HistoryListing(const std::vector<v1::Job>& jobs, const CellText& cells);
 Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells);
 Listing QueueListing(const std::vector<v1::Queue>& queues, const CellText& cells);
-// Its notes name the servers whose --encrypt-ranks is not that of the server that leads.
+// The notes of the listing name the servers whose --encrypt-ranks is not that of the server that leads.
 Listing ServerListing(const std::vector<v1::ListedServer>& servers, const CellText& cells);
 Listing EventListing(const std::vector<v1::JobEvent>& events, const CellText& cells);
 

@@ -64,7 +64,7 @@ class ConfigReader {
     Fail(absl::StrCat(field, " is ", Text(field), ": must be a whole number from 1 to ", kMaxCount));
     return otherwise;
   }
-  // As Count, but the number may be zero.
+  // Works like Count, but the number may also be zero.
   int32_t CountOrZero(const char* field, int32_t otherwise) {
     return Has(field) && json_.at(field) == 0 ? 0 : Count(field, otherwise);
   }

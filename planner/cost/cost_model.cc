@@ -63,8 +63,8 @@ Bytes BytesOf(TensorSet tensors, const LayerShape& shape) {
   return sum;
 }
 
-// If a token's experts are spread evenly and independently over `nodes` nodes: the number of other nodes that have one of them,
-// as a share of the experts that are on other nodes.
+// Returns a ratio for a token whose experts are spread evenly and independently over `nodes` nodes: the number of other nodes
+// that have at least one of its experts, divided by the number of its experts on other nodes.
 double RowsForOtherNodes(int32_t nodes, int32_t top_k) {
   const double here = 1.0 / nodes;
   return (nodes - 1) * (1 - std::pow(1 - here, top_k)) / (top_k * (1 - here));

@@ -40,7 +40,7 @@ std::vector<NodeMembers> ByNode(const std::vector<int32_t>& members, const RankP
   return nodes;
 }
 
-// What is left of `rate`, the rate of one adapter, if rings of all groups like this one leave the pods at the same time.
+// Returns how much of an adapter's `rate` this group gets if rings of all such groups leave the pods at the same time.
 int64_t RateBetweenPods(int64_t rate, const std::vector<NodeMembers>& nodes, const HardwareProfile& profile,
                         const RankPlaces& places) {
   if (places.pod_nodes == 0 || nodes.front().node / places.pod_nodes == nodes.back().node / places.pod_nodes) return rate;
@@ -64,9 +64,9 @@ Nanos RingTime(Bytes bytes, int32_t n, int32_t steps, int32_t between, const Gro
   return step * steps + path.link.latency * between + path.inside_latency * std::max(0, steps - between);
 }
 
-// What a ring gets of its adapter. The other ranks of a node are in groups like this one, whose rings run at the same time. If
-// all rings of a node need more adapters than it has, they share them. One adapter stands for an unknown number: nothing is
-// shared.
+// Returns the rate of a ring over its adapter. The other ranks of a node are in groups like this one, whose rings run at the
+// same time. If all rings of a node need more adapters than it has, they share them. One adapter stands for an unknown number:
+// nothing is shared.
 int64_t SharedAdapterRate(const HardwareProfile& profile, const RankPlaces& places, int64_t rings, int64_t members) {
   const int64_t rate = profile.inter_node.bytes_per_second;
   if (profile.adapters == 1) return rate;

@@ -55,7 +55,7 @@ constexpr FrameworkTraits kDeepspeed{.checkpoints_functions = true,
 // gathered. llm-foundry's loss is flash-attention's, which works in place.
 constexpr FrameworkTraits kFsdp{
     .checkpoints_functions = true, .rank_order = RankOrder::kTpDpPp, .half_logits_copies = 1, .gathers_from_master = true};
-// As FSDP; torchtitan's loss casts the logits to 32 bits (torchtitan/components/loss.py).
+// The same as FSDP, except that torchtitan's loss casts the logits to 32 bits (torchtitan/components/loss.py).
 constexpr FrameworkTraits kTorchtitan{.checkpoints_functions = true,
                                       .rank_order = RankOrder::kTpDpPp,
                                       .float_logits_copies = 2,
@@ -88,7 +88,7 @@ constexpr FrameworkTraits NemoTraits() {
 constexpr std::array<FrameworkTraits, kFrameworkCount> kTraits = {
     kLynxTraits, kMegatronCore, kMegatronDeepspeed, kDeepspeed, kTorchtitan, kFsdp, kNanotron, NemoTraits(), kInternevo};
 
-// What a framework can run: schedules in addition to 1F1B, and ZeRO stages from `least_zero` to `most_zero` (to
+// The abilities of a framework: schedules in addition to 1F1B, and ZeRO stages from `least_zero` to `most_zero` (to
 // `most_zero_of_pipeline` with a pipeline).
 struct Abilities {
   bool tensor = true, pipeline = true, context = true, sequence = true;

@@ -30,7 +30,7 @@ enum class WindowField : uint8_t { kNone, kAlways, kIfUsed };
 // `norm_topk_prob` of config.json is true. kByField: false is the default; kByTrueField: true is.
 enum class ExpertWeights : uint8_t { kNormalized, kPlain, kByField, kByTrueField };
 
-// What config.json says of the experts that every token passes: nothing; how many there are, each as wide as the others
+// What config.json says about the experts that every token passes: nothing; how many there are, each as wide as the others
 // (`n_shared_experts`, or Ernie's `moe_num_shared_experts`); or the width of their block (`shared_expert_intermediate_size`, or
 // Granite's `shared_intermediate_size`).
 enum class SharedExperts : uint8_t { kNone, kByCount, kByWidth };

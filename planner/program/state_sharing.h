@@ -39,7 +39,7 @@ int64_t Shareable(const StageContext& context, int64_t parameters);
 // the other parameters: with tp 2, dp 1 and ep 1, two ranks hold all experts. Each layer has an XP if HasExpertReplicas.
 bool HasExpertReplicas(const StageContext& context);
 int32_t ExpertShares(const StageContext& context);  // as OptimizerShares
-// As Shareable, for the parameters of a layer's experts.
+// Works like Shareable, for the parameters of a layer's experts.
 int64_t ShareableExperts(const StageContext& context, int64_t parameters);
 
 // True if a compute action reads weights of its layer. Forward ops with parameters read weights. So do the input-gradient

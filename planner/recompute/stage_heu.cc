@@ -150,7 +150,7 @@ class StageHeu::Placing {
     std::vector<Nanos> least = choices[layers - 1]->exposed, next;
     std::vector<std::vector<int32_t>> above(layers);
     std::vector<int32_t> order;  // the upper layer's parts, in the order of `least`
-    // What layer l + 1 added to every entry of `least`, if it had the same choices as the layer above it.
+    // The time that layer l + 1 added to every entry of `least`, if it had the same choices as the layer above it.
     std::optional<Nanos> steady;
     for (size_t l = layers - 1; l-- > 0;) {
       if (steady && choices[l] == choices[l + 1]) {

@@ -19,7 +19,7 @@
 
 namespace lynx::server {
 
-// What the caller is to a job. A job whose owner is not known, or is no longer a user, is another's job to everybody.
+// How the caller is related to a job. If the job's owner is unknown, or is no longer a user, no user is kOwner.
 enum class JobRelation : uint8_t { kOwner, kManager, kOther };
 inline constexpr int kJobRelationCount = 3;
 

@@ -97,8 +97,8 @@ class Controller {
   std::vector<Effect> Restore(std::vector<StoredJob> jobs, Nanos now, Nanos wall);
 
   std::vector<Effect> Step(const Event& event);
-  // This server had stopped leading for a while, and had ended the streams of all nodes. They get as much time to come back as
-  // after a start. `now`: monotonic.
+  // This server had stopped leading for a while, and had ended the streams of all nodes. The nodes get as much time to return
+  // as after a start. `now`: monotonic.
   void LeadsAgain(Nanos now) { leases_.Begin(now); }
 
   // Returns nullptr if the job is unknown.

@@ -76,7 +76,7 @@ class GpuBundleTest(unittest.TestCase):
                          r"/build-bundle: \d+ MiB, of commit ")
         bundle = self.folder / "build-bundle"
         here = dict(TMPDIR=str(self.folder))
-        # What is not in the folder is the C and C++ library, and NVIDIA's.
+        # Only the C and C++ libraries and NVIDIA's libraries are outside the folder.
         for program in ("cuda_device_test", "cuda_engine_device_test", "lynx-rank-cuda"):
             for line in self.succeed(bundle / "gpu_run.sh", "--find", program, **here).splitlines():
                 self.assertRegex(line, r"^lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|cublasLt|nccl)\.so\.")

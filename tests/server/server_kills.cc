@@ -53,7 +53,7 @@ std::unique_ptr<v1::Jobs::Stub> Dial(const std::string& address, int number) {
   return v1::Jobs::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
 }
 
-// What all clients know, for the check at the end.
+// Everything that the clients know, for the check at the end.
 class Ledger {
  public:
   void Submitted(const std::string& key, const std::string& id) {

@@ -1,5 +1,5 @@
 // How Megatron-Bridge's recipes ran the mixtures of experts whose speed its performance summaries publish. The summaries give
-// the layout and the batch; the recipes that they name say the rest. Pure; thread-safe.
+// the layout and the batch; all other settings are in the recipes that the summaries name. Pure; thread-safe.
 #ifndef LYNX_TESTS_VALIDATION_MIXTURE_RECIPE_H_
 #define LYNX_TESTS_VALIDATION_MIXTURE_RECIPE_H_
 

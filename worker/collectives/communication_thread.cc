@@ -352,7 +352,7 @@ bool CommunicationThread::CheckProgress() {
   if (limit.value == 0) return false;
   for (const Peer& peer : peers_) {
     if (peer.left || peer.progressed.value == 0) continue;
-    // What counts is what the newest sign of life says: if signs are late, nothing is known of the progress meanwhile.
+    // Time counts only until the newest sign of life: if signs are late, the progress after it is unknown.
     if (peer.heard - std::max(peer.progressed, counts_from) < limit + peer.progress.quiet) continue;
     const std::string during = DuringText(peer);
     if (during.empty()) continue;

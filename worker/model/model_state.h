@@ -184,7 +184,7 @@ class ModelState {
     int64_t begin = 0, count = 0;
   };
   Range LayerRange(int32_t layer) const;
-  // The same for the experts of a layer. They must be on this rank.
+  // The range of the experts of a layer, which must be on this rank.
   Range ExpertRange(int32_t layer) const;
   // The range of the biases of all routers on this rank; in the gradients it has the loads of their experts. Empty if there are
   // none.

@@ -340,7 +340,7 @@ absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& bac
     }
     LYNX_ASSIGN_OR_RETURN(const auto between_devices, WithCauseOfCode(BetweenDevices(config, *communicator, backend)));
     absl::StatusOr<RunEnd> end = RunConnected(config, backend, *communicator, *between_devices, reports, cancellation);
-    if (!end.ok()) tell(end.status());  // first, because the end of devices' communicator may wait for peers
+    if (!end.ok()) tell(end.status());  // before `between_devices` ends, which may wait for peers
     return end;
   };
   absl::StatusOr<RunEnd> end = run();

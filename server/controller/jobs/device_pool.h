@@ -41,12 +41,12 @@ class DevicePool {
   Demand DemandOf(const LiveJob& job) const;
   // DemandOf(job).min_ranks, without a look at what other jobs use.
   int32_t MinRanksOf(const LiveJob& job) const;
-  // The devices on which the ranks of a plan with this layout would run, by rank. `cluster`: what the plan was made for, if
-  // that has several kinds of nodes, else null. Then stages come to run on the kinds of nodes that they were planned for, as
-  // far as `free` has them. Otherwise the nodes that lie closest together are taken. nullopt: the ranks do not all fit.
+  // The devices on which the ranks of a plan with this layout would run, by rank. `cluster`: the plan's cluster if it has
+  // several kinds of nodes, else null. With a cluster, stages run on the kinds of nodes that they were planned for, as far as
+  // `free` has them. Otherwise the nodes that lie closest together are taken. nullopt: the ranks do not all fit.
   std::optional<std::vector<DeviceRef>> PlacementOn(const std::vector<NodeDevices>& free, const ParallelLayout& layout,
                                                     const ClusterTopology* cluster) const;
-  // The same for the job's present plan.
+  // The devices for the ranks of the job's present plan.
   std::optional<std::vector<DeviceRef>> PlacementOn(const std::vector<NodeDevices>& free, const LiveJob& job) const {
     return PlacementOn(free, job.plan->layout, job.planned_kinds.get());
   }

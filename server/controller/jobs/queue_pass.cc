@@ -26,7 +26,7 @@ constexpr Nanos kPassEvery{5'000'000'000};
 
 }  // namespace
 
-// What one pass over the queue has found so far.
+// The findings of one pass over the queue.
 struct QueuePass::PassState {
   const LiveJob* head = nullptr;           // the first job that must wait
   std::optional<Expectation> expectation;  // when the head can begin and on which devices

@@ -115,7 +115,7 @@ TEST(RoughStep, GrowsAsMemoryBecomesScarce) {
   }
 }
 
-// The same layers, with an order of ranks in which the ranks of an expert group are on different nodes.
+// Compares two orders of the ranks for the same layers. In one of them, the ranks of an expert group are on different nodes.
 TEST(RoughStep, KnowsTheLinksOfTheGroups) {
   PlanRequest request = Request(8);
   request.spec.model.family = ModelFamily::kLlama;

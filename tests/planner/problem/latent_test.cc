@@ -186,7 +186,7 @@ TEST(SharedExperts, RunBesideTheExpertsAndAreAddedByUnpermute) {
               ElementsAre(kFc1, kSilu, kSwiglu, kFc2, kSharedFc1, kSharedSwiglu, kSharedFc2));
   EXPECT_THAT(graph.OpsOf(kTransformer, Segment::kOut, Pass::kBackward),
               ElementsAre(kAdd2, kUnpermute, kSharedFc2, kSharedSwiglu, kSharedFc1));
-  // Their weight gradients run at the same time as the first transfer of the backward pass.
+  // The weight gradients of the shared experts run at the same time as the first transfer of the backward pass.
   EXPECT_THAT(graph.OpsOf(kTransformer, Segment::kOut, Pass::kWeight), ElementsAre(kSharedFc2, kSharedFc1));
   EXPECT_THAT(graph.InfoOf(kUnpermute).reads, Contains(Tensor::kFc2Sum));
   EXPECT_EQ(graph.RecomputableIndex(Tensor::kFc2Sum), -1) << "no backward op reads it";

@@ -109,7 +109,7 @@ TEST(GenerateSchedule, InterleavesAnyNumberOfMicrobatches) {
         ASSERT_TRUE(ran.has_value());
         EXPECT_EQ(ran->size(), static_cast<size_t>(2 * p * v * m));
         EXPECT_TRUE(ValidateSchedule(schedule).ok());
-        // It is no slower than 1F1B, whose passes are v times as long.
+        // The schedule is at most as slow as 1F1B, whose passes are v times as long.
         const Schedule plain = Generated(ScheduleKind::kOneForwardOneBackward, p, 1, m);
         EXPECT_LE(StepTime(schedule, times), StepTime(plain, EqualTimes(plain.shape, v, v, v)));
       }

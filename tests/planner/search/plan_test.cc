@@ -539,7 +539,7 @@ TEST(Plan, WantedShapesAreThoseOfBothKindsOfLayers) {
   EXPECT_TRUE(std::none_of(dense.begin(), dense.end(), [](const LayerShape& shape) { return shape.moe(); }));
 }
 
-// They are found without listing all candidates: a job for 1 to 1,024 ranks has a quarter of a million.
+// The planner finds the wanted shapes without a list of all candidates: a job for 1 to 1,024 ranks has about 250,000.
 TEST(Plan, WantedShapesAreThoseOfTheCandidates) {
   PlanRequest request = SmallRequest();
   request.cluster = UniformCluster(4, 2);

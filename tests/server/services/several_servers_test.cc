@@ -485,7 +485,7 @@ TEST_F(SeveralServersTest, AServerThatCannotFollowLeavesTheLeaseUntilItCan) {
   Await([&] { return standby.leads(); });
 }
 
-// As in an upgrade, a server of a newer version has led and has changed the schema.
+// As during an upgrade, a server of a newer version has led and has changed the schema.
 TEST_F(SeveralServersTest, AServerThatDoesNotKnowTheSchemaDoesNotLeadAndSaysWhy) {
   Start("a");
   const Server& standby = Start("b");

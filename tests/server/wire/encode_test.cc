@@ -1,4 +1,4 @@
-// What the server assigns to a rank passes through a message to the daemon, and from there into the rank's configuration.
+// The server's assignment to a rank passes through a message to the daemon, and from there into the rank's configuration.
 // Nothing may be lost on this way.
 #include <gtest/gtest.h>
 

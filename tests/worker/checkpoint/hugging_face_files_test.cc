@@ -457,7 +457,7 @@ TEST(HuggingFaceFiles, RandomDamageOfAnIndexIsSafe) {
   }
 }
 
-// Whatever call of the disk fails, the result must be right or an error.
+// Any call of the disk may fail: then the result must be right, or an error.
 TEST(HuggingFaceFiles, EveryCallOfTheDiskMayFail) {
   const auto disk = DiskWith({{kIndex, kGoodIndex},
                               {kShard1, File({{"model.a", 1}})},

@@ -422,7 +422,8 @@ TEST(HuggingFaceConfig, HasTheExpertsInTheWordsOfEachClass) {
   EXPECT_THAT(config(), Not(HasSubstr("output_router_logits")));
 }
 
-// Whatever call of the disk fails, there must be an error and no checkpoint, or a complete checkpoint with the right weights.
+// Any call of the disk may fail: then there must be an error and no checkpoint, or a complete checkpoint with the right
+// weights.
 TEST_F(HuggingFaceImport, EveryCallOfTheDiskMayFail) {
   Export(/*tied=*/true);
   tensors_[kHead] = tensors_.at(kEmbedding);

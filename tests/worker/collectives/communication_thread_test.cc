@@ -187,7 +187,7 @@ TEST(CommunicationThread, APeerThatMayStillConnectIsWaitedFor) {
   EXPECT_EQ(waiting.board.Await(waiting.ticket).status(), absl::CancelledError("enough"));
 }
 
-// What a peer does, as its signs of life tell it. Sends signs for three times the progress limit.
+// The test sends signs of life for three times the progress limit. A sign reports what the peer does.
 constexpr Nanos kLong{60'000'000'000}, kProgressLimit{200'000'000};
 void Signs(const Waiting& waiting, const std::function<ProgressSign(int64_t)>& sign) {
   for (int64_t i = 0; i < 30; ++i) {

@@ -88,7 +88,7 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
       ASSERT_EQ(failures.size(), 1u);
       EXPECT_TRUE(failures[0].peer_lost);
       EXPECT_THAT(failures[0].reason, HasSubstr("rank " + std::to_string(c.victim) + " (stage"));
-      // It may hear of the loss from a rank of another expert group, which notices it during another transfer.
+      // A rank may learn of the loss from a rank of another expert group, which notices the loss during another transfer.
       if (rank == c.waits) EXPECT_THAT(failures[0].reason, testing::ContainsRegex("^step 7, action [01]B?AA-"));
     }
     // The fault happened in step `c.step`, or, if it is a fault of a checkpoint, while later steps ran. All earlier steps are

@@ -111,7 +111,7 @@ struct OwnInShared {
   __device__ LeftFragment At(int k) const { return LoadLeft(place + LanePlaces<kMost>::At(0, k * 16)); }
 };
 
-// The same part, in registers.
+// Holds the same part of the rows as OwnInShared, in registers.
 template <int kMost>
 struct OwnInRegisters {
   LeftFragment fragments[kMost / 16];

@@ -81,7 +81,7 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
 template <class T>
 T CudaBackend::Fetch(const T* value, T failed) {
   T fetched = failed;
-  // Not a copy of CUDA's own: after an error the device could write the stack of another function later.
+  // Avoids a copy by CUDA itself: after an error the device could write later, into the stack of another function.
   stream_.Copy(value, Bytes(sizeof(T)), &fetched);
   return stream_.ok() ? fetched : failed;
 }

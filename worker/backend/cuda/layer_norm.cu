@@ -25,7 +25,7 @@ __device__ RowStats Stats(const Row& x, int h, float epsilon) {
   return {mean, 1.0f / sqrtf(squares / count + epsilon)};
 }
 
-// The same for a row in memory.
+// Computes the statistics of a row that is in memory.
 template <class T>
 __device__ RowStats Stats(const T* x, int64_t h, float epsilon) {
   float sum = 0;

@@ -15,7 +15,7 @@ namespace lynx::worker::cuda {
 inline constexpr int kListed = 56;
 inline constexpr int64_t kChunk = 16 * kBlock;  // a chunk has this number of elements or a multiple of it
 
-// What a block works on: the elements [begin, end) of a tensor.
+// The work of one block: the elements [begin, end) of a tensor.
 template <class Tensor>
 struct Chunk {
   const Tensor& tensor;

@@ -15,11 +15,11 @@ namespace lynx::worker {
 namespace {
 
 constexpr size_t kDigestDigits = 64;
-// This is added to the size of the states, to leave room for headers and records.
+// This number of bytes is added to the size of the states, to leave room for headers and records.
 constexpr Bytes kHeaders = kKiB * 512;
 constexpr int64_t kMaxRoom = int64_t{1} << 60;
 
-// What a rank tells the other ranks; sent as plain bytes.
+// The facts that a rank sends to the other ranks, as plain bytes.
 struct Card {
   int32_t port = 0;                             // the port of the rank's CopyServer
   int32_t spare = 0;                            // padding, always 0

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kInitialStates = -1;
 
-// What all ranks load next. Rank 0 sends it to the other ranks as plain bytes.
+// The checkpoint that all ranks load next. Rank 0 sends it to the other ranks as plain bytes.
 struct NextLoad {
   int64_t step = kInitialStates;
   int64_t start = 0;       // 1: load from checkpoint.from; 0: load from the job's own directory

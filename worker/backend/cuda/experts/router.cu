@@ -187,7 +187,8 @@ __device__ void SpreadOfSigmoids(const float* scores, int64_t experts, const Sof
   }
 }
 
-// The same, where the scores become their softmax. `of_choices`: the sum of g P over the choices, or 0.
+// Works like the function above, but for routers whose scores become their softmax. `of_choices`: the sum of g P over the
+// choices, or 0.
 template <class SlopeOf>
 __device__ void Spread(const float* scores, int64_t experts, const SoftmaxOf& softmax, const SlopeOf& slope_of, float z,
                        float of_choices, float* dscores) {
