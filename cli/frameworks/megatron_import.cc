@@ -95,7 +95,7 @@ class Converter {
     if (launch_.devices == 0) {
       return Error("neither the command nor the file says on how many devices the run is; give --devices N");
     }
-    // Each size is far below what makes this overflow.
+    // With this limit for each size, their product below cannot overflow.
     for (const int32_t size : {parallel.tp, parallel.pp, parallel.cp}) {
       if (size > kMaxDevices) return Error(absl::StrCat("a parallel size of ", size, ": must be at most ", kMaxDevices));
     }
@@ -340,7 +340,7 @@ class Converter {
     if (std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end()) return;
     if (std::find(layers.begin(), layers.end(), 0) == layers.end()) {
       parallel.stage_layers = layers;
-      parallel.partition = PartitionMethod::kExact;  // its default; the layers say more
+      parallel.partition = PartitionMethod::kExact;  // the field's default; stage_layers decides
       return;
     }
     parallel.partition = PartitionMethod::kExact;

@@ -376,7 +376,7 @@ class TorchtitanReader {
     if (std::adjacent_find(layers.begin(), layers.end(), std::not_equal_to<>()) == layers.end()) return;
     if (std::find(layers.begin(), layers.end(), 0) == layers.end()) {
       job_.parallel.stage_layers = layers;
-      job_.parallel.partition = PartitionMethod::kExact;  // its default; the layers say more
+      job_.parallel.partition = PartitionMethod::kExact;  // the field's default; stage_layers decides
     } else {
       job_.parallel.partition = PartitionMethod::kExact;
       run_.not_taken.push_back(absl::StrCat(key, ": stages of ", absl::StrJoin(layers, ", "),

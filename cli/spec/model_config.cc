@@ -355,8 +355,8 @@ void ReadExperts(const FamilyTraits& family, ConfigReader& config, ModelSpec& mo
                             : traits.weights == ExpertWeights::kNormalized;
   ReadSharedAndDense(traits, config, model);
   // transformers adds the loss that balances the experts only if output_router_logits is true. It takes the means over the
-  // tokens of all layers together, and counts all choices of a token. With top_k / layers as a factor, the sum over the layers
-  // of the loss here is the same where the layers are alike.
+  // tokens of all layers together, and counts all choices of a token. Lynx sums the loss over the layers instead. With top_k /
+  // layers as a factor, both losses are equal if all layers are alike.
   if (config.Flag("output_router_logits", false) && model.layers > 0) {
     moe.aux_loss = config.NotNegative("router_aux_loss_coef", traits.aux_loss) * moe.top_k / model.layers;
   }

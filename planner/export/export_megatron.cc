@@ -149,7 +149,8 @@ class Megatron {
     }
   }
 
-  // Rotary positions of latent attention are YaRN's, unless told otherwise, and their fused kernel has YaRN only.
+  // Rotary positions of latent attention are YaRN's, unless an argument names another kind, and their fused kernel supports
+  // only YaRN.
   void LatentRotary() {
     const RotarySpec& rotary = model_.rotary;
     const RotarySpec plain;

@@ -447,7 +447,7 @@ class StageValidator {
   std::deque<SliceProgress> slices_;  // the index is the chunk
   size_t at_ = 0;
   std::set<int32_t> reduced_;                             // layers whose gradients have been reduced
-  std::set<int32_t> reduced_experts_, gathered_experts_;  // of experts: layers with reduced gradients or gathered weights
+  std::set<int32_t> reduced_experts_, gathered_experts_;  // layers whose experts were reduced or gathered
   // number of reductions for each layer, if gradients are reduced after each microbatch
   std::map<int32_t, size_t> reductions_;
   std::set<int32_t> gathered_;                         // layers whose weights have been gathered after the optimizer

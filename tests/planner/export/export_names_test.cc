@@ -238,7 +238,7 @@ TEST(ExportNames, MegatronHasAllFlags) {
 }
 
 // deepspeedai/DeepSpeed, deepspeed/runtime/config.py, with zero/config.py, precision_config.py, constants.py,
-// tensor_parallel/config.py, activation_checkpointing/config.py, lr_schedules.py and ops/adam/fused_adam.py beside it. The
+// tensor_parallel/config.py, activation_checkpointing/config.py, lr_schedules.py and ops/adam/fused_adam.py. The
 // names are the same in
 //   0.16  @bdba8231bc8fc17980a5941437e6363dac69418d (v0.16.9)   0.17  @e4f6da968574a96282a32557b37dabb2476d240e (v0.17.6)
 //   0.18  @8c93851eca99e95d90e5fe767c2ac53bb2de04eb (v0.18.9)   0.19  @cf44300453eb0af79ed84ed8f1cb49d57478bd76 (v0.19.5)

@@ -152,7 +152,7 @@ TEST(StageLayers, AreExportedAsTheLayoutOfMegatron) {
   EXPECT_THAT(exported->files[0].text, HasSubstr("--pipeline-model-parallel-layout 'Et|t*7|t*3|t*2L'"));
 }
 
-// Other frameworks interleave only whole groups of microbatches, so the refusal is about this.
+// Other frameworks interleave only whole groups of microbatches, so the error names this reason.
 TEST(StageLayers, OfChunksAreExportedWithWholeGroupsOfMicrobatches) {
   PlanRequest request = Request({.tp = 4, .pp = 2, .dp = 1}, {1, 7, 3, 2});
   request.spec.train.global_batch = 7;

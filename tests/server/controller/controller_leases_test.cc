@@ -255,8 +255,8 @@ TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
 }
 
-// Nodes have more time to find a server that has just begun to lead. So it gives away no work in this time, even if a peer has
-// ended.
+// Nodes have more time to find a server that has just begun to lead. So the server gives away no work in this time, even if a
+// peer has ended.
 TEST_F(ControllerLeases, ANewServerKeepsTheWorkOfANodeThatMayStillLookForIt) {
   AddNodes(5);
   const JobId wide = cluster_.Run(MakeSpec("two", 2, 2), {1, 2, 1});

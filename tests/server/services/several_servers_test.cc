@@ -397,8 +397,8 @@ TEST_F(SeveralServersTest, ASecondServerOnTheDataDirectoryOfTheLeaderIsRefused) 
   EXPECT_EQ(cluster_->Query(url_, "SELECT epoch FROM lynx_lease"), 1) << "the lease was not touched";
 }
 
-// A transaction of somebody else has the row of the store, so the leader's event loop waits for it and turns no more. Its lease
-// is renewed meanwhile, so nobody else could lead.
+// A transaction of another client locks a row of the store, so the leader's event loop waits for this transaction. Another
+// thread still renews the lease meanwhile, so no other server could lead.
 TEST_F(SeveralServersTest, ALeaderWhoseLoopIsStuckGivesItsLeaseUp) {
   ServerOptions options = OptionsOf("a", kShort);
   options.max_silence = Nanos(2'000'000'000);

@@ -427,7 +427,7 @@ TEST(RankFaults, ATokenBeyondTheVocabularyIsNamedInTheStepThatMeetsIt) {
       ranks.ExitCode(rank);
       const auto failures = Only<RankFailure>(ranks.Reports(rank));
       ASSERT_EQ(failures.size(), 1u) << ranks.Log(rank);
-      // Some ranks may hear that others have given up before they end their step.
+      // Before a rank ends its own step, it may learn that other ranks have given up.
       EXPECT_EQ(failures[0].cause, failures[0].peer_lost ? FaultCause::kUnknown : FaultCause::kToken) << failures[0].reason;
       if (failures[0].peer_lost) continue;
       ++own;

@@ -61,7 +61,7 @@ class TileCopies {
     }
   }
 
-  // Goes `elements` elements on: to another tile.
+  // Moves forward by `elements` elements, to another tile.
   __device__ void Advance(int64_t elements) { data_ += elements; }
 
  private:
@@ -453,7 +453,7 @@ struct TileCursor {
 template <int kMost, OwnRows kOwn, int kOthers>
 class OtherRows {
  public:
-  // `rows`, `values`, `lse`, `row_sums`: of the block's first head.
+  // `rows`, `values`, `lse` and `row_sums` are those of the block's first head.
   __device__ OtherRows(const TileCursor<kOthers>& first, RowsOf<const Bfloat16> rows, RowsOf<const Bfloat16> values,
                        const float* lse, const float* row_sums, int d, bool eights)
       : rows_(rows.From(first.first), d, eights),

@@ -29,7 +29,7 @@ Heads HeadsOf(const AttentionShape& shape, int64_t tokens) {
 // Returns the number of the head of this thread's warp, counted over the whole grid.
 __device__ int64_t HeadOfWarp() { return int64_t{blockIdx.x} * kHeadsOfBlock + threadIdx.x / kWarp; }
 
-// For a head in memory, which the threads of a warp share.
+// Computes the value for a head in memory. All threads of a warp work on the same head.
 template <class T>
 __device__ float InverseRootMeanSquare(const T* x, int64_t d, float epsilon) {
   float squares = 0;
