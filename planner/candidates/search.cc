@@ -88,7 +88,7 @@ class Space {
   }
 
   // Returns the largest number n for which n consecutive ranks always have the same links and the same kind of devices, and
-  // share cores with all of each other or none. Then all orders of n ranks have the same step time.
+  // either all share cores with each other or share no cores. Then all orders of n ranks have the same step time.
   static int32_t SameLinks(const ClusterTopology& cluster) {
     const NodeGroup& first = cluster.groups.front();
     const std::vector<LinkLevel>& inner = first.profile.inner_links;

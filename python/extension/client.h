@@ -1,5 +1,5 @@
-// Service and JobWatch: a lynx-server for the package's Client. Calls are those of lynxctl (cli/connect/client.h). Functions
-// need the interpreter's lock, and give it up while they wait.
+// Service and JobWatch connect the package's Client to a lynx-server. They make the calls of lynxctl (cli/connect/client.h).
+// Functions need the interpreter's lock, and give it up while they wait.
 #ifndef LYNX_PYTHON_EXTENSION_CLIENT_H_
 #define LYNX_PYTHON_EXTENSION_CLIENT_H_
 

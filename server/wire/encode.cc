@@ -25,8 +25,8 @@ RankConfig ConfigOf(const RankAssignment& assignment, const ConnectionKey& key) 
                     .encryption = assignment.encryption,
                     .device = {assignment.device_kind, assignment.device, assignment.device_uuid},
                     .cores = assignment.cores};
-  // The plan may be for another skew than the job states (SkewOf in live_job.h). The skew concerns times alone, so the ranks
-  // get the job's: a checkpoint of one plan is then one of the same run under any other.
+  // The plan may be for another skew than the job states (SkewOf in live_job.h). The skew affects only predicted times, so the
+  // ranks get the job's skew. Then all plans of the job accept the same checkpoints.
   config.context.model.moe.skew = assignment.spec->model.moe.skew;
   for (const RankAddress& peer : *assignment.peers) config.peers.push_back({peer.host, peer.port});
   return config;

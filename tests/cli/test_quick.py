@@ -172,7 +172,7 @@ class QuickTest(unittest.TestCase):
         wrong = self.folder / "wrong.yaml"
         wrong.write_text(JOB.replace("layers", "layer"))
         self.run_ctl(BIN / "lynxctl", "submit", "-f", self.job, "--idempotency-key", "taken", "--server", server)
-        closed = socket.socket()  # bound, but nobody listens
+        closed = socket.socket()  # it is bound to a port, but does not listen
         self.addCleanup(closed.close)
         closed.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{closed.getsockname()[1]}"

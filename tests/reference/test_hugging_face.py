@@ -119,7 +119,7 @@ class HuggingFaceTest(unittest.TestCase):
                 self.assertIn("seq 8", self.ctl("inspect", longer.stdout.strip()).stdout)
                 self.assertIn("at most 8 tokens", self.ctl("import", first, "--out", run / "x", "--seq", 9, code=2).stderr)
             self.ctl("export", run / "again", "--format", "hf", "--out", run / "second")
-            if model in EXPERTS and model != "glm4-moe":  # whose class has no such loss; without output_router_logits, the factor of the router's loss is not imported
+            if model in EXPERTS and model != "glm4-moe":  # glm4-moe's class has no router loss; without output_router_logits, the factor of the router's loss is not imported
                 factors = [json.loads((folder / "config.json").read_text())["router_aux_loss_coef"] for folder in (first, run / "second")]
                 self.assertEqual(factors, [0.05 * 3 / (3 if model in ("qwen3-moe", "olmoe") else 2), 0])
                 self.change_config(first, router_aux_loss_coef=0.0)

@@ -514,8 +514,8 @@ void NcclCommunicator::Watch() {
   while (!stop_ && !aborted_) {
     changed_.wait_for(lock, kWatchPeriod);
     if (stop_ || aborted_) return;
-    // If the last look is long ago, this process was stopped. Then a transfer that waits for a peer gets more time, because it
-    // may be about to continue.
+    // If the last look is long ago, this process was stopped. Then a transfer that waits for a peer gets more time, because the
+    // peer may continue soon.
     const Nanos now = clock_.Monotonic();
     if (now - looked > kStandstill) ExcuseLocked(now - looked);
     looked = now;

@@ -159,7 +159,7 @@ int32_t& ExpertRounds::KnownRounds(const Action& action) {
 absl::Status ExpertRounds::Agree(const Action& action, const RouteChoice* route, int32_t* counts) {
   backend_.MostWithoutRoom(route, choices_, counts + member_);
   if (shape_.ep > 1) {
-    // The bits of the counts travel as floats, and nobody computes with them.
+    // The bits of the counts are sent as floats, and no code computes with these floats.
     const Elements words(counts, DataType::kFloat32);
     LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
                           communicator_.StartAllGather(Route(Group::kExpert, action.stage), words, 1));

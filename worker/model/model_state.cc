@@ -311,7 +311,7 @@ int32_t LayerPositions(const StageContext& context) {
 
 StateIndex StateIndexOf(const StageContext& context, int32_t tp_rank, int32_t data_index) {
   if (!context.model.moe.any()) return {.data = data_index};
-  // In a bidirectional pipeline, ranks of two stages hold the same weights; CheckEngineRuns refuses it for models with experts.
+  // In a bidirectional pipeline, ranks of two stages hold the same weights; CheckEngineRuns refuses that with experts.
   const int32_t number = data_index * context.layout.tp + tp_rank;
   LYNX_CHECK(number < RanksOfStage(context.layout));
   return {.data = data_index, .expert = number / context.layout.ep};

@@ -448,8 +448,8 @@ struct TileCursor {
   }
 };
 
-// Copies the tiles of the other rows that a block loops over: k and v, or q and dC. If they are queries, also copies their
-// numbers.
+// Copies the tiles of the other rows that a block loops over: k and v, or q and dC. If the rows are queries, also copies their
+// log-sum-exps and row sums.
 template <int kMost, OwnRows kOwn, int kOthers>
 class OtherRows {
  public:

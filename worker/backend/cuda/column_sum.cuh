@@ -22,8 +22,8 @@ inline constexpr Bytes kPartSums{int64_t{2} << 20};
 
 // How the work is divided. It depends on the shape only.
 struct ColumnParts {
-  static constexpr int64_t kBlocks = 512;         // there are about as many blocks, if there are rows enough
-  static constexpr int64_t kMinRowsOfThread = 8;  // with fewer rows for each thread there are no more parts
+  static constexpr int64_t kBlocks = 512;         // about the number of blocks, if there are enough rows
+  static constexpr int64_t kMinRowsOfThread = 8;  // if there are several parts: the least number of rows per thread
 
   int64_t lanes;         // the number of threads that sum neighbouring packs; a power of two, at most kWarp
   int64_t rows_of_part;  // the number of rows in each part, except the last

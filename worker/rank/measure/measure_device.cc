@@ -76,7 +76,7 @@ StageContext ContextOf(const LayerShape& shape, int32_t layers) {
                          .skew = shape.skew_permille / 1000.0,
                          .aux_loss = 0.01,
                          .shared_ffn = shape.shared_ffn,
-                         .shared_gate = shape.shared_gate};  // the router then also counts the choices of all experts
+                         .shared_gate = shape.shared_gate};  // with aux_loss, the router also counts the choices
   }
   context.layout = {.tp = shape.tp, .dp = shape.ep, .ep = shape.ep, .sequence_parallel = shape.sequence_parallel};
   context.micro_batch = shape.micro_batch;

@@ -16,7 +16,7 @@ namespace lynx::worker::cuda {
 
 inline constexpr int kScoresTile = 64;   // rows and columns of a tile of the result
 inline constexpr int kScoresDepth = 16;  // terms of the sums that the tiles in shared memory have
-inline constexpr int kScoresEdge = 4;    // a thread computes so many rows and columns
+inline constexpr int kScoresEdge = 4;    // a thread computes this number of rows and of columns
 static_assert(kScoresTile / kScoresEdge * (kScoresTile / kScoresEdge) == kBlock);
 
 // c (m, n) += op(a) (m, k) b (k, n). kTransposed: a is stored as (k, m). `parts` (k / terms_of_part, m, n): null, or where each
