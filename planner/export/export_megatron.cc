@@ -172,7 +172,7 @@ class Megatron {
                       " positions, with its own frequencies"));
   }
 
-  // The block that every token passes in addition to its experts, and the layers without experts.
+  // Exports the block that every token passes in addition to its experts, and the layers without experts.
   void SharedAndDense() {
     const MoeSpec& moe = model_.moe;
     if (moe.shared_ffn != 0) {

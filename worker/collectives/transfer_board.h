@@ -54,7 +54,7 @@ class TransferBoard {
   int wake_fd() const { return wake_.get(); }  // readable when there are orders to take
   struct Orders {
     std::vector<Operation> operations;
-    absl::Status failure_to_tell;  // the first failure as the peers are told it; OK: there was no failure
+    absl::Status failure_to_tell;  // the first failure, which the peers are told; OK: no failure
     bool stop = false;
   };
   bool awaited() const { return awaited_.load(std::memory_order_relaxed) > 0; }  // true while a thread is in Await
