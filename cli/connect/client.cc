@@ -24,6 +24,8 @@ namespace {
 constexpr int32_t kMaxPage = 1000;
 constexpr Nanos kProbeLimit{2'000'000'000};
 constexpr Nanos kTick{1'000'000'000};
+// How often a watch that waits asks whether it should go on. A person who ends it does not notice this time.
+constexpr Nanos kAskEvery{50'000'000};
 constexpr Nanos kShortestRetry{50'000'000};
 constexpr Nanos kMaxRetry{60'000'000'000};
 // How long to wait for a connection if there are several addresses. kReachBesideOthers: if another address is connected
@@ -60,24 +62,19 @@ using Deadline = std::chrono::system_clock::time_point;
 
 Deadline DeadlineIn(Nanos timeout) { return std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout.value); }
 
-// Waits until the deadline for the one pending operation of the call. If the operation is not complete by then, cancels the
-// call, which ends the operation. Returns true if the operation succeeded.
-bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline deadline) {
-  void* tag = nullptr;
-  bool ok = false;
-  if (queue.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT) return ok;
-  context.TryCancel();
-  queue.Next(&tag, &ok);
-  return false;
-}
+bool GoOn() { return true; }
 
-// Waits for the operation as Await does, but without a deadline. Calls `silent` once a second while it waits; if it returns
-// false, cancels the call.
-bool AwaitLong(grpc::CompletionQueue& queue, grpc::ClientContext& context, const std::function<bool()>& silent) {
+// Waits until the deadline for the one pending operation of the call, and asks `going` meanwhile. If the operation is not
+// complete by then, or `going` returns false, cancels the call, which ends the operation. Returns true if the operation
+// succeeded.
+bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline deadline, const std::function<bool()>& going) {
   void* tag = nullptr;
   bool ok = false;
-  while (queue.AsyncNext(&tag, &ok, DeadlineIn(kTick)) == grpc::CompletionQueue::TIMEOUT) {
-    if (!silent()) context.TryCancel();
+  while (queue.AsyncNext(&tag, &ok, std::min(deadline, DeadlineIn(kAskEvery))) == grpc::CompletionQueue::TIMEOUT) {
+    if (going() && std::chrono::system_clock::now() < deadline) continue;
+    context.TryCancel();
+    queue.Next(&tag, &ok);
+    return false;
   }
   return ok;
 }
@@ -144,10 +141,13 @@ Client::Link& Client::LinkTo(const std::string& address) {
   return link;
 }
 
-void Client::Pause(Nanos time) {
+void Client::Pause(Nanos time, const std::function<bool()>& going) {
   const Deadline end = DeadlineIn(time);
-  if (servers_.ok()) present_link().channel->WaitForConnected(end);
-  std::this_thread::sleep_until(end);
+  while (std::chrono::system_clock::now() < end && going()) {
+    const Deadline tick = std::min(end, DeadlineIn(kAskEvery));
+    if (servers_.ok()) present_link().channel->WaitForConnected(tick);
+    std::this_thread::sleep_until(tick);
+  }
 }
 
 bool Client::AnotherIsConnected() {
@@ -160,7 +160,7 @@ bool Client::AnotherIsConnected() {
   return found;
 }
 
-std::string Client::Reach(Deadline deadline) {
+std::string Client::Reach(Deadline deadline, const std::function<bool()>& going) {
   if (!servers_->several()) return "";
   const std::shared_ptr<grpc::Channel> channel = present_link().channel;
   const Deadline limit = std::min(deadline, DeadlineIn(kReachLimit));
@@ -176,6 +176,7 @@ std::string Client::Reach(Deadline deadline) {
     }
     const Deadline now = std::chrono::system_clock::now();
     if (now >= limit) return absl::StrCat(kSilent, " within ", FormatDuration(kReachLimit));
+    if (!going()) return kSilent;
     if (now >= beside_others && AnotherIsConnected()) return absl::StrCat(kSilent, " yet");
     channel->WaitForStateChange(state, std::min(limit, DeadlineIn(kReachTick)));
   }
@@ -232,7 +233,7 @@ absl::Status Client::Run(Repeat repeat, const std::function<grpc::Status(Link&, 
   failures_.clear();
   while (true) {
     std::string leader;
-    std::string failure = Reach(deadline);
+    std::string failure = Reach(deadline, GoOn);
     if (failure.empty()) {
       grpc::ClientContext context;
       context.set_deadline(may_leave && first ? DeadlineIn(timeout_ / kAttempts) : deadline);
@@ -406,11 +407,11 @@ absl::StatusOr<v1::ListNodesResponse> Client::Nodes(const v1::ListNodesRequest& 
 }
 
 Client::WatchEnd Client::WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
-                                   const std::function<bool()>& silent) {
+                                   const std::function<void()>& silent, const std::function<bool()>& going) {
   // If one server does not answer, there must be time left to ask the others.
   const Nanos patience = servers_->several() ? timeout_ / kAttempts : timeout_;
   const Deadline first = DeadlineIn(patience);
-  if (const std::string failure = Reach(first); !failure.empty()) {
+  if (const std::string failure = Reach(first, going); !failure.empty()) {
     return {.status = grpc::Status(grpc::StatusCode::UNAVAILABLE, failure), .leader = std::nullopt, .why = failure};
   }
   grpc::ClientContext context;
@@ -419,27 +420,29 @@ Client::WatchEnd Client::WatchOnce(const std::string& job_id, const std::functio
   request.set_job_id(job_id);
   grpc::CompletionQueue queue;
   const auto stream = present_link().jobs->AsyncWatchJob(&context, request, &queue, nullptr);
-  bool going = Await(queue, context, first);
+  bool open = Await(queue, context, first, going);
   bool heard = false;
-  bool stopped = false;
   v1::WatchJobResponse response;
-  while (going) {
+  while (open) {
     stream->Read(&response, nullptr);
+    Deadline next_tick = DeadlineIn(kTick);
     const auto still = [&] {
-      stopped = stopped || !silent();
-      return !stopped;
+      if (heard && std::chrono::system_clock::now() >= next_tick) {
+        silent();
+        next_tick = DeadlineIn(kTick);
+      }
+      return going();
     };
-    if (!(heard ? AwaitLong(queue, context, still) : Await(queue, context, first))) break;
-    if (stopped) break;  // a message came while the watch was being ended
+    // A message that comes while the watch is being ended is not looked at.
+    if (!Await(queue, context, heard ? Deadline::max() : first, still) || !going()) break;
     heard = true;
-    stopped = !each(response);
-    if (stopped) context.TryCancel();
-    going = !stopped;
+    open = each(response);
   }
+  if (!going()) context.TryCancel();
   grpc::Status status;
   stream->Finish(&status, nullptr);
-  Await(queue, context, Deadline::max());
-  if (stopped) return {.status = grpc::Status(grpc::StatusCode::CANCELLED, ""), .leader = std::nullopt, .why = ""};
+  Await(queue, context, Deadline::max(), GoOn);
+  if (!going()) return {.status = grpc::Status(grpc::StatusCode::CANCELLED, ""), .leader = std::nullopt, .why = ""};
   if (!heard && status.error_code() == grpc::StatusCode::CANCELLED) {
     status = grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
                           absl::StrCat("it did not begin to answer within ", FormatDuration(patience)));
@@ -469,19 +472,19 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
       stopped = stopped || !each(response);
       return !stopped;
     };
-    const auto wait = [&] {
-      silent();
+    const auto still = [&] {
       stopped = stopped || !going();
       return !stopped;
     };
-    const WatchEnd end = WatchOnce(watched, hear, wait);
+    const WatchEnd end = WatchOnce(watched, hear, silent, still);
     const grpc::Status& status = end.status;
-    if (status.ok() || stopped) return absl::OkStatus();
+    if (status.ok() || !still()) return absl::OkStatus();
     const std::optional<Nanos> later = RetryDelay(status);
     const Nanos now = clock.Monotonic();
     const bool may_begin = !heard && now - began < timeout_;
     if (later.has_value() && may_begin) {
-      std::this_thread::sleep_for(std::chrono::nanoseconds(later->value));
+      Pause(*later, still);
+      if (stopped) return absl::OkStatus();
       continue;
     }
     // The error is final if the server has never answered or has refused the call. If the connection was lost or the server is
@@ -498,8 +501,8 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
     if (over) return elsewhere ? NoneLeads() : Error(status);
     if (!round_over) continue;
     if (heard) lost();
-    if (!going()) return absl::OkStatus();
-    Pause(later.value_or(heard ? kTick : kRoundWait));
+    Pause(later.value_or(heard ? kTick : kRoundWait), still);
+    if (!still()) return absl::OkStatus();
   }
 }
 

@@ -80,14 +80,16 @@ class Client {
   };
   std::vector<Seen> LookAtAll();
   // Waits before a call is tried again. gRPC connects only while somebody waits for the connection; after a plain sleep
-  // a new server would be noticed up to 5 s late.
-  void Pause(Nanos time);
+  // a new server would be noticed up to 5 s late. Ends early if `going`, which it asks all the while, returns false.
+  void Pause(
+      Nanos time, const std::function<bool()>& going = [] { return true; });
   // Calls `each` for every message until the job has ended or `each` returns false. If a name is watched and a newer job takes
   // the name, the watch stays with the first job. A server that does not begin to answer within the timeout is an error, as in
   // every other call. If the server is lost later, connects again and again, until no server has led for `patience`; calls
   // `lost` after each failed round over the addresses. Calls `silent` once a second while the server is connected but sends
-  // nothing. Then, and after each call of `lost`, asks `going`, which may come from another thread's wish: false ends the
-  // watch.
+  // nothing. Whatever it waits for, a message, a connection or the next try, it asks `going` about twenty times a second: false
+  // ends the watch. The answer may depend on what another thread sets. Only to find out why no server could be reached, at the
+  // end of a watch that fails, may it go on for up to two seconds.
   absl::Status Watch(
       const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
       const std::function<void()>& lost, const std::function<void()>& silent = [] {},
@@ -114,16 +116,17 @@ class Client {
   Link& LinkTo(const std::string& address);
   Link& present_link() { return LinkTo(present()); }
   // Waits until the present address is connected. Returns why it is not; "": it is. With one address, does not wait: gRPC then
-  // connects within the call.
-  std::string Reach(std::chrono::system_clock::time_point deadline);
+  // connects within the call. Gives up if `going` returns false.
+  std::string Reach(std::chrono::system_clock::time_point deadline, const std::function<bool()>& going);
   bool AnotherIsConnected();
   // Why a call that ended with this status failed at the present address, as the end of a sentence about the address.
   std::string Why(const grpc::Status& status, const std::optional<std::string>& leader) const;
   // The present address has failed the call because of `why`. Chooses the next address. True if all addresses were tried.
   bool MoveOn(const std::string& why, const std::string& leader);
-  // Makes one call of WatchJob and reads its messages to the end. Cancelled: `each` or `silent` returned false.
+  // Makes one call of WatchJob and reads its messages to the end. Ends early if `each` or `going` returns false; `going` must
+  // then return false from then on.
   WatchEnd WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
-                     const std::function<bool()>& silent);
+                     const std::function<void()>& silent, const std::function<bool()>& going);
   absl::Status Error(const grpc::Status& status);
   // The error of a call that failed at every address.
   absl::Status NoneLeads();

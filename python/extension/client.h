@@ -26,7 +26,7 @@ class JobWatch {
  public:
   // The watch has its own connection.
   JobWatch(cli::ServerAddress server, Nanos timeout, const std::string& job);
-  // Ends the watch; its thread ends within about a second.
+  // Ends the watch; its thread ends soon after (Client::Watch).
   ~JobWatch() { Close(); }
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;

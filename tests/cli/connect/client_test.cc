@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/fd.h"
 #include "google/rpc/retry.pb.h"
 #include "node/file.h"
 #include "node/process.h"
@@ -261,10 +264,63 @@ TEST(ClientTest, AWatchOfASilentServerEndsWhenAskedTo) {
   const absl::Status status =
       Client({jobs.address(), "the test"}, kSecond * 20)
           .Watch(
-              "job", kSecond * 20, [&](const auto&) { return ++seen < 100; }, [] {}, [] {}, [] { return false; });
+              "job", kSecond * 20, [&](const auto&) { return ++seen < 100; }, [] {}, [] {}, [&] { return seen == 0; });
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(seen, 1);
   EXPECT_EQ(jobs.watches(), 1);
+}
+
+// Watches with an hour for every wait, until `ends` is true for the second time. A watch that does not ask while it waits would
+// outlast the test's own limit.
+absl::Status WatchUntil(const std::string& servers, const std::function<bool()>& ends) {
+  int asked = 0;
+  return Client({servers, "the test"}, kSecond * 3600)
+      .Watch(
+          "job", kSecond * 3600, [](const auto&) { return true; }, [] {}, [] {}, [&] { return !ends() || ++asked < 2; });
+}
+
+// A socket that listens: the kernel accepts connections, and nobody ever answers.
+class SilentSocket {
+ public:
+  SilentSocket() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(socket_.get(), 16), 0);
+    EXPECT_EQ(::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  UniqueFd socket_;
+  int port_ = 0;
+};
+
+TEST(ClientTest, AWatchEndsWhenAskedToBeforeASilentServerAnswers) {
+  const SilentSocket silent;
+  const absl::Status status = WatchUntil(silent.address(), [] { return true; });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ClientTest, AWatchEndsWhenAskedToWhileSeveralServersAreSilent) {
+  const SilentSocket silent, other;
+  const absl::Status status = WatchUntil(silent.address() + "," + other.address(), [] { return true; });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ClientTest, AWatchEndsWhenAskedToWhileItConnectsAgain) {
+  FakeJobs jobs;
+  jobs.on_watch = [&](int call, FakeJobs::Writer& writer) {
+    if (call == 1) writer.Write(Message(v1::JOB_STATE_RUNNING));
+    if (call == 2) jobs.Sleep();  // the server accepts the call, but sends nothing
+    return kGone;
+  };
+  const absl::Status status = WatchUntil(jobs.address(), [&] { return jobs.watches() == 2; });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(jobs.watches(), 2);
 }
 
 TEST(ClientTest, AWatchOfALostServerEndsWhenAskedTo) {
@@ -330,6 +386,21 @@ TEST(ClientTest, AWatchOutlivesAServerThatIsTooBusy) {
   EXPECT_TRUE(watched.status.ok()) << watched.status;
   EXPECT_EQ(watched.states, (std::vector{v1::JOB_STATE_RUNNING, v1::JOB_STATE_SUCCEEDED}));
   EXPECT_EQ(watched.lost, 3);
+}
+
+TEST(ClientTest, AWatchEndsWhenAskedToBetweenTwoTries) {
+  for (const bool heard : {false, true}) {
+    FakeJobs jobs;
+    std::atomic<bool> refused = false;
+    jobs.on_watch = [&](int, FakeJobs::Writer& writer) {
+      if (heard) writer.Write(Message(v1::JOB_STATE_RUNNING));
+      refused = true;
+      return Later(kSecond * 3600);  // the client takes it for a minute
+    };
+    const absl::Status status = WatchUntil(jobs.address(), [&] { return refused.load(); });
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(jobs.watches(), 1) << "it ended in the delay, and did not call again";
+  }
 }
 
 TEST(ClientTest, ListsPageByPage) {
