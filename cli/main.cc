@@ -1,4 +1,4 @@
-// lynxctl: the command line. CLI11 is used here, in schedule_options.cc and in surface/tree_of_app.cc.
+// lynxctl: the command line. CLI11 is used here, in connection_options.cc, schedule_options.cc and surface/tree_of_app.cc.
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cmath>
@@ -10,8 +10,10 @@
 #include <map>
 
 #include "absl/strings/str_join.h"
+#include "cli/connection_options.h"
 #include "cli/frameworks/imported_run.h"
 #include "cli/output/exit_code.h"
+#include "cli/real_range.h"
 #include "cli/schedule_options.h"
 #include "cli/surface/commands_surface.h"
 #include "cli/surface/tree_of_app.h"
@@ -35,18 +37,6 @@ std::function<void()> Printing(const std::vector<OutputFormat>& known, const Glo
     const absl::Status checked = CheckOutput(global.output, known);
     code = checked.ok() ? run() : Fail(checked);
   };
-}
-
-// Accepts numbers from `least` to `most`, as CLI::Range does, but rejects "nan". CLI::Range accepts "nan", because it is
-// neither below nor above the range.
-CLI::Validator RealRange(double least, double most) {
-  const CLI::Range range(least, most);
-  return CLI::Validator(
-      [range](std::string& text) {
-        const std::string wrong = range(text);
-        return wrong.empty() && std::isnan(std::strtod(text.c_str(), nullptr)) ? "Value " + text + " is not a number" : wrong;
-      },
-      range.get_description());
 }
 
 std::string FileName(const std::string& text) { return text.empty() ? "needs a name" : ""; }
@@ -237,11 +227,14 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   static bool cluster_reference = false;
   static bool schema = false;
   static std::vector<std::string> overrides;
-  defaults->add_option("-f,--file", file, "Fill in this job file");
-  defaults->add_option("--set", overrides, "FIELD=VALUE in place of what the file says");
-  defaults->add_flag("--reference", job_reference, "Print the table of all fields instead");
-  defaults->add_flag("--cluster-reference", cluster_reference, "Print the tables of a cluster file's fields instead");
-  defaults->add_flag("--schema", schema, "Print a JSON Schema of job files for editors instead");
+  auto* filled = defaults->add_option("-f,--file", file, "Fill in this job file");
+  defaults->add_option("--set", overrides, "FIELD=VALUE in place of what the file says")->needs(filled);
+  auto* fields = defaults->add_flag("--reference", job_reference, "Print the table of all fields instead")->excludes(filled);
+  auto* tables =
+      defaults->add_flag("--cluster-reference", cluster_reference, "Print the tables of a cluster file's fields instead")
+          ->excludes(filled, fields);
+  defaults->add_flag("--schema", schema, "Print a JSON Schema of job files for editors instead")
+      ->excludes(filled, fields, tables);
   defaults->callback([&] {
     code = Defaults(global, file, overrides,
                     job_reference       ? ReferencePage::kJobFile
@@ -527,20 +520,7 @@ int main(int argc, char** argv) {
   app.fallthrough();
   app.footer(kExitCodeHelp);
   GlobalOptions global;
-  app.add_option(
-      "--server", global.connection.server,
-      "host:port of lynx-server, or of several with commas: the one that leads is called; default: $LYNX_SERVER, the "
-      "context's, the local cluster, 127.0.0.1:7470");
-  app.add_option(
-      "--context", global.connection.context,
-      "Name of a context, or a file with a server's address, authority and your token; default: $LYNX_CONTEXT, the one in use");
-  app.add_option("--ca-file", global.connection.ca_file,
-                 "Authority of the cluster, in place of the context's: calls go over TLS; default: $LYNX_CA_FILE");
-  app.add_option("--token-file", global.connection.token_file,
-                 "File with your token, in place of the context's; default: $LYNX_TOKEN_FILE");
-  app.add_option("--timeout", global.timeout_seconds, "Seconds for one call to the server")
-      ->check(RealRange(0.1, 3600.0))
-      ->capture_default_str();
+  AddConnectionOptions(app, global);
   std::map<std::string, OutputFormat> formats;
   for (int i = 0; i <= static_cast<int>(OutputFormat::kName); ++i) {
     formats[OutputFormatName(static_cast<OutputFormat>(i))] = static_cast<OutputFormat>(i);

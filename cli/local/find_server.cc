@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "cli/connect/contexts.h"
 #include "cli/connect/leader_memory.h"
 #include "cli/connect/server_place.h"
@@ -41,12 +42,15 @@ std::string FlagOr(const std::string& flag, const char* variable) { return flag.
 
 // Reads the files that the flags and the environment name. Their contents replace those of the context.
 absl::Status TakeFiles(const ConnectionFlags& flags, ServerAddress& found) {
-  if (const std::string file = FlagOr(flags.ca_file, "LYNX_CA_FILE"); !file.empty()) {
+  const auto file_of = [&](const std::string& flag, const char* variable) {
+    return flags.no_context ? flag : FlagOr(flag, variable);
+  };
+  if (const std::string file = file_of(flags.ca_file, "LYNX_CA_FILE"); !file.empty()) {
     LYNX_ASSIGN_OR_RETURN(found.authority, ReadFile(file, kMaxPem));
     LYNX_RETURN_IF_ERROR(Annotate(ReadCertificate(found.authority).status(), file));
     found.context_file.clear();
   }
-  if (const std::string file = FlagOr(flags.token_file, "LYNX_TOKEN_FILE"); !file.empty()) {
+  if (const std::string file = file_of(flags.token_file, "LYNX_TOKEN_FILE"); !file.empty()) {
     LYNX_ASSIGN_OR_RETURN(found.token, ReadSecretFile(file));
   }
   if (found.token.empty() || !found.authority.empty()) return absl::OkStatus();
@@ -55,14 +59,18 @@ absl::Status TakeFiles(const ConnectionFlags& flags, ServerAddress& found) {
 }
 
 absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
+  if (flags.no_context && !flags.context.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a context is named (", flags.context, "), and no context is wanted: leave one of the two out"));
+  }
   if (!flags.server.empty()) {
     found = {.address = flags.server, .source = "--server"};
   } else if (const std::string server = Environment("LYNX_SERVER"); !server.empty()) {
     found = {.address = server, .source = "LYNX_SERVER"};
   }
-  if (flags.no_context) return absl::OkStatus();
-  std::string file = FlagOr(flags.context, "LYNX_CONTEXT");
-  if (file.empty() && found.address.empty() && !ContextInUse().empty()) file = StandingContextFile();
+  const std::string standing = flags.no_context ? "" : StandingContextFile();
+  std::string file = flags.no_context ? "" : FlagOr(flags.context, "LYNX_CONTEXT");
+  if (file.empty() && !standing.empty() && found.address.empty() && !ContextInUse().empty()) file = standing;
   if (!file.empty()) {
     LYNX_ASSIGN_OR_RETURN(file, ContextFileOf(file));
     LYNX_ASSIGN_OR_RETURN(const ClientContext context, ReadContextFile(file));
@@ -79,7 +87,6 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
     // instead of calling a different server.
     if (absl::IsFailedPrecondition(local.status())) return local.status();
   }
-  const std::string standing = StandingContextFile();
   std::error_code error;
   if (!standing.empty() && std::filesystem::exists(standing, error)) {
     LYNX_ASSIGN_OR_RETURN(const ClientContext context, ReadContextFile(standing));

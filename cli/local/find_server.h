@@ -15,7 +15,7 @@ struct ConnectionFlags {
   std::string context;  // a context's name, or a file (security/context_file.h)
   std::string ca_file;
   std::string token_file;
-  bool no_context = false;  // ignore all contexts, also the one that the environment names
+  bool no_context = false;  // ignore all contexts, and what the environment says of contexts, authorities and tokens
 };
 
 // FindServer takes the address from the first of these that is given: --server; $LYNX_SERVER; the context's server; the local
@@ -23,9 +23,9 @@ struct ConnectionFlags {
 // It takes the context from the first of these: --context; $LYNX_CONTEXT, a name (cli/connect/contexts.h) or a file; the
 // context in use. If --server or $LYNX_SERVER is given, the context in use counts only if it names the same server, or
 // all of those that are called. If there is no such context, a file that somebody put at ~/.config/lynx/context.json by hand
-// counts under the same condition. --no-context ignores all of them.
+// counts under the same condition. --no-context ignores all of them; it excludes --context.
 // It takes authority and token from --ca-file or $LYNX_CA_FILE, and --token-file or $LYNX_TOKEN_FILE; otherwise from the
-// context.
+// context. With --no-context only the two flags count.
 ServerAddress FindServer(const ConnectionFlags& flags);
 
 // The address for a context that is given to somebody. `own`: the one that this call used; `servers`: what the server says of

@@ -116,9 +116,10 @@ class Client:
 
     `server` is HOST:PORT, or several with commas or as a list: a call goes to the one that leads, and follows it if another
     takes over. `context` is the name of a context of lynxctl, or a context file; it has the server's address, its authority
-    and a token. `ca_file` and `token_file` replace these two; `no_context` ignores all contexts. What is left out is found as
-    lynxctl finds it: in the environment (LYNX_SERVER, LYNX_CONTEXT, LYNX_CA_FILE, LYNX_TOKEN_FILE), the context in use, the
-    local cluster on this machine, and last 127.0.0.1:7470. `timeout` is the time for each call, in seconds.
+    and a token. `ca_file` and `token_file` replace these two. What is left out is found as lynxctl finds it: in the environment
+    (LYNX_SERVER, LYNX_CONTEXT, LYNX_CA_FILE, LYNX_TOKEN_FILE), the context in use, the local cluster on this machine, and last
+    127.0.0.1:7470. `no_context` ignores all contexts, and of the environment all but LYNX_SERVER. `timeout` is the time for
+    each call, in seconds.
 
     Nothing is called before the first method. A method takes a job as its id, a unique beginning of it, its name, or a
     JobRecord. Error: the call is wrong or refused (`code` says how: "not_found", "permission_denied" ...). Unavailable: no
@@ -129,9 +130,8 @@ class Client:
                  timeout: float = 10) -> None:
         if timeout <= 0:
             raise Error(f"timeout {timeout}: expected seconds above 0", field="timeout")
-        if no_context and (os.fspath(ca_file) or os.fspath(token_file)):
-            raise Error("no_context: ca_file and token_file are not used with it; give server with them instead",
-                        field="no_context")
+        if no_context and context:
+            raise Error(f"no_context: a context is named ({os.fspath(context)}): leave one of the two out", field="no_context")
         addresses = server if isinstance(server, str) else ",".join(server or ())
         self._service = _lynx.Service(addresses, os.fspath(context or ""), os.fspath(ca_file), os.fspath(token_file),
                                       no_context, timeout)

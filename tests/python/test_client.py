@@ -192,8 +192,12 @@ class ContextTest(test_security.SecureClusterTest):
             lynx.Client(self.address, no_context=True, timeout=5).list()
         with self.assertRaisesRegex(lynx.Error, "token"):
             lynx.Client(self.address, token_file=self.directory / "token")
-        with self.assertRaisesRegex(lynx.Error, "no_context"):
+        alone = lynx.Client(self.address, ca_file=self.directory / "ca.pem", token_file=self.directory / "token", no_context=True)
+        self.assertEqual(alone.whoami().name, "vera")
+        with self.assertRaisesRegex(lynx.Error, "only sent over TLS"):
             lynx.Client(self.address, token_file=self.directory / "token", no_context=True)
+        with self.assertRaisesRegex(lynx.Error, "no_context: a context is named"):
+            lynx.Client(self.address, context=viewer, no_context=True)
 
 
 @unittest.skipIf(postgres.binaries() is None, postgres.MISSING)

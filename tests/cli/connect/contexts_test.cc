@@ -11,6 +11,10 @@
 #include "cli/local/find_server.h"
 #include "cli/output/exit_code.h"
 #include "cli/verbs/commands.h"
+#include "common/clock.h"
+#include "node/file.h"
+#include "security/authority.h"
+#include "security/secret.h"
 
 namespace lynx::cli {
 namespace {
@@ -68,6 +72,40 @@ TEST_F(ContextsTest, TheTokenOfOneInUseGoesToNoOtherServer) {
   EXPECT_EQ(FindServer({}).token, "secret");
   EXPECT_EQ(FindServer({.server = "other:3"}).token, "");
   EXPECT_EQ(FindServer({.server = "prod:1"}).token, "secret");
+}
+
+TEST_F(ContextsTest, NoContextTakesTheFilesThatAreNamed) {
+  ASSERT_TRUE(AddContext("prod", {.server = "prod:1", .authority = "pem", .token = "secret"}).ok());
+  ASSERT_TRUE(UseContext("prod").ok());
+  const absl::StatusOr<Authority> authority = Authority::Open(folder_ + "/authority", RealClock().Wall());
+  ASSERT_TRUE(authority.ok()) << authority.status();
+  const std::string ca_file = folder_ + "/ca.pem", token_file = folder_ + "/token";
+  ASSERT_TRUE(WriteFileDurably(ca_file, authority->certificate()).ok());
+  ASSERT_TRUE(WriteSecretFile(token_file, "mine").ok());
+  const ServerAddress found =
+      FindServer({.server = "prod:1", .ca_file = ca_file, .token_file = token_file, .no_context = true});
+  EXPECT_TRUE(found.status.ok()) << found.status;
+  EXPECT_EQ(found.authority, authority->certificate());
+  EXPECT_EQ(found.token, "mine");
+  EXPECT_EQ(FindServer({.no_context = true}).source, "the default");
+  EXPECT_EQ(FindServer({.server = "prod:1", .no_context = true}).token, "");
+  EXPECT_THAT(Message(FindServer({.token_file = token_file, .no_context = true}).status), HasSubstr("give --ca-file"));
+  EXPECT_THAT(Message(FindServer({.ca_file = folder_ + "/none", .no_context = true}).status), HasSubstr("none"));
+}
+
+TEST_F(ContextsTest, NoContextIgnoresWhatTheEnvironmentSaysOfOne) {
+  const std::vector<const char*> names = {"LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"};
+  for (const char* name : names) setenv(name, (folder_ + "/none").c_str(), 1);
+  setenv("LYNX_SERVER", "variable:4", 1);
+  const ServerAddress found = FindServer({.no_context = true});
+  for (const char* name : names) unsetenv(name);
+  unsetenv("LYNX_SERVER");
+  EXPECT_TRUE(found.status.ok()) << found.status;
+  EXPECT_EQ(found.address, "variable:4");
+}
+
+TEST_F(ContextsTest, AContextAndNoneExcludeEachOther) {
+  EXPECT_THAT(Message(FindServer({.context = "prod", .no_context = true}).status), HasSubstr("leave one of the two out"));
 }
 
 TEST_F(ContextsTest, AContextOfSeveralServersCountsForEachOfThem) {
