@@ -8,6 +8,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/output/output.h"
@@ -191,14 +192,25 @@ std::string ProgressLine(const v1::Job& job, int width) {
   const v1::Progress& p = job.progress();
   const int64_t total = std::max<int64_t>(1, job.spec().train().steps());
   const double share = std::min(1.0, static_cast<double>(p.steps_done()) / static_cast<double>(total));
-  std::string tail = absl::StrFormat(" %3.0f%%", 100 * share);
-  if (p.steps_done() > 0) absl::StrAppend(&tail, absl::StrFormat("  loss %.3f", p.loss()));
-  if (p.validation_step() > 0) absl::StrAppend(&tail, absl::StrFormat("  validation %.3f", p.validation_loss()));
-  if (p.tokens_per_second() > 0) absl::StrAppend(&tail, "  ", Count(p.tokens_per_second()), " tok/s");
-  if (p.eta_ns() > 0 && p.steps_done() < total) absl::StrAppend(&tail, "  ETA ", Duration(p.eta_ns()));
   const std::string head = absl::StrCat("step ", p.steps_done(), "/", total, " ");
+  const std::string percent = absl::StrFormat(" %3.0f%%", 100 * share);
+  const std::string loss = p.steps_done() > 0 ? absl::StrFormat("  loss %.3f", p.loss()) : "";
+  std::string validation = p.validation_step() > 0 ? absl::StrFormat("  validation %.3f", p.validation_loss()) : "";
+  std::string rate = p.tokens_per_second() > 0 ? absl::StrCat("  ", Count(p.tokens_per_second()), " tok/s") : "";
+  std::string eta = p.eta_ns() > 0 && p.steps_done() < total ? absl::StrCat("  ETA ", Duration(p.eta_ns())) : "";
+  const auto columns = static_cast<size_t>(std::max(0, width));
+  // In a narrow terminal whole values are left out, because a part of a number is a wrong number.
+  for (std::string* part : {&validation, &rate, &eta}) {
+    if (head.size() + percent.size() + loss.size() + validation.size() + rate.size() + eta.size() > columns) part->clear();
+  }
+  const std::string tail = absl::StrCat(percent, loss, validation, rate, eta);
   const int bar = std::clamp(width - static_cast<int>(head.size() + tail.size()) - 2, 0, 40);
-  if (bar < 5) return (head + tail).substr(0, static_cast<size_t>(std::max(0, width)));
+  if (bar < 5) {
+    for (const std::string& line : {head + tail, head + percent, std::string(absl::StripAsciiWhitespace(percent))}) {
+      if (line.size() <= columns) return line;
+    }
+    return "";
+  }
   const int filled = static_cast<int>(std::lround(share * bar));
   std::string text(static_cast<size_t>(bar), ' ');
   std::fill_n(text.begin(), filled, '=');

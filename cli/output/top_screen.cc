@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/output/listings.h"
+#include "cli/output/narrow.h"
 #include "cli/output/output.h"
 #include "cli/output/render.h"
 #include "common/utf8.h"
@@ -18,6 +19,10 @@ namespace lynx::cli {
 namespace {
 
 constexpr size_t kSparks = 24;
+// In a terminal with fewer columns than this, columns of tables are left out, long names are cut, and the reason why a job
+// waits stands below the job.
+constexpr size_t kNarrow = 80;
+constexpr size_t kNarrowName = 12, kVeryNarrow = 50, kVeryNarrowName = 8;
 
 std::vector<double> Rates(const v1::JobCurves& curves) {
   std::vector<double> rates;
@@ -69,6 +74,7 @@ std::string JobsTable(const TopView& view, const TopStyle& style) {
   constexpr size_t kExpertsColumn = 8;
   if (experts) rows[0].insert(rows[0].begin() + kExpertsColumn, "EXPERTS");
   const Glyphs glyphs = style.unicode ? Glyphs::kUnicode : Glyphs::kAscii;
+  std::vector<std::string> reasons;  // in the order of the rows
   for (const size_t i : order) {
     const v1::Job& job = view.jobs[i];
     const v1::Progress& p = job.progress();
@@ -85,10 +91,26 @@ std::string JobsTable(const TopView& view, const TopStyle& style) {
                     trains ? FormatDuration(Nanos(p.step_ns())) : "-",
                     trains && p.eta_ns() > 0 ? FormatDuration(Nanos(p.eta_ns())) : "-",
                     trains ? "" : job.reason().substr(0, job.reason().find('\n'))});
+    reasons.push_back(rows.back().back());
     if (experts)
       rows.back().insert(rows.back().begin() + kExpertsColumn, trains && HasExpertLoad(job) ? ExpertLoadText(job) : "-");
   }
-  return view.jobs.empty() ? "no job trains or waits\n" : TableText(rows);
+  if (view.jobs.empty()) return "no job trains or waits\n";
+  if (style.width >= kNarrow) return TableText(rows);
+  for (auto& row : rows) {
+    row.pop_back();
+    row[1] = CutLine(VisibleLine(row[1]), style.width < kVeryNarrow ? kVeryNarrowName : kNarrowName);
+  }
+  // The curves go first, and the loss last.
+  LeaveOutColumns(rows, style.width,
+                  experts ? std::vector<size_t>{5, 7, 8, 9, 10, 6, 4} : std::vector<size_t>{5, 7, 8, 9, 6, 4});
+  const std::vector<std::string> lines = absl::StrSplit(TableText(rows), '\n');
+  std::string text = lines[0] + "\n";
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    absl::StrAppend(&text, lines[i + 1], "\n");
+    if (!reasons[i].empty()) absl::StrAppend(&text, "  ", Wrapped(VisibleLine(reasons[i]), style.width, 2, 2), "\n");
+  }
+  return text;
 }
 
 std::string NodesTable(const TopView& view, const TopStyle& style) {
@@ -104,24 +126,26 @@ std::string NodesTable(const TopView& view, const TopStyle& style) {
     rows.push_back(
         {node.name(), NodeState(node), absl::StrCat(node.devices_used(), "/", devices), bar, absl::StrJoin(jobs, ",")});
   }
+  if (style.width < kNarrow) LeaveOutColumns(rows, style.width, {3});
   return view.nodes.nodes().empty() ? "no nodes have attached yet\n" : TableText(rows);
 }
 
-std::string QueuesTable(const TopView& view) {
+std::string QueuesTable(const TopView& view, const TopStyle& style) {
   // With one queue, which every cluster has, the table would show nothing new.
   if (view.queues.size() < 2) return "";
   const CellText cells(OutputFormat::kTable, view.now);
-  return absl::StrCat("\n", ListingText(QueueListing(view.queues, cells), OutputFormat::kTable).value_or(""));
-}
-
-// Cuts the line of UTF-8 text after `width` columns.
-std::string Cut(const std::string& line, size_t width) {
-  size_t columns = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if ((line[i] & 0xC0) == 0x80) continue;
-    if (++columns > width) return line.substr(0, i);
+  const Listing listing = QueueListing(view.queues, cells);
+  if (style.width >= kNarrow) return absl::StrCat("\n", ListingText(listing, OutputFormat::kTable).value_or(""));
+  std::vector<std::vector<std::string>> rows(listing.rows.size() + 1);
+  for (size_t column = 0; column < listing.columns.size(); ++column) {
+    if (listing.columns[column].in != ColumnIn::kTables) continue;
+    rows[0].push_back(listing.columns[column].title);
+    for (size_t i = 0; i < listing.rows.size(); ++i) rows[i + 1].push_back(listing.rows[i][column]);
   }
-  return line;
+  std::vector<size_t> from_the_right;
+  for (size_t column = rows[0].size() - 1; column > 0; --column) from_the_right.push_back(column);
+  LeaveOutColumns(rows, style.width, from_the_right);
+  return absl::StrCat("\n", TableText(rows));
 }
 
 std::string Toned(const std::string& line, const TopStyle& style) {
@@ -158,8 +182,14 @@ std::string Sparkline(const std::vector<double>& values, size_t width, LowestBar
 }
 
 std::string TopScreen(const TopView& view, const TopStyle& style) {
-  const std::string whole = absl::StrCat(Summary(view), view.problem.empty() ? "" : absl::StrCat(view.problem, "\n"), "\n",
-                                         JobsTable(view, style), "\n", NodesTable(view, style), QueuesTable(view));
+  std::string head = absl::StrCat(Summary(view), view.problem.empty() ? "" : absl::StrCat(VisibleLine(view.problem), "\n"));
+  if (style.width < kNarrow) {
+    std::vector<std::string> wrapped = absl::StrSplit(head, '\n');
+    for (std::string& line : wrapped) line = Wrapped(line, style.width, 0, 2);
+    head = absl::StrJoin(wrapped, "\n");
+  }
+  const std::string whole =
+      absl::StrCat(head, "\n", JobsTable(view, style), "\n", NodesTable(view, style), QueuesTable(view, style));
   std::vector<std::string> lines = absl::StrSplit(whole, '\n');
   lines.pop_back();
   if (style.height > 0 && lines.size() > style.height) {
@@ -168,7 +198,8 @@ std::string TopScreen(const TopView& view, const TopStyle& style) {
     lines.push_back(absl::StrCat("... ", left_out, " lines more"));
   }
   std::string text;
-  for (const std::string& line : lines) absl::StrAppend(&text, Toned(Cut(VisibleLine(line), style.width), style), "\n");
+  for (const std::string& line : lines)
+    absl::StrAppend(&text, Toned(CutLine(VisibleLine(line), style.width, style.unicode ? "…" : "~"), style), "\n");
   return text;
 }
 

@@ -1,10 +1,10 @@
 #include <google/protobuf/util/json_util.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -20,6 +20,7 @@
 #include "cli/local/find_server.h"
 #include "cli/output/exit_code.h"
 #include "cli/output/listings.h"
+#include "cli/output/narrow.h"
 #include "cli/output/render.h"
 #include "cli/spec/job_file.h"
 #include "cli/spec/scalar_text.h"
@@ -39,6 +40,8 @@ namespace {
 constexpr Nanos kWatchPatience{120'000'000'000};
 // Without a terminal a progress line is printed no more often than this.
 constexpr Nanos kPlainInterval{5'000'000'000};
+// The state of a job, and two spaces.
+constexpr size_t kStateColumns = 11;
 constexpr int32_t kAllJobs = std::numeric_limits<int32_t>::max();
 
 bool IsTable(const GlobalOptions& global) {
@@ -149,7 +152,10 @@ class ProgressPrinter {
 
   void Lost() {
     ClearLine();
-    if (!lost_) std::printf("           the server is away; training goes on; trying again\n");
+    if (!lost_) {
+      constexpr char kLost[] = "the server is away; training goes on; trying again";
+      std::printf("%*s%s\n", static_cast<int>(kStateColumns), "", Fitted(kLost).c_str());
+    }
     lost_ = true;
     std::fflush(stdout);
   }
@@ -163,7 +169,13 @@ class ProgressPrinter {
   void PrintState(v1::JobState state, const std::string& reason) {
     ClearLine();
     std::printf("%s  %s\n", Colored(state, absl::StrFormat("%-9s", StateName(state)), style_).c_str(),
-                VisibleLine(reason).c_str());
+                Fitted(VisibleLine(reason)).c_str());
+  }
+
+  // The text as it stands right of the state. On a terminal it is broken between words.
+  static std::string Fitted(const std::string& text) {
+    const std::optional<size_t> width = TerminalWidth(STDOUT_FILENO);
+    return width.has_value() ? Wrapped(text, *width, kStateColumns, kStateColumns) : text;
   }
 
   void ClearLine() {
@@ -184,10 +196,9 @@ class ProgressPrinter {
     std::printf("%s\n", ProgressLine(job, Width()).c_str());
   }
 
-  int Width() const {
-    winsize size{};
-    if (terminal_ && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col - 1;
-    return 100;
+  static int Width() {
+    const std::optional<size_t> width = TerminalWidth(STDOUT_FILENO);
+    return width.has_value() ? static_cast<int>(*width) - 1 : 100;
   }
 
   RealClock clock_;
@@ -313,11 +324,22 @@ bool IsWanted(const EventsOptions& options, const v1::JobEvent& event) {
 }
 
 std::string EventLine(const GlobalOptions& global, const v1::JobEvent& event, Style style) {
-  const CellText cells = Cells(global);
   if (IsTable(global)) {
-    return absl::StrCat(cells.Time(event.time_unix_ns()), "  ",
-                        Colored(event.state(), absl::StrFormat("%-9s", StateName(event.state())), style), "  ",
-                        absl::StrFormat("%-16s", event.kind()), "  ", VisibleLine(event.reason()), "\n");
+    const std::string time = Cells(global).Time(event.time_unix_ns());
+    const std::string state = absl::StrFormat("%-9s", StateName(event.state()));
+    const std::string kind = absl::StrFormat("%-16s", event.kind());
+    const std::string reason = VisibleLine(event.reason());
+    const std::string state_shown = Colored(event.state(), state, style);
+    const size_t head = time.size() + state.size() + kind.size() + 6;  // with spaces
+    const size_t width = TerminalWidth(STDOUT_FILENO).value_or(std::numeric_limits<size_t>::max());
+    if (head + ColumnsOf(reason) <= width) {
+      return absl::StrCat(time, "  ", state_shown, "  ", kind, "  ", reason, "\n");
+    }
+    // The reason stands below; in a very narrow terminal the date is left out.
+    constexpr size_t kIndent = 4;
+    const std::string time_shown = head > width + 2 ? time.substr(time.rfind(' ') + 1) : time;
+    return absl::StrCat(time_shown, "  ", state_shown, "  ", event.kind(), "\n", std::string(kIndent, ' '),
+                        Wrapped(reason, width, kIndent, kIndent), "\n");
   }
   if (global.output == OutputFormat::kYaml) return absl::StrCat("---\n", YamlText(event));
   std::string json;

@@ -15,6 +15,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "cli/output/exit_code.h"
+#include "cli/output/narrow.h"
 #include "cli/output/render.h"
 #include "cli/output/top_screen.h"
 #include "cli/verbs/commands.h"
@@ -200,8 +201,11 @@ int Top(const GlobalOptions& global, const TopOptions& options) {
   if (!view.ok()) return Fail(view.status());
   const double taken = Seconds(RealClock().Monotonic() - begin);
   if (options.once || !IsTerminal(STDOUT_FILENO) || isatty(STDIN_FILENO) == 0) {
-    constexpr size_t kWide = 1000;
-    std::fputs(TopScreen(*view, {.width = kWide, .color = false, .unicode = SpeaksUtf8()}).c_str(), stdout);
+    constexpr size_t kWide = 1000;  // for files and pipes
+    std::fputs(
+        TopScreen(*view, {.width = TerminalWidth(STDOUT_FILENO).value_or(kWide), .color = false, .unicode = SpeaksUtf8()})
+            .c_str(),
+        stdout);
     return kExitOk;
   }
   HandleSignals();

@@ -47,6 +47,19 @@ TEST(ProgressLine, NeverExceedsTheWidth) {
   for (int width = 0; width < 60; ++width) EXPECT_LE(ProgressLine(RunningJob(), width).size(), static_cast<size_t>(width));
 }
 
+TEST(ProgressLine, LeavesOutWholeValuesWhereThereIsNoRoom) {
+  v1::Job job = RunningJob();
+  job.mutable_progress()->set_validation_step(100);
+  job.mutable_progress()->set_validation_loss(2.5);
+  EXPECT_EQ(ProgressLine(job, 61), "step 120/400 [==>  ]  30%  loss 2.310  12.3k tok/s  ETA 1m10s");
+  EXPECT_EQ(ProgressLine(job, 59), "step 120/400   30%  loss 2.310  12.3k tok/s  ETA 1m10s");
+  EXPECT_EQ(ProgressLine(job, 45), "step 120/400   30%  loss 2.310  ETA 1m10s");
+  EXPECT_EQ(ProgressLine(job, 39), "step 120/400 [==>    ]  30%  loss 2.310");
+  EXPECT_EQ(ProgressLine(job, 20), "step 120/400   30%");
+  EXPECT_EQ(ProgressLine(job, 10), "30%");
+  EXPECT_EQ(ProgressLine(job, 2), "");
+}
+
 TEST(ProgressLine, HasTheValidationLossOnceThereIsOne) {
   v1::Job job = RunningJob();
   EXPECT_THAT(ProgressLine(job, 100), Not(HasSubstr("validation")));

@@ -116,6 +116,44 @@ TEST(TopScreen, FitsItsTerminal) {
   }
 }
 
+TEST(TopScreen, LeavesOutColumnsInANarrowTerminal) {
+  TopView view = View();
+  view.jobs[0].mutable_spec()->set_name("second-of-several");
+  view.jobs[0].set_reason("waits for 4 devices of the queue research");
+  EXPECT_EQ(TopScreen(view, {.width = 60, .unicode = false}),
+            "lynx 1.2 at 10.0.0.1:7470\n"
+            "1 node, 2 of 4 devices used; 1 job trains at 4k tokens/s, 1\n"
+            "  waits or starts\n"
+            "\n"
+            "JOB  NAME          STATE    DONE  LOSS   TOK/S  ETA\n"
+            "j1   first         RUNNING  25%   2.500  4k     3.00 s\n"
+            "j2   second-of-s~  QUEUED   0%    -      -      -\n"
+            "  waits for 4 devices of the queue research\n"
+            "\n"
+            "NODE  STATE  USED                    JOBS\n"
+            "n0    ready  2/4   ########........  j1\n");
+  EXPECT_EQ(TopScreen(view, {.width = 40, .unicode = false}),
+            "lynx 1.2 at 10.0.0.1:7470\n"
+            "1 node, 2 of 4 devices used; 1 job\n"
+            "  trains at 4k tokens/s, 1 waits or\n"
+            "  starts\n"
+            "\n"
+            "JOB  NAME      STATE    DONE  LOSS\n"
+            "j1   first     RUNNING  25%   2.500\n"
+            "j2   second-~  QUEUED   0%    -\n"
+            "  waits for 4 devices of the queue\n"
+            "  research\n"
+            "\n"
+            "NODE  STATE  USED  JOBS\n"
+            "n0    ready  2/4   j1\n");
+}
+
+TEST(TopScreen, WrapsWhatIsWrong) {
+  TopView view = View();
+  view.problem = "cannot reach lynx-server at 10.0.0.1:7470: connection refused";
+  EXPECT_THAT(TopScreen(view, {.width = 40}), HasSubstr("cannot reach lynx-server at\n  10.0.0.1:7470: connection refused\n"));
+}
+
 TEST(TopScreen, SaysWhatIsWrongAndWhatIsNotThere) {
   TopView view;
   view.problem = "the server is away";
@@ -145,6 +183,11 @@ TEST(TopScreen, SeveralQueuesAreShown) {
   view.queues[1].set_name("research");
   EXPECT_THAT(TopScreen(view, {}), HasSubstr("\nQUEUE "));
   EXPECT_THAT(TopScreen(view, {.color = true}), HasSubstr("\033[7mQUEUE "));
+  const std::vector<std::string> lines = absl::StrSplit(TopScreen(view, {.width = 40, .unicode = false}), '\n');
+  const auto queue = std::find_if(lines.begin(), lines.end(), [](const auto& line) { return line.starts_with("QUEUE "); });
+  ASSERT_NE(queue, lines.end());
+  EXPECT_LE(queue->size(), 40u);
+  EXPECT_THAT(*queue, Not(HasSubstr("~"))) << "whole columns are left out";
 }
 
 }  // namespace
