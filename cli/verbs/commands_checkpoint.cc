@@ -9,8 +9,10 @@
 #include "absl/strings/str_join.h"
 #include "cli/output/exit_code.h"
 #include "cli/output/render.h"
+#include "cli/output/waiting_line.h"
 #include "cli/spec/model_config.h"
 #include "cli/verbs/commands.h"
+#include "cli/verbs/told_files.h"
 #include "common/status.h"
 #include "common/utf8.h"
 #include "planner/problem/layout.h"
@@ -213,8 +215,16 @@ int VerifyCheckpoints(const GlobalOptions& global, const std::string& path) {
   int code = kExitOk;
   std::string page;
   Json list = Json::array();
-  for (const CheckpointSummary& checkpoint : found->checkpoints) {
-    const std::vector<std::string> wrong = VerifyCheckpoint(checkpoint);
+  // What is wrong is printed afterwards, because the waiting line is on standard error, too.
+  const auto all_wrong = WithWaitingLine("verifying", [&](const auto& tell) {
+    ToldFiles files(tell);
+    std::vector<std::vector<std::string>> each;
+    for (const CheckpointSummary& checkpoint : found->checkpoints) each.push_back(VerifyCheckpoint(checkpoint, files));
+    return each;
+  });
+  for (size_t i = 0; i < all_wrong.size(); ++i) {
+    const CheckpointSummary& checkpoint = found->checkpoints[i];
+    const std::vector<std::string>& wrong = all_wrong[i];
     if (!wrong.empty()) code = kExitRefused;
     list.push_back({{"path", checkpoint.path}, {"whole", wrong.empty()}, {"wrong", wrong}});
     absl::StrAppend(&page, checkpoint.path, "  ", wrong.empty() ? "whole" : "damaged", "\n");
@@ -228,7 +238,10 @@ int ExportCheckpoint(const CheckpointExportOptions& options) {
   if (const absl::Status known = CheckFormat(options.format); !known.ok()) return Fail(known);
   const auto checkpoint = FindOne(options.path);
   if (!checkpoint.ok()) return Fail(checkpoint.status());
-  const auto bytes = ExportToHuggingFace(*checkpoint, Absolute(options.out));
+  const auto bytes = WithWaitingLine("exporting", [&](const auto& tell) {
+    ToldFiles files(tell);
+    return ExportToHuggingFace(*checkpoint, Absolute(options.out), files);
+  });
   if (!bytes.ok()) return Fail(bytes.status());
   std::printf("step %lld of job %s, %s of weights: %s\n", static_cast<long long>(checkpoint->identity.step),
               checkpoint->identity.job.value.c_str(), FormatBytes(*bytes).c_str(), options.out.c_str());
@@ -240,8 +253,11 @@ int ImportCheckpoint(const CheckpointImportOptions& options) {
   const std::string folder = Absolute(options.path);
   const auto model = ReadModelOf(folder, options.seq);
   if (!model.ok()) return Fail(model.status());
-  const auto imported = ImportFromHuggingFace(folder, model->model, *model->family, Absolute(options.out),
-                                              options.allow_non_finite ? NonFiniteWeights::kTake : NonFiniteWeights::kRefuse);
+  const NonFiniteWeights non_finite = options.allow_non_finite ? NonFiniteWeights::kTake : NonFiniteWeights::kRefuse;
+  const auto imported = WithWaitingLine("importing", [&](const auto& tell) {
+    ToldFiles files(tell);
+    return ImportFromHuggingFace(folder, model->model, *model->family, Absolute(options.out), non_finite, files);
+  });
   if (!imported.ok()) return Fail(imported.status());
   for (const std::string& note : imported->notes) {
     std::fprintf(stderr, "lynxctl: note: %s\n", VisibleText(note).c_str());
