@@ -58,6 +58,13 @@ RankEnding Silent(const EndingFacts& facts) {
         .reason = WithLastLine("ended without a report; the worker daemon had been away and did not see how", facts.last_line),
         .outcome = RankOutcome::kFailed};
   }
+  if (facts.exit->signal == SIGKILL && facts.hung > Nanos(0)) {
+    return {.exit_code = facts.exit->code,
+            .reason = WithLastLine(
+                absl::StrCat("had made no progress for ", FormatDuration(facts.hung), ", and was killed by the worker daemon"),
+                facts.last_line),
+            .outcome = RankOutcome::kKilled};
+  }
   const bool for_memory = facts.exit->signal == SIGKILL && facts.oom_kill;
   RankEnding ending{.exit_code = facts.exit->code,
                     .reason = WithLastLine(ExplainedExit(*facts.exit, for_memory), facts.last_line),

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "common/units.h"
 #include "node/process.h"
 #include "worker/contract/rank_report.h"
 #include "worker/daemon/reconcile.h"
@@ -34,6 +35,8 @@ struct EndingFacts {
   // True if the kernel's out-of-memory killer ended a process of this node at about the time at which this process ended.
   bool oom_kill = false;
   StopStage stop = StopStage::kNone;  // how far this daemon was in ending the process
+  // For how long the rank had made no progress when this daemon killed it for that (hang_watch.h); 0: it did not.
+  Nanos hung;
 };
 
 RankEnding DescribeEnding(const EndingFacts& facts);

@@ -4,6 +4,7 @@
 //   config.json    RankConfig, what the rank process is told
 //   report.jsonl   its reports, one RankReport per line
 //   stderr.log     its standard error
+//   progress       how far it has come, if it has no peers (worker/contract/progress_file.h)
 //   yield          while this file exists, the rank is asked to give way when a step is done
 //   state.json     StoredRank, by which a restarted daemon recognises the process and its end
 //
@@ -59,6 +60,7 @@ struct RankFolder {
   std::string report() const { return path + "/report.jsonl"; }
   std::string log() const { return path + "/stderr.log"; }
   std::string yield() const { return path + "/yield"; }
+  std::string progress() const { return path + "/progress"; }
   std::string state() const { return path + "/state.json"; }
 };
 

@@ -25,7 +25,7 @@ absl::Status GiveFile(const std::string& path, const JobUser& user) {
   return absl::InternalError(absl::StrCat("cannot give ", path, " to user ", user.user, ": ", std::string(::strerror(errno))));
 }
 
-absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const RankProgram& program) {
+absl::StatusOr<Child> Spawn(const RankFolder& folder, bool alone, int socket, const RankProgram& program) {
   const UniqueFd log(::open(folder.log().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log.valid()) {
     return absl::InternalError(absl::StrCat("cannot create ", folder.log(), ": ", std::string(::strerror(errno))));
@@ -33,8 +33,13 @@ absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const RankProg
   std::vector<std::string> arguments = {program.binary,          "--config",      folder.config(),   "--listen-fd",
                                         absl::StrCat(kPassedFd), "--report-file", folder.report(),   "--yield-file",
                                         folder.yield(),          "--lease-file",  program.lease_file};
+  std::vector<std::string> given = {folder.config(), folder.report()};
+  if (alone) {
+    arguments.insert(arguments.end(), {"--progress-file", folder.progress()});
+    given.push_back(folder.progress());
+  }
   if (program.user.user != 0) {
-    for (const std::string& path : {folder.config(), folder.report()}) LYNX_RETURN_IF_ERROR(GiveFile(path, program.user));
+    for (const std::string& path : given) LYNX_RETURN_IF_ERROR(GiveFile(path, program.user));
     arguments.insert(arguments.end(), {"--run-as", RightsText(program.user)});
   }
   return SpawnInSession(arguments, {.out = log.get(), .error = log.get(), .passed = socket});
@@ -57,6 +62,8 @@ absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64
   return config;
 }
 
+bool IsAlone(const RankConfig& config) { return config.peers.size() == 1; }
+
 absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
                                         int socket, const RankProgram& program) {
   LaunchedRank launched;
@@ -67,7 +74,7 @@ absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConf
   // The record is stored before the process starts. If the daemon is restarted after this point, it looks for the process by
   // the process's arguments.
   LYNX_RETURN_IF_ERROR(StoreRecord(folder, launched.record));
-  LYNX_ASSIGN_OR_RETURN(launched.child, Spawn(folder, socket, program));
+  LYNX_ASSIGN_OR_RETURN(launched.child, Spawn(folder, IsAlone(config), socket, program));
   launched.record.phase = RecordedPhase::kRunning;
   launched.record.process.pid = launched.child.pid;
   // IdentifyProcess returns nullopt if the process has already ended. The caller then notices the end by the process's pidfd.

@@ -19,6 +19,9 @@ RankKey KeyOf(const v1::RankAssignment& assignment);
 // assignment must have all peers and the checkpoint directory. Returns InvalidArgument with the name of the wrong field.
 absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64_t pacing_bytes_per_second);
 
+// True if the rank is the only one of its job. Then no peer watches it, and it tells its progress in a file.
+bool IsAlone(const RankConfig& config);
+
 struct LaunchedRank {
   Child child;
   StoredRank record;  // in the phase kRunning, as it was stored
@@ -33,8 +36,8 @@ struct RankProgram {
 
 // Writes the configuration and the record, starts the program with the socket as descriptor 3, and records the process. The
 // caller keeps the socket. After an error no process runs, and the caller must update the record. The folder belongs to the
-// daemon's user. If ranks run as another user, that user can write only two files of the folder: the report file and the
-// configuration. No third user can read the configuration, because it contains the connection secret.
+// daemon's user. If ranks run as another user, that user can write only three files of the folder: the report file, the
+// configuration and the progress file. No third user can read the configuration, because it contains the connection secret.
 absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
                                         int socket, const RankProgram& program);
 

@@ -104,6 +104,7 @@ void RankSupervisor::Adopt(const RankKey& key) {
   rank.record.process = *process;
   rank.record.phase = RecordedPhase::kRunning;
   rank.yield = std::filesystem::exists(Folder(key).yield());
+  if (ReadToldProgress(Folder(key).progress()).has_value()) rank.watch.emplace(options_.hang_limit, clock_.Monotonic());
   rank.pidfd = *std::move(pidfd);
   Log(StoreRecord(Folder(key), rank.record));
   spdlog::info("{} runs as process {}: taken up again", RankKeyText(key), process->pid);
@@ -174,6 +175,7 @@ void RankSupervisor::StopAll() {
 
 void RankSupervisor::Step() {
   Reap();
+  KillHanging();
   ReadTails();
   ReconcileOnce();
 }
@@ -209,7 +211,20 @@ void RankSupervisor::Reap() {
                               .last_report = FinalReport(folder.report()),
                               .last_line = CleanLine(LastLine(FileEnd(folder.log(), kLastLineBytes))),
                               .oom_kill = oom_kills_.Recent(clock_.Monotonic()),
-                              .stop = rank.stop}));
+                              .stop = rank.stop,
+                              .hung = rank.hung}));
+  }
+}
+
+// A rank that hangs cannot end by itself, so it is not asked to.
+void RankSupervisor::KillHanging() {
+  const Nanos now = clock_.Monotonic();
+  for (auto& [key, rank] : ranks_) {
+    if (rank.phase != RankPhase::kRunning || !rank.watch.has_value() || rank.hung > Nanos(0)) continue;
+    if (!rank.watch->Hangs(ReadToldProgress(Folder(key).progress()), now) || rank.stop != StopStage::kNone) continue;
+    rank.hung = rank.watch->still();
+    spdlog::error("{} has made no progress for {}: it is killed", RankKeyText(key), FormatDuration(rank.hung));
+    SignalProcess(rank.pidfd, SIGKILL);
   }
 }
 
@@ -323,6 +338,7 @@ void RankSupervisor::Start(const RankKey& key) {
   rank.record = std::move(launched->record);
   rank.pidfd = std::move(launched->child.pidfd);
   rank.socket.Reset();
+  if (IsAlone(*config)) rank.watch.emplace(options_.hang_limit, clock_.Monotonic());
   rank.measured = true;
   metrics_.AddRank(key);
   CountRunning();

@@ -26,7 +26,9 @@
 #include "common/clock.h"
 #include "lynx/v1/cluster.pb.h"
 #include "node/oom_kills.h"
+#include "worker/contract/rank_config.h"
 #include "worker/daemon/allowed_paths.h"
+#include "worker/daemon/hang_watch.h"
 #include "worker/daemon/job_user.h"
 #include "worker/daemon/rank_ending.h"
 #include "worker/daemon/rank_folder.h"
@@ -40,13 +42,14 @@ struct SupervisorOptions {
   std::string rank_binary;
   std::string address;  // this node's numeric address, on which ranks listen
   int64_t pacing_bytes_per_second = 0;
-  std::string copies_directory;              // an absolute path; empty: the node keeps no in-memory checkpoints
-  Bytes copies_limit;                        // 0: as much as the memory can hold
-  Nanos grace{5'000'000'000};                // the time from SIGTERM to SIGKILL
-  size_t kept_folders = 50;                  // the number of folders of ended ranks that are kept
-  JobUser user;                              // the user that ranks run as
-  AllowedPaths allowed;                      // where the ranks' data and checkpoints may be
-  std::string oom_counter = "/proc/vmstat";  // counts out-of-memory kills (node/oom_kills.h)
+  std::string copies_directory;                    // an absolute path; empty: the node keeps no in-memory checkpoints
+  Bytes copies_limit;                              // 0: as much as the memory can hold
+  Nanos grace{5'000'000'000};                      // the time from SIGTERM to SIGKILL
+  Nanos hang_limit = RankConfig().progress_limit;  // for ranks without peers (hang_watch.h)
+  size_t kept_folders = 50;                        // the number of folders of ended ranks that are kept
+  JobUser user;                                    // the user that ranks run as
+  AllowedPaths allowed;                            // where the ranks' data and checkpoints may be
+  std::string oom_counter = "/proc/vmstat";        // counts out-of-memory kills (node/oom_kills.h)
 
   std::string lease_file() const { return data_directory + "/lease"; }  // worker/contract/lease_file.h
 };
@@ -91,9 +94,11 @@ class RankSupervisor {
     bool yield = false;  // in phase kRunning: the rank has been asked to give way
     ReportTail reports;
     LogTail log;
-    bool measured = false;      // the metrics have series for this rank
-    bool end_reported = false;  // the rank's end (kExited) has been reported
-    bool released = false;      // the server needs nothing more from the rank
+    std::optional<HangWatch> watch;  // in phase kRunning, if the rank has no peers
+    Nanos hung;                      // it was killed after this time without progress; 0: it was not
+    bool measured = false;           // the metrics have series for this rank
+    bool end_reported = false;       // the rank's end (kExited) has been reported
+    bool released = false;           // the server needs nothing more from the rank
   };
   struct Wanted {
     v1::RankAssignment assignment;
@@ -109,6 +114,7 @@ class RankSupervisor {
   std::optional<ProcessIdentity> FindStarted(const RankKey& key) const;
 
   void Reap();
+  void KillHanging();
   void ReadTails();
   void ReadTails(Rank& rank);
   void ReconcileOnce();

@@ -1,6 +1,7 @@
 // lynx-rank runs one rank of a training job, or a measurement.
 //
-//   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE] [--lease-file FILE] [--run-as UID:GID:GROUPS]
+//   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE] [--lease-file FILE] [--progress-file FILE]
+//             [--run-as UID:GID:GROUPS]
 //                                                    trains; started by the worker daemon (cancellation.h: yield)
 //   lynx-rank --measure FILE | --measure-link FILE   measures; started by the agent (see worker/contract/measurement.h)
 //   lynx-rank --measure-gpu-links FILE               measures the links between a node's GPUs; started by the agent
@@ -30,15 +31,18 @@
 #include "worker/collectives/bounded_call.h"
 #include "worker/contract/measurement.h"
 #include "worker/contract/rank_config.h"
+#include "worker/contract/rank_progress.h"
 #include "worker/rank/measure/measure_device.h"
 #include "worker/rank/measure/measure_gpu_links.h"
 #include "worker/rank/measure/measure_link.h"
 #include "worker/rank/peers/cancellation.h"
+#include "worker/rank/peers/idle_limit.h"
 #include "worker/rank/peers/with_cause.h"
 #include "worker/rank/process/drop_privileges.h"
 #include "worker/rank/process/lease_watch.h"
 #include "worker/rank/process/memory_report.h"
 #include "worker/rank/process/pinning.h"
+#include "worker/rank/process/progress_signs.h"
 #include "worker/rank/rank_backend.h"
 #include "worker/rank/rank_run.h"
 #include "worker/rank/records/report_file.h"
@@ -56,6 +60,7 @@ struct Arguments {
   std::string yield_file;
   std::string run_as;
   std::string lease_file;
+  std::string progress_file;
   std::string measure;
   std::string measure_link;
   std::string measure_gpu_links;
@@ -64,17 +69,13 @@ struct Arguments {
 
 // Returns false for an unknown option or an option without its value. In this case getopt has printed a message to stderr.
 bool ParseArguments(int argc, char** argv, Arguments& arguments) {
-  constexpr option kOptions[] = {{"config", required_argument, nullptr, 'c'},
-                                 {"listen-fd", required_argument, nullptr, 'l'},
-                                 {"report-file", required_argument, nullptr, 'r'},
-                                 {"measure", required_argument, nullptr, 'm'},
-                                 {"measure-link", required_argument, nullptr, 'n'},
-                                 {"check-cuda", required_argument, nullptr, 'u'},
-                                 {"yield-file", required_argument, nullptr, 'y'},
-                                 {"measure-gpu-links", required_argument, nullptr, 'g'},
-                                 {"lease-file", required_argument, nullptr, 'e'},
-                                 {"run-as", required_argument, nullptr, 'a'},
-                                 {}};
+  constexpr option kOptions[] = {
+      {"config", required_argument, nullptr, 'c'},        {"listen-fd", required_argument, nullptr, 'l'},
+      {"report-file", required_argument, nullptr, 'r'},   {"measure", required_argument, nullptr, 'm'},
+      {"measure-link", required_argument, nullptr, 'n'},  {"check-cuda", required_argument, nullptr, 'u'},
+      {"yield-file", required_argument, nullptr, 'y'},    {"measure-gpu-links", required_argument, nullptr, 'g'},
+      {"lease-file", required_argument, nullptr, 'e'},    {"run-as", required_argument, nullptr, 'a'},
+      {"progress-file", required_argument, nullptr, 'p'}, {}};
   for (int option; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (option) {
       case 'c': arguments.config = optarg; break;
@@ -83,6 +84,7 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
       case 'a': arguments.run_as = optarg; break;
       case 'y': arguments.yield_file = optarg; break;
       case 'e': arguments.lease_file = optarg; break;
+      case 'p': arguments.progress_file = optarg; break;
       case 'm': arguments.measure = optarg; break;
       case 'n': arguments.measure_link = optarg; break;
       case 'g': arguments.measure_gpu_links = optarg; break;
@@ -197,12 +199,20 @@ int RunTraining(const Arguments& arguments, char** argv) {
     if (!file.ok()) return fail(file.status());
     lease.emplace(*std::move(file));
   }
+  std::optional<ProgressSigns> signs;
+  if (!arguments.progress_file.empty()) {
+    absl::StatusOr<ProgressFile> file = ProgressFile::OpenToWrite(arguments.progress_file);
+    if (!file.ok()) return fail(file.status());
+    signs.emplace(*std::move(file));
+  }
   Cancellation cancellation(arguments.yield_file);
+  std::optional<QuietWork> begins(kIdleLimit);  // a GPU tells nothing of its progress
   const absl::StatusOr<std::unique_ptr<Backend>> backend = MakeRankBackend(config->device, config->threads);
   if (!backend.ok()) {
     const bool memory = absl::IsResourceExhausted(backend.status());
     return fail(WithCause(backend.status(), memory ? FaultCause::kMemory : FaultCause::kDevice));
   }
+  begins.reset();
   return RunRank(*config, arguments.listen_fd, **backend, *reports, cancellation);
 }
 

@@ -7,6 +7,7 @@
 //   stderr TEXT      write a line to standard error
 //   ignore-term      from now on SIGTERM does nothing (before: exit code 4)
 //   term-step N      on SIGTERM append the report of step N, then exit as before
+//   progress N QUIET tell N pieces of progress, and quiet work of QUIET ns, in the progress file (only a rank without peers)
 //   crash            SIGSEGV
 //   exit N           end
 //
@@ -23,6 +24,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -30,6 +32,7 @@
 #include "common/clock.h"
 #include "planner/report/step_trace.h"
 #include "worker/contract/lease_file.h"
+#include "worker/contract/progress_file.h"
 #include "worker/contract/rank_config.h"
 #include "worker/contract/rank_report.h"
 
@@ -76,7 +79,8 @@ void EndOnTerm(int) {
 
 class Rank {
  public:
-  Rank(const RankConfig& config, const std::string& report_file) : config_(config), report_file_(report_file) {}
+  Rank(const RankConfig& config, const std::string& report_file, const std::string& progress_file)
+      : config_(config), report_file_(report_file), progress_file_(progress_file) {}
 
   void Do(const std::string& line) {
     std::istringstream words(line);
@@ -106,6 +110,13 @@ class Rank {
       g_last_words = RankReportLine(StepOf(std::stoll(rest))) + "\n";
       g_report_fd = ::open(report_file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     }
+    if (command == "progress") {
+      if (!progress_.has_value()) progress_ = ProgressFile::OpenToWrite(progress_file_).value();
+      std::istringstream numbers(rest);
+      ToldProgress told;
+      numbers >> told.made >> told.quiet.value;
+      progress_->Tell(told);
+    }
     if (command == "crash") {
       ::signal(SIGSEGV, SIG_DFL);  // because a sanitizer would turn the signal into an exit
       ::raise(SIGSEGV);
@@ -118,6 +129,8 @@ class Rank {
 
   const RankConfig& config_;
   const std::string report_file_;
+  const std::string progress_file_;
+  std::optional<ProgressFile> progress_;
 };
 
 }  // namespace
@@ -125,7 +138,8 @@ class Rank {
 int main(int argc, char** argv) {
   ::signal(SIGTERM, EndOnTerm);
   ::alarm(170);  // so that no rank is left forever if the test is killed
-  if (argc != 11 || std::string(argv[1]) != "--config" || std::string(argv[3]) != "--listen-fd" ||
+  const bool alone = argc == 13 && std::string(argv[11]) == "--progress-file";
+  if ((argc != 11 && !alone) || std::string(argv[1]) != "--config" || std::string(argv[3]) != "--listen-fd" ||
       std::string(argv[5]) != "--report-file" || std::string(argv[7]) != "--yield-file" ||
       std::string(argv[9]) != "--lease-file") {
     Fail("wrong flags");
@@ -142,7 +156,8 @@ int main(int argc, char** argv) {
 
   const absl::StatusOr<LeaseFile> lease = LeaseFile::OpenToRead(argv[10]);
   if (!lease.ok()) Fail(std::string(lease.status().message()));
-  Rank rank(*config, argv[6]);
+  if (alone != (config->peers.size() == 1)) Fail("only a rank without peers tells its progress in a file");
+  Rank rank(*config, argv[6], alone ? argv[12] : "");
   std::ifstream script;
   std::string line;
   while (true) {

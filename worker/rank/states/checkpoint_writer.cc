@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "worker/checkpoint/checkpoint_index.h"
 #include "worker/checkpoint/shard.h"
+#include "worker/contract/rank_progress.h"
 #include "worker/rank/states/resume.h"
 
 namespace lynx::worker {
@@ -80,6 +81,7 @@ absl::Status CheckpointWriter::WriteLast(int64_t steps_done) {
                                               "written, nor in ", FormatDuration(waited),
                                               " of trying again: ", std::string(outcome.failure.message())));
     }
+    const QuietWork sleeps(pause);
     std::this_thread::sleep_for(std::chrono::nanoseconds(pause.value));
     waited += pause;
   }
