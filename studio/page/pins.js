@@ -219,10 +219,10 @@ export class Pins {
   }
 }
 
-// "535.5 ms" as a large number and a small unit.
+// "535.5 ms" as a large number and a small unit; "1m03s" has no unit of its own.
 function valueOf(text) {
   const [number, unit] = text.split(" ");
-  return [number, " ", make("small", {}, unit)];
+  return unit === undefined ? [number] : [number, " ", make("small", {}, unit)];
 }
 
 // Where the step of the slowest stage goes, as [kind, share] in the order of the kinds; from the spans of its compute lane.

@@ -155,6 +155,22 @@ class PlotsTest(checks.PageChecks, unittest.TestCase):
         window.mouse("mouseMoved", *auto)
         self.assertIn("1.10 s a step, 70.0 GiB", window.run("return document.querySelector('#chart .tip').textContent"))
 
+    def test_durations_are_written_as_programs_write_them(self):
+        lines = [line.split("\t") for line in (ROOT / "tests/golden/durations.txt").read_text().splitlines()]
+        self.assertGreater(len(lines), 300)
+        window = self.opened("")
+        written = window.run("return arguments[0].map((ns) => duration(Number(ns)))", [ns for ns, _ in lines])
+        for (ns, text), found in zip(lines, written, strict=True):
+            self.assertEqual(found, text.replace(" us", " µs"), f"{ns} ns")
+
+    def test_the_chart_tells_steps_of_minutes_apart(self):
+        points = [{**CHART["points"][1], "name": name, "stepNs": step, "chosen": False} for name, step in (("a", 63.2e9), ("b", 63.9e9))]
+        window = self.charted({"points": points, "frontier": [], "limitBytes": 0})
+        labels = window.run("return [...document.querySelectorAll('#chart text.end')].map((e) => e.textContent).filter((text) => / s$/.test(text))")
+        self.assertGreater(len(labels), 2)
+        self.assertEqual(len(set(labels)), len(labels), labels)
+        self.assertIn("a: 1m03s a step with 70.0 GiB, fits", window.run("return [...document.querySelectorAll('#chart .mark')].map((e) => e.getAttribute('aria-label'))"))
+
     def test_chart_without_marks_or_limit(self):
         window = self.charted({"points": [], "frontier": [], "limitBytes": 0})
         self.assertEqual(window.run("return document.querySelectorAll('#chart .mark, #chart .limit').length"), 0)

@@ -80,8 +80,9 @@ class FrontierChart {
     const line = (name, from, to) => makeSvg("line", { class: name, x1: from[0], y1: from[1], x2: to[0], y2: to[1] });
     const across = ticksBetween(0, most, this.width / 110, { ofBytes: true }).values.flatMap((v) => [
       line("grid", [x(v), top], [x(v), floor]), text("middle", [x(v), floor + 17], shortened(bytes(v)))]);
-    const up = ticksBetween(low, high, 5).values.flatMap((v) => [
-      line("grid", [left, y(v)], [end, y(v)]), text("end", [left - 8, y(v) + 4], shortened(duration(v)))]);
+    const { step, values } = ticksBetween(low, high, 5);
+    const up = values.flatMap((v) => [
+      line("grid", [left, y(v)], [end, y(v)]), text("end", [left - 8, y(v) + 4], moment(v, step, 2 * high))]);  // seconds from one second on
     const limit = this.limit ? [line("limit", [x(this.limit), top], [x(this.limit), floor]),
       text("end strong", [x(this.limit) - 6, top + 10], "limit " + bytes(this.limit))] : [];
     return makeSvg("g", { "aria-hidden": "true" }, ...across, ...up, ...limit, text("end", [left - 8, top - 8], "step"),

@@ -87,13 +87,7 @@ class PlanModel {
   actionMeaning(lane, i) { return this.texts[lane.text[i]][1].replace("#", lane.microbatch[i]); }
   duration(ticks) { return duration(ticks * this.tick); }
 
-  // Moments in one unit for the whole axis, with as many decimals as `step` needs.
-  moment(ticks, step) {
-    const whole = this.step * this.tick;
-    const [unit, size] = whole >= 2e9 ? ["s", 1e9] : whole >= 2e6 ? ["ms", 1e6] : ["µs", 1e3];
-    const decimals = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step * this.tick / size) - 1e-9)));
-    return (ticks * this.tick / size).toFixed(decimals) + " " + unit;
-  }
+  moment(ticks, step) { return moment(ticks * this.tick, step * this.tick, this.step * this.tick); }
 
   ticks(view, room) { return ticksBetween(view.begin, view.end, Math.max(2, room / 110), { least: 1 / this.tick }); }
 }

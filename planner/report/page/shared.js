@@ -65,10 +65,32 @@ function count(value) {
   }
   return String(Number(value.toPrecision(3)));
 }
+// As FormatDuration (common/units.h), but with "µs" for "us". Nanoseconds are rounded to whole ones first.
 function duration(ns) {
-  const [unit, size] = [["s", 1e9], ["ms", 1e6], ["µs", 1e3]].find((u) => ns >= u[1]) ?? ["ns", 1];
-  const value = ns / size;
-  return (size === 1 ? Math.round(value) : value.toFixed(value < 10 ? 2 : value < 1000 ? 1 : 0)) + " " + unit;
+  ns = Math.round(ns);
+  if (ns < 0) return "-" + duration(-ns);
+  if (ns < 60e9) {
+    const units = [["s", 1e9, 2], ["ms", 1e6, 1], ["µs", 1e3, 1]];
+    const [unit, size, decimals] = units.find((u) => ns >= u[1]) ?? ["ns", 1, 0];
+    return fixed(ns / size, decimals) + " " + unit;
+  }
+  const seconds = Math.floor(ns / 1e9), hours = Math.floor(seconds / 3600), minutes = Math.floor(seconds / 60);
+  const two = (number) => String(number).padStart(2, "0");
+  return hours > 0 ? hours + "h" + two(minutes % 60) + "m" : minutes + "m" + two(seconds % 60) + "s";
+}
+// As printf writes it: a value in the middle between two texts gets the one whose last digit is even, whereas toFixed takes the
+// larger one. A number in binary is such a value only if it is an odd multiple of this part.
+function fixed(value, decimals) {
+  const parts = value * 2 ** (decimals + 1), power = 10 ** decimals, floor = Math.floor(value * power);
+  const middle = Number.isInteger(parts) && parts % 2 === 1 && floor % 2 === 0;
+  return middle ? (floor / power).toFixed(decimals) : value.toFixed(decimals);
+}
+// A time at an axis: in seconds if `whole` is two seconds or more, and so on, with as many decimals as `step`, the time between two
+// labels, needs. All in nanoseconds. Labels of one axis differ, whereas those of `duration` are all "1m03s" within one second.
+function moment(ns, step, whole) {
+  const [unit, size] = whole >= 2e9 ? ["s", 1e9] : whole >= 2e6 ? ["ms", 1e6] : ["µs", 1e3];
+  const decimals = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  return (ns / size).toFixed(decimals) + " " + unit;
 }
 function bytes(value) {
   const sign = value < 0 ? "−" : "", size = Math.abs(value);
