@@ -180,11 +180,9 @@ absl::StatusOr<std::string> MachineText(const StudioState& state, const std::vec
 }
 
 absl::Status ChangeCluster(const StudioState& state, ClusterTopology& cluster) {
-  if (state.nodes > 0 && cluster.groups.size() > 1) {
-    return Wrong("nodes",
-                 absl::StrCat("this machine has ", cluster.groups.size(), " groups of nodes; change their counts in its text"));
+  if (state.nodes > 0) {
+    LYNX_RETURN_IF_ERROR(Annotate(cli::SetNodes(state.nodes, "this machine", cluster), "nodes"));
   }
-  if (state.nodes > 0) cluster.groups[0].nodes = state.nodes;
   for (NodeGroup& group : cluster.groups) {
     if (state.memory.value > 0) group.memory_per_device = state.memory;
     int64_t& rate = group.profile.inter_node.bytes_per_second;

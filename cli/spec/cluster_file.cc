@@ -140,6 +140,15 @@ absl::Status UseMeasured(const HardwareProfile& measured, ClusterTopology& clust
                                                  "; set 'kind' in the cluster file to what agents report"));
 }
 
+absl::Status SetNodes(int32_t nodes, const std::string& where, ClusterTopology& cluster) {
+  if (cluster.groups.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, " has ", cluster.groups.size(), " groups of nodes; change their counts in the file"));
+  }
+  cluster.groups[0].nodes = nodes;
+  return absl::OkStatus();
+}
+
 std::string ClusterFileReference() {
   const auto part = [](const std::string& title, const std::string& rows) {
     return absl::StrCat(title, "\n\n", kReferenceHead, rows);

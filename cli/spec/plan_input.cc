@@ -34,12 +34,8 @@ absl::StatusOr<ClusterTopology> TopologyOf(const PlanInput& input, const JobSpec
   if (!input.cluster) return UniformTopology(input, spec);
   LYNX_ASSIGN_OR_RETURN(ClusterFile file, ParseClusterFile(*input.cluster, input.cluster_name));
   if (input.nodes > 0) {
-    if (file.cluster.groups.size() > 1) {
-      return absl::InvalidArgumentError(absl::StrCat("nodes ", input.nodes, ": ", input.cluster_name, " has ",
-                                                     file.cluster.groups.size(),
-                                                     " groups of nodes; change their counts in the file"));
-    }
-    file.cluster.groups[0].nodes = input.nodes;
+    LYNX_RETURN_IF_ERROR(
+        Annotate(SetNodes(input.nodes, input.cluster_name, file.cluster), absl::StrCat("nodes ", input.nodes)));
   }
   if (input.profile) LYNX_RETURN_IF_ERROR(Annotate(UseMeasured(*input.profile, file.cluster), input.profile_name));
   return file.cluster;

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/spec/preset_list.h"
 #include "cli/verbs/commands.h"
 #include "planner/problem/flops.h"
 #include "planner/problem/layer_graph.h"
@@ -11,29 +12,6 @@
 
 namespace lynx::cli {
 namespace {
-
-std::string PresetJson() {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const ModelPreset& preset : ModelPresets()) {
-    const ModelSpec& m = preset.model;
-    list.push_back({{"name", preset.name},
-                    {"family", EnumName(m.family)},
-                    {"parameters", ModelParameters(m)},
-                    {"activeParameters", ActiveParameters(m)},
-                    {"layers", m.layers},
-                    {"hidden", m.hidden},
-                    {"heads", m.heads},
-                    {"kvHeads", m.key_heads()},
-                    {"ffn", m.ffn},
-                    {"experts", m.moe.experts},
-                    {"topK", m.moe.top_k},
-                    {"expertFfn", m.moe.any() ? m.expert_ffn() : 0},
-                    {"seq", m.seq},
-                    {"vocab", m.vocab},
-                    {"source", preset.source}});
-  }
-  return list.dump(2) + "\n";
-}
 
 Listing PresetListing() {
   Listing listing;
@@ -105,7 +83,7 @@ Listing FamilyListing() {
 
 int Models(const GlobalOptions& global, bool families) {
   return families ? ShowListing(global.output, FamilyJson(), FamilyListing())
-                  : ShowListing(global.output, PresetJson(), PresetListing());
+                  : ShowListing(global.output, PresetsJson().dump(2) + "\n", PresetListing());
 }
 
 }  // namespace lynx::cli

@@ -31,8 +31,8 @@ TEST(Units, FormatsDurations) {
 // durations in the same way: tests/browser/test_plots.py compares them with this golden text.
 TEST(Units, DurationsAreThoseOfTheGoldenText) {
   std::set<int64_t> values = {0, 1, 9'999'499'999, 63'442'000'000, 125'000'000'000, 11'220'000'000'000, 100'000'000'000'000};
-  for (const int64_t unit : {int64_t{1'000}, int64_t{1'000'000}, int64_t{1'000'000'000}, int64_t{60'000'000'000},
-                             int64_t{3'600'000'000'000}}) {
+  for (const int64_t unit :
+       {int64_t{1'000}, int64_t{1'000'000}, int64_t{1'000'000'000}, int64_t{60'000'000'000}, int64_t{3'600'000'000'000}}) {
     for (const int64_t times : {1, 7, 10, 59, 63, 100, 999, 1000}) {
       for (const int64_t by : {int64_t{-1}, int64_t{0}, int64_t{1}}) values.insert(unit * times + by);
     }

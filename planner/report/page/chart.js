@@ -81,8 +81,9 @@ class FrontierChart {
     const across = ticksBetween(0, most, this.width / 110, { ofBytes: true }).values.flatMap((v) => [
       line("grid", [x(v), top], [x(v), floor]), text("middle", [x(v), floor + 17], shortened(bytes(v)))]);
     const { step, values } = ticksBetween(low, high, 5);
+    const named = (v) => moment(v, step, 2 * high);  // in seconds from one second on
     const up = values.flatMap((v) => [
-      line("grid", [left, y(v)], [end, y(v)]), text("end", [left - 8, y(v) + 4], moment(v, step, 2 * high))]);  // seconds from one second on
+      line("grid", [left, y(v)], [end, y(v)]), text("end", [left - 8, y(v) + 4], named(v))]);
     const limit = this.limit ? [line("limit", [x(this.limit), top], [x(this.limit), floor]),
       text("end strong", [x(this.limit) - 6, top + 10], "limit " + bytes(this.limit))] : [];
     return makeSvg("g", { "aria-hidden": "true" }, ...across, ...up, ...limit, text("end", [left - 8, top - 8], "step"),

@@ -85,8 +85,9 @@ function fixed(value, decimals) {
   const middle = Number.isInteger(parts) && parts % 2 === 1 && floor % 2 === 0;
   return middle ? (floor / power).toFixed(decimals) : value.toFixed(decimals);
 }
-// A time at an axis: in seconds if `whole` is two seconds or more, and so on, with as many decimals as `step`, the time between two
-// labels, needs. All in nanoseconds. Labels of one axis differ, whereas those of `duration` are all "1m03s" within one second.
+// A time at an axis: in seconds if `whole` is two seconds or more, and so on, with as many decimals as `step`, the time
+// between two labels, needs. All in nanoseconds. Labels of one axis differ, whereas `duration` writes all times within one
+// second as "1m03s".
 function moment(ns, step, whole) {
   const [unit, size] = whole >= 2e9 ? ["s", 1e9] : whole >= 2e6 ? ["ms", 1e6] : ["µs", 1e3];
   const decimals = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step / size) - 1e-9)));
