@@ -3,11 +3,13 @@
 
 #include <arpa/inet.h>
 #include <civetweb.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <initializer_list>
 #include <mutex>
 #include <thread>
@@ -15,6 +17,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace lynx {
@@ -60,6 +63,31 @@ BodyEnd ReadBody(mg_connection* connection, const mg_request_info& info, size_t 
   return info.content_length > static_cast<int64_t>(got) ? BodyEnd::kBroken : BodyEnd::kWhole;
 }
 
+// Host and port of one end of a connection, as `name` (getsockname, getpeername) finds it; empty if it finds none.
+std::pair<std::string, std::string> EndOf(int fd, int (*name)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "";
+  if (name(fd, any, &size) != 0) return {};
+  if (::getnameinfo(any, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) return {};
+  return {host, port};
+}
+
+// The descriptor of the connection that brought a request; -1: it was not found. The library keeps it to itself, so the
+// process's descriptors are compared with both ends of the connection, which no other descriptor has.
+int SocketOf(const mg_request_info& info) {
+  const std::pair peer(std::string(info.remote_addr), absl::StrCat(info.remote_port));
+  const std::string own = absl::StrCat(info.server_port);
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end; it.increment(error)) {
+    int fd = -1;
+    if (!absl::SimpleAtoi(it->path().filename().string(), &fd)) continue;
+    if (EndOf(fd, ::getpeername) == peer && EndOf(fd, ::getsockname).second == own) return fd;
+  }
+  return -1;
+}
+
 // Connects to this port of `host` and closes the connection, without waiting.
 void Knock(const std::string& host, int port) {
   sockaddr_in to{};
@@ -88,6 +116,7 @@ int HttpEndpoint::OnRequest(mg_connection* connection) {
                       .fetch_site = header("Sec-Fetch-Site")};
   const size_t most = self->max_body_;
   const BodyEnd end = most == 0 ? BodyEnd::kWhole : ReadBody(connection, *info, most, request.body);
+  if (!request.body.empty()) request.socket = SocketOf(*info);
   const HttpReply reply =
       end == BodyEnd::kTooLarge
           ? HttpReply{.status = 413, .body = absl::StrCat("the request's body is larger than ", most, " bytes\n")}

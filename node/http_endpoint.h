@@ -28,6 +28,9 @@ struct HttpRequest {
   std::string origin;         // Origin,
   std::string fetch_site;     // and Sec-Fetch-Site
   std::string body;           // empty if HttpLimits::max_body is 0
+  // The connection's descriptor, only to be polled while the request is answered: POLLRDHUP says that the client has closed it
+  // and waits no longer. -1 if there is no body, or if the descriptor was not found.
+  int socket = -1;
 };
 
 struct HttpReply {

@@ -1,8 +1,13 @@
 #include "studio/questions.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +23,28 @@ constexpr char kProgram[] = "lynx-studio";
 constexpr char kNothing[] = "{}";  // what is kept of an answer that has no plan
 
 absl::Status Stale() { return absl::CancelledError("a newer question has come"); }
+
+// Calls `closed` on a thread of its own when the other side closes the connection, which must stay open on this side meanwhile.
+class ConnectionWatch {
+ public:
+  ConnectionWatch(int socket, std::function<void()> closed)
+      : thread_([this, socket, closed = std::move(closed)] {
+          pollfd fds[] = {{.fd = socket, .events = POLLRDHUP, .revents = 0},
+                          {.fd = done_.fd(), .events = POLLIN, .revents = 0}};
+          while (::poll(fds, 2, -1) < 0 && errno == EINTR) {}
+          if (fds[0].revents != 0 && fds[1].revents == 0) closed();
+        }) {}
+  ConnectionWatch(const ConnectionWatch&) = delete;
+  ConnectionWatch& operator=(const ConnectionWatch&) = delete;
+  ~ConnectionWatch() {
+    done_.Raise();
+    thread_.join();
+  }
+
+ private:
+  WakeEvent done_;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -65,10 +92,19 @@ void StudioQuestions::ForgetOldClients() {
   }
 }
 
-absl::StatusOr<std::shared_ptr<StudioQuestions::Question>> StudioQuestions::Begin(const std::string& client, StudioAsk ask,
-                                                                                  int64_t sequence, std::string& kept) {
+void StudioQuestions::Abandon(const std::string& client, StudioAsk ask, std::shared_ptr<Question> question) {
+  const std::unique_lock lock(mutex_);
+  if (const auto asker = clients_.find(client); asker != clients_.end()) {
+    std::shared_ptr<Question>& present = asker->second.present[static_cast<size_t>(ask)];
+    if (present == question) present = nullptr;
+  }
+  Cancel(question);
+}
+
+absl::Status StudioQuestions::Begin(const std::string& client, StudioAsk ask, int64_t sequence,
+                                    const std::shared_ptr<Question>& question, std::string& kept) {
   std::unique_lock lock(mutex_);
-  if (stopped_) return Stale();
+  if (stopped_ || question->stale) return Stale();
   Client& asker = clients_[client];
   asker.used = ++asked_;
   const auto index = static_cast<size_t>(ask);
@@ -76,7 +112,7 @@ absl::StatusOr<std::shared_ptr<StudioQuestions::Question>> StudioQuestions::Begi
   asker.newest[index] = sequence;
   Cancel(asker.present[index]);
   if (ask == StudioAsk::kPlan) Cancel(asker.present[static_cast<size_t>(StudioAsk::kMore)]);
-  const auto question = asker.present[index] = std::make_shared<Question>();
+  asker.present[index] = question;
   ForgetOldClients();
   if (running_ >= limits_.at_once && waiting_ >= limits_.waiting) {
     asker.present[index] = nullptr;
@@ -88,13 +124,16 @@ absl::StatusOr<std::shared_ptr<StudioQuestions::Question>> StudioQuestions::Begi
   if (question->stale) return Stale();
   ++running_;
   kept = clients_[client].kept;
-  return question;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> StudioQuestions::Ask(const std::string& client, StudioAsk ask, int64_t sequence,
-                                                 const MakeQuestion& make) {
+                                                 const MakeQuestion& make, int socket) {
+  const auto question = std::make_shared<Question>();
+  std::optional<ConnectionWatch> watch;
+  if (socket >= 0) watch.emplace(socket, [&] { Abandon(client, ask, question); });
   std::string kept;
-  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<Question> question, Begin(client, ask, sequence, kept));
+  LYNX_RETURN_IF_ERROR(Begin(client, ask, sequence, question, kept));
   const absl::StatusOr<std::string> text = make(kept);
   absl::StatusOr<std::string> answer = text.ok() ? answerer_(*text, question->cancel) : text;
   const std::unique_lock lock(mutex_);
@@ -110,13 +149,13 @@ absl::StatusOr<std::string> StudioQuestions::Ask(const std::string& client, Stud
   return answer->substr(end + 1);
 }
 
-absl::StatusOr<std::string> StudioQuestions::AskAlone(const MakeQuestion& make) {
+absl::StatusOr<std::string> StudioQuestions::AskAlone(const MakeQuestion& make, int socket) {
   std::string client = " ";  // pages' names have no blanks
   {
     const std::unique_lock lock(mutex_);
     absl::StrAppend(&client, ++alone_);
   }
-  return Ask(client, StudioAsk::kExport, 0, make);
+  return Ask(client, StudioAsk::kExport, 0, make, socket);
 }
 
 void StudioQuestions::Stop() {

@@ -5,6 +5,8 @@
 // and is answered that it is stale. A new question for a plan also stops the client's question for more, which was about the
 // state before. So a person who moves a slider never waits for a state that the slider has left.
 //
+// A question also ends when nobody waits for its answer any more: when the client closes the connection that brought it.
+//
 // At most `at_once` questions run at a time, and at most `waiting` wait for their turn. Thread-safe; the calls block until
 // their answer is there.
 #ifndef LYNX_STUDIO_QUESTIONS_H_
@@ -51,11 +53,13 @@ class StudioQuestions {
  public:
   explicit StudioQuestions(StudioAnswerer answerer, StudioLimits limits = {});
 
-  // Returns what the answerer returned after its first line; the first line of the last plan is kept for the client. Cancelled:
-  // the question is stale. Unavailable: too many questions wait. Other errors are those of `make` and of the answerer.
-  absl::StatusOr<std::string> Ask(const std::string& client, StudioAsk ask, int64_t sequence, const MakeQuestion& make);
+  // Returns what the answerer returned after its first line; the first line of the last plan is kept for the client. `socket`:
+  // the connection that the answer goes to; -1: it is not watched. Cancelled: the question is stale, or the client has closed
+  // the connection. Unavailable: too many questions wait. Other errors are those of `make` and of the answerer.
+  absl::StatusOr<std::string> Ask(const std::string& client, StudioAsk ask, int64_t sequence, const MakeQuestion& make,
+                                  int socket = -1);
   // The same for a question that is not a page's newest, such as an export: no other question makes it stale.
-  absl::StatusOr<std::string> AskAlone(const MakeQuestion& make);
+  absl::StatusOr<std::string> AskAlone(const MakeQuestion& make, int socket = -1);
   // Stops every question that runs or waits, and answers all later ones as stale.
   void Stop();
 
@@ -75,9 +79,12 @@ class StudioQuestions {
     uint64_t used = 0;  // when it asked last, in questions
   };
 
-  absl::StatusOr<std::shared_ptr<Question>> Begin(const std::string& client, StudioAsk ask, int64_t sequence,
-                                                  std::string& kept);
+  // Registers the question and waits for its turn. If the result is OK, the question counts as running.
+  absl::Status Begin(const std::string& client, StudioAsk ask, int64_t sequence, const std::shared_ptr<Question>& question,
+                     std::string& kept);
   void Cancel(std::shared_ptr<Question>& question);
+  // Nobody waits for the question's answer any more.
+  void Abandon(const std::string& client, StudioAsk ask, std::shared_ptr<Question> question);
   void ForgetOldClients();
 
   const StudioAnswerer answerer_;

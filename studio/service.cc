@@ -188,8 +188,9 @@ HttpReply StudioService::Post(const HttpRequest& request, StudioAsk ask) {
     return absl::StrCat("{\"ask\":\"", EnumName(ask), "\",\"machines\":", machines, ",\"kept\":", kept,
                         ",\"request\":", request.body, "}");
   };
-  const absl::StatusOr<std::string> answer =
-      head->client.empty() ? questions_.AskAlone(make) : questions_.Ask(head->client, ask, head->sequence, make);
+  const absl::StatusOr<std::string> answer = head->client.empty()
+                                                 ? questions_.AskAlone(make, request.socket)
+                                                 : questions_.Ask(head->client, ask, head->sequence, make, request.socket);
   if (!answer.ok()) return Unanswered(answer.status(), head->sequence);
   return {.type = kJson, .body = WithSequence(head->sequence, *answer)};
 }

@@ -171,6 +171,13 @@ async function start() {
     plan(false);
   }
   addEventListener("hashchange", follow);
+  // What is asked ends with the page; a page that the browser has kept and shows again asks anew.
+  addEventListener("pagehide", () => {
+    clearTimeout(restTimer);
+    planAsker.stop();
+    moreAsker.stop();
+  });
+  addEventListener("pageshow", (event) => event.persisted && plan(false));
 }
 
 start();

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tests/node/http_get.h"
 
 namespace lynx {
@@ -43,6 +45,21 @@ TEST(HttpEndpoint, ReadsNoBodiesUnlessAsked) {
   const auto endpoint = HttpEndpoint::Start("127.0.0.1:0", Echo, {.threads = 2});
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   EXPECT_THAT(Post((*endpoint)->port(), "Content-Length: 3\r\n", "abc"), EndsWith("[]"));
+}
+
+TEST(HttpEndpoint, SaysWhenTheClientClosesItsConnection) {
+  const auto answer = [](const HttpRequest& request) -> HttpReply {
+    if (request.socket < 0) return {.body = "no socket"};
+    pollfd end{.fd = request.socket, .events = POLLRDHUP, .revents = 0};
+    const bool open = ::poll(&end, 1, 0) == 0;
+    ::poll(&end, 1, -1);
+    return {.body = absl::StrCat(open ? "open" : "closed", ", then ", (end.revents & POLLRDHUP) != 0 ? "closed" : "open")};
+  };
+  const auto endpoint = HttpEndpoint::Start("127.0.0.1:0", answer, {.threads = 2, .max_body = 10});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  EXPECT_THAT(HttpGet((*endpoint)->port(), "/ask"), EndsWith("no socket"));
+  // The client says at once that nothing more follows, and reads the answer all the same.
+  EXPECT_THAT(Post((*endpoint)->port(), "Content-Length: 3\r\n", "abc"), EndsWith("then closed"));
 }
 
 TEST(HttpEndpoint, HostNames) {

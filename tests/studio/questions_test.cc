@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <condition_variable>
 #include <future>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/fd.h"
 
 namespace lynx {
 namespace {
@@ -66,6 +68,42 @@ TEST(StudioQuestions, AnswersAndKeepsThePlansLayoutOfEachClient) {
   // What was kept is of the plan, whatever other questions brought.
   EXPECT_EQ(*questions.Ask("b", StudioAsk::kMore, 1, Text("more")), "answer to more");
   EXPECT_EQ(*questions.Ask("b", StudioAsk::kPlan, 2, with_kept), "answer to kept {\"layout\":\"of kept {}\"}");
+}
+
+// A connection; `far` is the client's end.
+struct Connection {
+  Connection() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    near = UniqueFd(ends[0]);
+    far = UniqueFd(ends[1]);
+  }
+  UniqueFd near, far;
+};
+
+TEST(StudioQuestions, EndsAQuestionWhoseConnectionIsClosed) {
+  SlowAnswerer slow;
+  StudioQuestions questions(slow.answerer(), {.at_once = 1});
+  Connection runs, waits;
+  auto running =
+      std::async(std::launch::async, [&] { return questions.Ask("a", StudioAsk::kPlan, 0, Text("runs"), runs.near.get()); });
+  slow.WaitFor(1);
+  auto waiting = std::async(std::launch::async, [&] { return questions.AskAlone(Text("waits"), waits.near.get()); });
+  waits.far = UniqueFd();
+  EXPECT_EQ(waiting.get().status().code(), absl::StatusCode::kCancelled);
+  runs.far = UniqueFd();
+  EXPECT_EQ(running.get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(slow.begun(), std::vector<std::string>({"runs"}));
+
+  slow.Go();
+  Connection open;
+  EXPECT_EQ(*questions.Ask("a", StudioAsk::kPlan, 1, Text("next"), open.near.get()), "answer to next");
+  Connection closed;
+  closed.far = UniqueFd();
+  SlowAnswerer never;
+  StudioQuestions others(never.answerer());
+  EXPECT_EQ(others.Ask("a", StudioAsk::kPlan, 0, Text("late"), closed.near.get()).status().code(),
+            absl::StatusCode::kCancelled);
 }
 
 TEST(StudioQuestions, AnErrorForgetsNoLayout) {

@@ -151,6 +151,17 @@ class StudioTest(unittest.TestCase):
         wait_for(lambda: not any(map(alive, planner)), "the planner of the first question ends")
         self.assertEqual(self.studio.ask("plan", state=state(), client="newest", sequence=1), {"sequence": 1, "stale": True})
 
+    def test_a_question_ends_when_its_connection_is_closed(self):
+        for what in ("plan", "more", "export"):
+            question = {"state": LONG, "client": "gone", "sequence": 0} | ({"format": "job"} if what == "export" else {})
+            connection = http.client.HTTPConnection("127.0.0.1", self.studio.port, timeout=DEADLINE)
+            connection.request("POST", f"/api/{what}", json.dumps(question), {"Content-Type": "application/json"})
+            wait_for(self.studio.children, "the planner begins")
+            planner = self.studio.children()
+            connection.close()
+            wait_for(lambda: not any(map(alive, planner)), f"the planner ends with the connection of /api/{what}")
+        self.assertIn("summary", self.studio.ask("plan", state=state(), client="gone", sequence=1))
+
     def test_errors_are_answers(self):
         cases = (
             (state(machine={"text": "apiVersion: lynx/v1\nkind: Cluster\nname: [\n"}), ("machine", 3)),
