@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import time
 import unittest
 
 import browser
@@ -25,6 +26,12 @@ BESIDE = "const e = document.querySelector(`#form [data-field=\"${arguments[0]}\
 DROP = """const transfer = new DataTransfer();
 transfer.items.add(new File([arguments[1]], arguments[0]));
 document.getElementById('form').dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: transfer}))"""
+# Before the page's scripts: keeps each text that is written on a canvas, where it begins and ends, and whether it was made narrower.
+WRITTEN = """window.written = []; { const real = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...most) {
+  window.written.push([text, x, x + this.measureText(text).width, most.length > 0]);
+  return real.call(this, text, x, y, ...most);
+}; }"""
 # Before the page's scripts: counts the requests that are under way to each address, and keeps the most.
 COUNTED = """window.most = {}; { const under = {}, real = window.fetch;
 window.fetch = async (path, options) => {
@@ -107,9 +114,7 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
                            "train: {steps: 10, globalBatch: 64, microBatch: 4}\nresources: {ranks: 8}\nparallel: {tp: 4, pp: 2, schedule: 1f1b, weave: off}\n")
             table = subprocess.run([BIN / "lynxctl", "plan", "-f", job, "--cluster", ROOT / "examples/clusters/a100-40gb-pcie.yaml", "--nodes", "1"],
                                    check=True, capture_output=True, text=True, timeout=120).stdout
-        said = re.search(r"predicted: step ([\d.]+) (\w+)", table)
-        self.assertEqual(first.split()[1], said.group(2))
-        self.assertAlmostEqual(float(first.split()[0]), float(said.group(1)), delta=0.06, msg="the page and lynxctl plan differ")
+        self.assertEqual(first, re.search(r"predicted: step ([^,]+),", table).group(1), "the page and lynxctl plan differ")
 
         self.choose(window, "model", "gpt-1.3b")
         second = self.changed(window, first)
@@ -225,8 +230,7 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         self.assertEqual(rows["recompute"][1], "full")
         self.assertNotIn("model", rows, "only rows that differ, at first")
         self.assertEqual(rows["step"][0], first)
-        self.assertRegex(rows["step"][1], r" s \+\d+\.\d%$")
-        self.assertAlmostEqual(float(rows["step"][1].split()[0]), float(second.split()[0]), delta=0.06)
+        self.assertRegex(rows["step"][1], f"^{re.escape(second)} \\+\\d+\\.\\d%$")
         self.assertEqual(window.run("return document.querySelector('#comparison .delta').className"), "delta bad")
         window.run("document.getElementById('all-rows').click()")
         self.assertIn("model", window.run("return [...document.querySelectorAll('#comparison tbody th')].map((e) => e.textContent)"))
@@ -255,6 +259,50 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         self.assertEqual(window.run("return [...document.querySelectorAll('#pins .letter')].map((e) => e.textContent).join('')"), "ACD")
         window.run("document.getElementById('unpin-all').click()")
         self.assertTrue(window.run("return document.getElementById('pinned').hidden"))
+
+    def test_layers_of_interleaved_stages_are_readable_beside_the_timeline(self):
+        window = browser.Browser()
+        self.addCleanup(window.close)
+        window.command("Page.addScriptToEvaluateOnNewDocument", {"source": WRITTEN})
+        for stages, virtual in ((8, 5), (16, 5), (4, 1)):
+            state = {"model": {"preset": "llama-65b"}, "machine": {"name": "a100-80gb-nvlink"}, "nodes": 8,
+                     "job": {"train.globalBatch": 32, "train.microBatch": 1, "parallel.tp": 4, "parallel.pp": stages, "parallel.virtualStages": virtual}}
+            window.open(self.studio.address + "studio.css")
+            window.open(self.studio.address + fragment(state))
+            window.until("return document.querySelector('#view .figures .value')")
+            written = window.run("return window.written.filter(([text, x]) => x < 110 && /^(embed )?\\d/.test(text))")
+            self.assertGreaterEqual(len(written), stages)
+            for text, _, end, squeezed in written:
+                self.assertLessEqual(end, 114.5, text)
+                self.assertFalse(squeezed, text)
+            more = [text for text, *_ in written if " more" in text]
+            self.assertEqual(more == [], virtual == 1, written)
+        self.assert_no_complaints(window)
+
+    def test_a_long_search_ends_with_its_page(self):
+        long = {"model": {"preset": "gpt-1t"}, "machine": {"name": "a100-80gb-nvlink"}, "nodes": 512, "job": {"train.globalBatch": 4096}}
+        for leave in ("other page", "closed"):
+            window = browser.Browser()
+            self.addCleanup(window.close)
+            window.open(self.studio.address + fragment(long))
+            window.until("return document.querySelector('#progress:not([hidden])')")
+            self.wait(lambda: self.planners(), "the search begins")
+            before = self.planners()
+            if leave == "closed":
+                window.process.kill()
+            else:
+                window.open(self.studio.address + "studio.css")
+            self.wait(lambda: not set(before) & set(self.planners()), f"the search ends: {leave}")
+
+    def planners(self):
+        tasks = pathlib.Path(f"/proc/{self.studio.process.pid}/task").iterdir()
+        return [pid for task in tasks for pid in (task / "children").read_text().split()]
+
+    def wait(self, condition, what):
+        end = time.monotonic() + browser.PATIENCE
+        while not condition():
+            self.assertLess(time.monotonic(), end, f"waited too long: {what}")
+            time.sleep(0.05)
 
     def test_every_format_can_be_copied(self):
         window = self.rested(self.opened())
@@ -293,9 +341,7 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
                 path.write_text(text)
             made = subprocess.run([BIN / "lynxctl", "plan", "-f", paths[0], "--cluster", paths[1], "--nodes", "1"], capture_output=True, text=True, timeout=120)
         self.assertEqual(made.returncode, 0, made.stderr)
-        said = re.search(r"predicted: step ([\d.]+) (\w+)", made.stdout)
-        self.assertEqual(said.group(2), step.split()[1])
-        self.assertAlmostEqual(float(said.group(1)), float(step.split()[0]), delta=0.06)
+        self.assertEqual(step, re.search(r"predicted: step ([^,]+),", made.stdout).group(1))
 
     def test_with_keys_alone(self):
         window = self.rested(self.opened())

@@ -3,6 +3,15 @@
 const HATCHED = { wait: true, copywait: true, stall: true };
 const WINDOWS = { tensor: true, data: true, copy: true };
 
+// The layers of a stage, such as "embed 0-1, 16-17, 32-33", in a text that is at most `room` wide: as many of them as fit, and
+// how many ranges follow; without words if not even one fits otherwise; empty if nothing fits.
+function layersWithin(context, layers, room) {
+  const ranges = layers.split(", "), plain = ranges.map((range) => range.replace(/embed | head/g, ""));
+  const texts = [ranges, plain].flatMap((all) => all.map((_, i) => all.slice(0, all.length - i).join(", ") +
+    (i > 0 ? " + " + i + " more" : "")));
+  return texts.find((text) => context.measureText(text).width <= room) ?? "";
+}
+
 class Timeline {
   // `parts`: the elements of the plan's view by id. `follow` is called after each drawing.
   constructor(parts, follow) {
@@ -222,7 +231,7 @@ class Timeline {
       context.font = Math.min(size, 11) + "px system-ui, sans-serif";
       context.fillStyle = color("ink3");
       const at = tall ? 14 : beside;
-      context.fillText(stage.layers, at, tall ? middle + 8 : middle, this.layout.gutter - 4 - at);
+      context.fillText(layersWithin(context, stage.layers, this.layout.gutter - 4 - at), at, tall ? middle + 8 : middle);
     }
     context.font = "11px system-ui, sans-serif";
   }
