@@ -9,11 +9,9 @@
 #include "cli/spec/cluster_file.h"
 #include "cli/spec/job_fields.h"
 #include "cli/spec/job_file.h"
+#include "cli/spec/preset_list.h"
 #include "common/status.h"
 #include "common/version.h"
-#include "planner/problem/flops.h"
-#include "planner/problem/layer_graph.h"
-#include "planner/problem/model_presets.h"
 #include "studio/answers.h"
 
 namespace lynx {
@@ -21,26 +19,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kFirstModel[] = "llama-7b", kFirstMachine[] = "h100";
+// The first view shows recomputation that is hidden in windows, and is planned in a moment: the micro-batch is fixed, so that
+// the search is short.
+constexpr char kFirstModel[] = "llama-65b", kFirstMachine[] = "a100-80gb-nvlink";
+constexpr const char* kFirstValues[][2] = {{"train.globalBatch", "64"}, {"train.microBatch", "2"}};
+constexpr char kSmallModel[] = "llama-7b";  // to begin with on a machine of which nothing is known here
 constexpr const char* kScalarNames[] = {"text", "integer", "real", "boolean", "integers"};  // the index is the ScalarKind
-
-Json ModelsJson() {
-  Json list = Json::array();
-  for (const ModelPreset& preset : ModelPresets()) {
-    const ModelSpec& m = preset.model;
-    list.push_back({{"name", preset.name},
-                    {"family", EnumName(m.family)},
-                    {"parameters", ModelParameters(m)},
-                    {"activeParameters", ActiveParameters(m)},
-                    {"layers", m.layers},
-                    {"hidden", m.hidden},
-                    {"heads", m.heads},
-                    {"experts", m.moe.experts},
-                    {"seq", m.seq},
-                    {"source", preset.source}});
-  }
-  return list;
-}
 
 absl::StatusOr<Json> MachinesJson(const std::vector<StudioMachine>& machines) {
   Json list = Json::array();
@@ -132,14 +116,21 @@ absl::Status ReadClusterIntoState(const Json& cluster, const std::vector<StudioM
 }  // namespace
 
 absl::StatusOr<Json> ChoicesJson(const Json& question, const std::vector<StudioMachine>& machines) {
-  StudioState state{.preset = kFirstModel, .machine_name = kFirstMachine};
   // A machine that the question brings, such as a server's cluster, is the one to begin with.
-  if (question.contains("machines") && !question["machines"].empty()) state.machine_name = machines.front().name;
-  if (question.contains("job")) LYNX_RETURN_IF_ERROR(ReadJobIntoState(question["job"], state));
+  const bool brings = question.contains("machines") && !question["machines"].empty();
+  StudioState state{.machine_name = brings ? machines.front().name : kFirstMachine};
+  if (question.contains("job")) {
+    LYNX_RETURN_IF_ERROR(ReadJobIntoState(question["job"], state));
+  } else if (brings || question.contains("cluster")) {
+    state.preset = kSmallModel;
+  } else {
+    state.preset = kFirstModel;
+    for (const auto& [path, value] : kFirstValues) state.job.emplace_back(path, value);
+  }
   if (question.contains("cluster")) LYNX_RETURN_IF_ERROR(ReadClusterIntoState(question["cluster"], machines, state));
   LYNX_ASSIGN_OR_RETURN(Json machine_list, MachinesJson(machines));
   return Json{{"version", kVersion},
-              {"models", ModelsJson()},
+              {"models", cli::PresetsJson()},
               {"machines", std::move(machine_list)},
               {"policies", PoliciesJson()},
               {"fields", FieldsJson()},

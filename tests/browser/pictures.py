@@ -95,11 +95,14 @@ def take_studio(folder, names):
     running = studio.Studio()
     try:
         with browser.Browser(WIDTH) as window:
-            window.open(running.address + studio.fragment(studio.STATE))
+            window.open(running.address)
             window.until(studio.RESTS)
             take(window, folder, "studio-plan")
             if set(names) == {"studio-plan"}:
                 return
+            window.run("location.hash = arguments[0]", studio.fragment(studio.STATE))
+            window.until("return document.title.includes('gpt-6.7b')")
+            window.until(studio.RESTS)
             window.resize(WIDTH, HEIGHTS["studio-more"])
             window.run("document.getElementById('more').scrollIntoView(); scrollBy(0, -16)")
             take(window, folder, "studio-more")
@@ -123,7 +126,7 @@ def take_studio(folder, names):
             window.until("return document.getElementById('export').open")
             take(window, folder, "studio-copy")
         with browser.Browser(PHONE, HEIGHTS["studio-phone"]) as window:
-            window.open(running.address + studio.fragment(studio.STATE))
+            window.open(running.address)
             window.until(studio.RESTS)
             window.screenshot(folder / "studio-phone.png")
     finally:

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/spec/preset_list.h"
 #include "common/clock.h"
 #include "planner/search/make_plan.h"
 
@@ -246,6 +247,7 @@ TEST(StudioAnswers, ErrorsAreAnswers) {
 
 TEST(StudioChoices, OfferEverythingAndBeginWithAPreset) {
   const Json choices = Ask({{"ask", "choices"}}).answer;
+  EXPECT_EQ(choices["models"], Json(cli::PresetsJson()));
   EXPECT_GT(choices["models"].size(), 20u);
   EXPECT_GT(choices["machines"].size(), 10u);
   for (const Json& machine : choices["machines"]) {
@@ -254,7 +256,11 @@ TEST(StudioChoices, OfferEverythingAndBeginWithAPreset) {
   }
   EXPECT_EQ(choices["policies"][0], "auto");
   EXPECT_GT(choices["fields"].size(), 50u);
-  EXPECT_TRUE(AskPlan(choices["state"]).answer.contains("summary"));
+  // The first view shows what windows hide.
+  const Json first = AskPlan(choices["state"]).answer;
+  ASSERT_TRUE(first.contains("summary"));
+  EXPECT_GT(first["summary"]["hiddenNs"].get<int64_t>(), 2 * first["summary"]["exposedNs"].get<int64_t>());
+  EXPECT_GT(first["summary"]["hiddenNs"].get<int64_t>(), first["summary"]["stepNs"].get<int64_t>() / 50);
 }
 
 TEST(StudioChoices, BeginWithTheQuestionsFiles) {
@@ -293,6 +299,11 @@ TEST(StudioChoices, BeginWithAMachineOfTheQuestion) {
       Ask({{"ask", "choices"}, {"machines", {{{"name", "live"}, {"title", "this cluster"}, {"text", text}}}}}).answer;
   EXPECT_EQ(choices["machines"][0]["title"], "this cluster");
   EXPECT_EQ(choices["state"]["machine"], Json({{"name", "live"}}));
+  // Of such a machine nothing is known here: a small model, and nothing fixed.
+  EXPECT_EQ(choices["state"]["model"], Json({{"preset", "llama-7b"}}));
+  EXPECT_EQ(choices["state"]["job"], Json::object());
+  const Json file = Ask({{"ask", "choices"}, {"cluster", {{"text", text}, {"name", "c.yaml"}}}}).answer["state"];
+  EXPECT_EQ(file["model"], Json({{"preset", "llama-7b"}}));
 }
 
 TEST(StudioChoices, WrongFilesAreErrorsWithTheirPlace) {
