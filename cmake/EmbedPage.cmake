@@ -4,7 +4,7 @@ set(code "// Made from planner/report/page/ by cmake/EmbedPage.cmake.\n#include 
 # Each entry is the name of a function, and the files whose texts the function returns one after another.
 foreach(entry PageStyle:page.css SharedScript:shared.js PlanView:view.html
               PlanViewScript:data.js,timeline.js,interaction.js,memory.js,view.js ChartScript:chart.js
-              PageTemplate:page.html PlanPageBody:plan.html PlanPageScript:main.js)
+              PageTemplate:page.html PlanPageBody:plan.html)
   string(REPLACE ":" ";" entry ${entry})
   list(GET entry 0 function)
   list(GET entry 1 files)

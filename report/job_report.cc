@@ -2,12 +2,10 @@
 #include "report/job_report.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/time.h"
 #include "common/status.h"
 #include "planner/problem/layout.h"
 #include "planner/report/plan_table.h"
@@ -17,9 +15,7 @@
 namespace lynx {
 namespace {
 
-std::string Time(int64_t unix_ns) {
-  return unix_ns == 0 ? "-" : absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
-}
+std::string Time(int64_t unix_ns) { return unix_ns == 0 ? "-" : UtcTime(unix_ns); }
 
 std::string Duration(int64_t ns) { return TimeText(Nanos(ns)); }
 
@@ -48,11 +44,9 @@ class Page {
       measured_peak_ = std::max(measured_peak_, m.arena_peak_bytes());
     }
     if (plan_ == nullptr) return;
-    for (const StagePlan& stage : plan_->stages) {
-      predicted_.hidden += stage.recompute_hidden.value;
-      predicted_.exposed += stage.recompute_exposed.value;
-      planned_peak_ = std::max(planned_peak_, stage.arena.value);
-    }
+    const PlanFigures planned = FiguresOf(*plan_);
+    predicted_ = {planned.hidden.value, planned.exposed.value};
+    planned_peak_ = planned.peak.value;
   }
 
   absl::StatusOr<std::string> Html() const {
@@ -77,7 +71,8 @@ class Page {
         {"recomputation", Recomputation()},
         {"memory", memory},
         {"loss", ReportSection("loss", "Loss", "mean over the tokens of a step", LossPlot(curves_))},
-        {"experts", LoadOfExperts()},
+        {"experts", ReportSection("experts", "Load of experts", "rows of the fullest rank, beside the even share",
+                                  ExpertLoadPlot(curves_))},
         {"plan", PlanSection()},
         {"events", Events()}};
     std::erase_if(parts, [](const PagePart& part) { return part.html.empty(); });
@@ -107,41 +102,38 @@ class Page {
 
   std::string Figures() const {
     const v1::Progress& progress = job_.progress();
-    const bool known = measured_step_ > 0 && plan_ != nullptr;
-    std::string html = HeadlineFigure(
-        "Step", measured_step_ > 0 ? Duration(measured_step_) : "not measured",
-        absl::StrCat(
-            measured_step_ > 0 ? absl::StrCat("mean of ", measured_steps_, measured_steps_ == 1 ? " step; " : " steps; ") : "",
-            plan_ == nullptr ? "no plan" : absl::StrCat("predicted ", TimeText(plan_->step)), known ? ", " : "",
-            known ? Difference(plan_->step.value, measured_step_) : "", Waited()));
-    absl::StrAppend(
-        &html,
-        HeadlineFigure("Throughput",
-                       progress.tokens_per_second() > 0 ? Count(progress.tokens_per_second()) + " tokens/s" : "not measured",
-                       absl::StrCat(progress.tokens_per_second() > 0 ? "over its last steps; " : "", progress.steps_done(),
-                                    " of ", job_.spec().train().steps(), " steps done")));
-    const Recomputed& shown = measured_step_ > 0 ? measured_ : predicted_;
+    const bool measured = measured_step_ > 0, trains = progress.tokens_per_second() > 0;
     const auto share = [](const Recomputed& r) {
       return r.sum() == 0 ? std::string("none needed") : PercentText(r.hidden, r.sum());
     };
-    absl::StrAppend(
-        &html, HeadlineFigure("Recomputation hidden", share(shown),
-                              absl::StrCat(measured_step_ > 0 ? "measured; predicted " : "predicted ", share(predicted_))));
-    absl::StrAppend(&html, HeadlineFigure("Peak activations",
-                                          measured_peak_ > 0 ? FormatBytes(Bytes(measured_peak_))
-                                          : plan_ == nullptr ? "-"
-                                                             : FormatBytes(Bytes(planned_peak_)),
-                                          measured_peak_ == 0 ? "planned"
-                                          : measured_peak_ == planned_peak_
-                                              ? "measured; as planned, to the byte"
-                                              : absl::StrCat("measured; planned ", FormatBytes(Bytes(planned_peak_)))));
+    std::string html = HeadlineFigure("Step", measured ? Duration(measured_step_) : "not measured", StepRemark());
+    html += HeadlineFigure("Throughput", trains ? Count(progress.tokens_per_second()) + " tokens/s" : "not measured",
+                           absl::StrCat(trains ? "over its last steps; " : "", progress.steps_done(), " of ",
+                                        job_.spec().train().steps(), " steps done"));
+    html += HeadlineFigure("Recomputation hidden", share(measured ? measured_ : predicted_),
+                           absl::StrCat(measured ? "measured; predicted " : "predicted ", share(predicted_)));
+    const std::string planned = FormatBytes(Bytes(planned_peak_));
+    if (measured_peak_ == 0) {
+      html += HeadlineFigure("Peak activations", plan_ == nullptr ? "-" : planned, "planned");
+    } else {
+      html += HeadlineFigure(
+          "Peak activations", FormatBytes(Bytes(measured_peak_)),
+          measured_peak_ == planned_peak_ ? "measured; as planned, to the byte" : "measured; planned " + planned);
+    }
     if (HasExpertLoad(job_)) {
-      absl::StrAppend(&html,
-                      HeadlineFigure("Rows of the fullest rank", SkewText(progress.expert_skew()),
-                                     absl::StrCat(plan_ == nullptr ? "" : "planned " + SkewText(plan_->model.moe.skew) + "; ",
-                                                  WithoutRoomText(progress, "of the rows of experts"), " in the newest step")));
+      html += HeadlineFigure("Rows of the fullest rank", SkewText(progress.expert_skew()),
+                             absl::StrCat(plan_ == nullptr ? "" : "planned " + SkewText(plan_->model.moe.skew) + "; ",
+                                          WithoutRoomText(progress, "of the rows of experts"), " in the newest step"));
     }
     return html + HeadlineFigure("Restarts", absl::StrCat(job_.restarts()), Lost());
+  }
+
+  std::string StepRemark() const {
+    const bool measured = measured_step_ > 0;
+    return absl::StrCat(
+        measured ? absl::StrCat("mean of ", measured_steps_, measured_steps_ == 1 ? " step; " : " steps; ") : "",
+        plan_ == nullptr ? "no plan" : absl::StrCat("predicted ", TimeText(plan_->step)),
+        measured && plan_ != nullptr ? ", " + Difference(plan_->step.value, measured_step_) : "", Waited());
   }
 
   std::string Waited() const {
@@ -164,12 +156,6 @@ class Page {
                : absl::StrCat(Duration(away), " without training, ", again, again == 1 ? " step" : " steps", " done again");
   }
 
-  std::string LoadOfExperts() const {
-    const std::string plot = ExpertLoadPlot(curves_);
-    return plot.empty() ? ""
-                        : ReportSection("experts", "Load of experts", "rows of the fullest rank, beside the even share", plot);
-  }
-
   std::string Aside() const {
     std::string text = absl::StrCat("submitted ", Time(job_.submitted_unix_ns()), " UTC");
     if (job_.started_unix_ns() != 0) {
@@ -183,13 +169,8 @@ class Page {
   std::string Recoveries() const {
     const std::vector<Recovery> all = RecoveriesOf(job_, curves_);
     if (all.empty()) return "";
-    Table table;
-    table.columns = {{"when (UTC)"},
-                     {"what"},
-                     {"no training for", Align::kRight},
-                     {"went on from step", Align::kRight},
-                     {"done again", Align::kRight},
-                     {"why, and how it went on"}};
+    Table table{.columns = {"when (UTC)", "what", Right("no training for"), Right("went on from step"), Right("done again"),
+                            "why, and how it went on"}};
     for (const Recovery& recovery : all) {
       std::string why = recovery.reason.substr(0, recovery.reason.find('\n'));
       if (!recovery.fault.empty()) absl::StrAppend(&why, "; ", recovery.fault);
@@ -199,8 +180,7 @@ class Page {
                             recovery.from_step < 0 ? "-" : absl::StrCat(recovery.from_step),
                             recovery.goes_on ? absl::StrCat(recovery.done_again) : "-", why});
     }
-    return ReportSection("recoveries", "Recoveries", "each with what it cost",
-                         absl::StrCat("<div class=\"scroll reasons\">", HtmlOf(table), "</div>\n"));
+    return ReportSection("recoveries", "Recoveries", "each with what it cost", ScrollingTable(table, "reasons") + "\n");
   }
 
   std::string Step() const {
@@ -219,9 +199,7 @@ class Page {
 
   // Returns a table of hidden and exposed recomputation by stage, predicted and measured.
   Table RecomputedTable() const {
-    Table table;
-    table.columns = {
-        {"stage", Align::kRight}, {""}, {"hidden", Align::kRight}, {"exposed", Align::kRight}, {"share hidden", Align::kRight}};
+    Table table{.columns = {Right("stage"), "", Right("hidden"), Right("exposed"), Right("share hidden")}};
     const auto row = [&](const std::string& stage, const char* what, Recomputed of) {
       table.rows.push_back(
           {stage, what, Duration(of.hidden), Duration(of.exposed), of.sum() == 0 ? "-" : PercentText(of.hidden, of.sum())});
@@ -252,20 +230,13 @@ class Page {
 
   Table ComparisonTable() const {
     const PolicyComparison& comparison = *report_.comparison;
-    Table table;
-    table.columns = {{"policy"},
-                     {"step", Align::kRight},
-                     {"tokens/s", Align::kRight},
-                     {"recomputed", Align::kRight},
-                     {"of that exposed", Align::kRight},
-                     {"peak activations", Align::kRight},
-                     {""}};
+    Table table{.columns = {"policy", Right("step"), Right("tokens/s"), Right("recomputed"), Right("of that exposed"),
+                            Right("peak activations"), ""}};
     const auto row = [&](const std::string& name, const Plan& plan, const std::string& note) {
       const PlanFigures figures = FiguresOf(plan);
-      Bytes peak;
-      for (const StagePlan& stage : plan.stages) peak = std::max(peak, stage.arena);
       table.rows.push_back({name, TimeText(plan.step), Count(static_cast<double>(figures.tokens_per_second)),
-                            TimeText(figures.hidden + figures.exposed), TimeText(figures.exposed), FormatBytes(peak), note});
+                            TimeText(figures.hidden + figures.exposed), TimeText(figures.exposed), FormatBytes(figures.peak),
+                            note});
     };
     row("this plan", *plan_, "");
     if (comparison.unlimited) row("store everything", *comparison.unlimited, "as if memory had no limit");
@@ -285,9 +256,7 @@ class Page {
 
   std::string WhatItSaved() const {
     if (report_.comparison == nullptr || !report_.comparison->unlimited) return "";
-    const Plan& all = *report_.comparison->unlimited;
-    Bytes stored;
-    for (const StagePlan& stage : all.stages) stored = std::max(stored, stage.arena);
+    const Bytes stored = FiguresOf(*report_.comparison->unlimited).peak;
     if (stored.value <= planned_peak_) return "";
     return absl::StrCat(" What it saved is memory: ", FormatBytes(Bytes(planned_peak_)),
                         " of activations on the fullest device in place of ", FormatBytes(stored), ", ",
@@ -296,62 +265,54 @@ class Page {
 
   std::string Recomputation() const {
     if (plan_ == nullptr) return "";
-    std::string html =
-        absl::StrCat("<p>", HtmlEscaped(WhatItCost()), HtmlEscaped(WhatItSaved()), "</p>\n<div class=\"columns inner",
-                     report_.comparison != nullptr ? " compared" : "", "\"><div><h3>Per step</h3><div class=\"scroll\">",
-                     HtmlOf(RecomputedTable()), "</div></div>");
+    std::string html = absl::StrCat("<p>", HtmlEscaped(WhatItCost()), HtmlEscaped(WhatItSaved()),
+                                    "</p>\n<div class=\"columns inner", report_.comparison != nullptr ? " compared" : "",
+                                    "\"><div><h3>Per step</h3>", ScrollingTable(RecomputedTable()), "</div>");
     if (report_.comparison != nullptr) {
-      absl::StrAppend(&html, "<div><h3>Beside other policies, as predicted in this layout</h3><div class=\"scroll\">",
-                      HtmlOf(ComparisonTable()), "</div></div>");
+      absl::StrAppend(&html, "<div><h3>Beside other policies, as predicted in this layout</h3>",
+                      ScrollingTable(ComparisonTable()), "</div>");
     }
-    absl::StrAppend(&html, "</div>\n<h3>What each layer stores and recomputes</h3><div class=\"scroll policies\">",
-                    HtmlOf(PolicyTable(*plan_)), "</div>\n");
+    absl::StrAppend(&html, "</div>\n<h3>What each layer stores and recomputes</h3>",
+                    ScrollingTable(PolicyTable(*plan_), "policies"), "\n");
     return ReportSection("recomputation", "Recomputation", "what was made again, where, what that cost and saved", html);
   }
 
   absl::StatusOr<std::string> Memory() const {
     if (plan_ == nullptr) return "";
-    std::string plots;
+    std::string plots = PlannedMemory(*plan_);
     if (report_.traced != nullptr) {
       LYNX_ASSIGN_OR_RETURN(plots, MemoryPlots(*report_.traced));
-    } else {
-      plots = PlannedMemory(*plan_);
     }
-    plots = StagesMemory(*plan_, job_) + plots;
+    const bool as_planned = measured_peak_ == planned_peak_;
     return ReportSection("memory", "Memory of a device",
-                         measured_peak_ == 0               ? "as planned"
-                         : measured_peak_ == planned_peak_ ? "the measured peak is the planned one"
-                                                           : "",
-                         plots);
+                         measured_peak_ == 0 ? "as planned"
+                         : as_planned        ? "the measured peak is the planned one"
+                                             : "",
+                         StagesMemory(*plan_, job_) + plots);
   }
 
   std::string PlanSection() const {
     if (plan_ == nullptr) return "";
-    Table ranks;
-    ranks.columns = {{"rank", Align::kRight}, {"stage", Align::kRight}, {"node"}, {"device", Align::kRight}};
+    Table ranks{.columns = {Right("rank"), Right("stage"), "node", Right("device")}};
     for (const v1::RankPlacement& rank : job_.placement()) {
       const bool known = rank.rank() >= 0 && rank.rank() < plan_->layout.ranks();
       ranks.rows.push_back({absl::StrCat(rank.rank()),
                             known ? absl::StrCat(CoordinatesOf(plan_->layout, rank.rank()).stage) : "-", rank.node(),
                             absl::StrCat(rank.device())});
     }
-    return ReportSection(
-        "plan", "Plan", absl::StrCat("digest ", plan_->digest.substr(0, 12)),
-        absl::StrCat("<div class=\"scroll\">", HtmlOf(StageTable(*plan_)), "</div>\n",
-                     ranks.rows.empty() ? ""
-                                        : absl::StrCat("<details><summary>Where the ranks ran</summary><div class=\"scroll\">",
-                                                       HtmlOf(ranks), "</div></details>\n")));
+    return ReportSection("plan", "Plan", absl::StrCat("digest ", plan_->digest.substr(0, 12)),
+                         absl::StrCat(ScrollingTable(StageTable(*plan_)), "\n",
+                                      ranks.rows.empty() ? "" : FoldedTable(ranks, "Where the ranks ran")));
   }
 
   std::string Events() const {
-    Table table;
-    table.columns = {{"when (UTC)"}, {"state"}, {"event"}, {"reason"}};
+    Table table{.columns = {"when (UTC)", "state", "event", "reason"}};
     for (const v1::JobEvent& event : job_.events()) {
       table.rows.push_back(
           {Time(event.time_unix_ns()), absl::AsciiStrToLower(StateName(event.state())), event.kind(), event.reason()});
     }
     return ReportSection("events", "Events", absl::StrCat(job_.events_size(), job_.events_size() == 1000 ? ", the newest" : ""),
-                         absl::StrCat("<div class=\"scroll reasons\">", HtmlOf(table), "</div>\n"));
+                         ScrollingTable(table, "reasons") + "\n");
   }
 
   const JobReport& report_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "planner/report/plan_table.h"
 #include "planner/report/plot.h"
 #include "report/job_report.h"
 
@@ -12,13 +13,6 @@ namespace lynx {
 namespace {
 
 constexpr size_t kMaxPoints = 600;
-
-size_t FullestStage(const Plan& plan) {
-  const auto total = [](const StagePlan& stage) { return stage.states.total() + stage.arena; };
-  const auto fullest = std::max_element(plan.stages.begin(), plan.stages.end(),
-                                        [&](const StagePlan& a, const StagePlan& b) { return total(a) < total(b); });
-  return static_cast<size_t>(fullest - plan.stages.begin());
-}
 
 std::string Figure(const std::string& caption, const std::string& content) {
   return absl::StrCat("<figure><figcaption>", HtmlEscaped(caption), "</figcaption>\n", content, "</figure>\n");
@@ -95,9 +89,8 @@ absl::StatusOr<std::string> MemoryPlots(const TracedJob& traced) {
   std::vector<BarRow> rows;
   std::vector<Bytes> limits;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
-    StageTimes times;
-    times.spans = traced.measured.stages[i];
-    LYNX_ASSIGN_OR_RETURN(StageMemory memory, MemoryOf(plan.stages[i], plan.ContextOf(static_cast<int32_t>(i)), times));
+    LYNX_ASSIGN_OR_RETURN(StageMemory memory,
+                          MemoryOf(plan.stages[i], plan.ContextOf(static_cast<int32_t>(i)), traced.measured.stages[i]));
     rows.push_back({absl::StrCat("stage ", i), AmountsOf(memory.peak), ""});
     stages.push_back(std::move(memory));
     const Bytes activations = plan.activation_limit;

@@ -1,7 +1,6 @@
 // Recoveries: what stopped a job, and how it continued. See job_report.h.
 #include <algorithm>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "proto/event_kind.h"
@@ -19,10 +18,8 @@ bool Stops(const v1::JobEvent& event) {
 // True if events of this kind say how the job continues.
 bool SaysHow(std::optional<EventKind> kind) {
   using enum EventKind;
-  for (const EventKind how : {kRestarting, kReplanned, kResuming, kMoving, kPlanned, kPlaced, kResumed}) {
-    if (kind == how) return true;
-  }
-  return false;
+  return kind == kRestarting || kind == kReplanned || kind == kResuming || kind == kMoving || kind == kPlanned ||
+         kind == kPlaced || kind == kResumed;
 }
 
 // Sets from_step, the first step after the ranks ran again, and done_again, the number of steps that the job repeats from

@@ -8,7 +8,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/time.h"
 #include "planner/report/plot.h"
 #include "proto/event_kind.h"
 #include "report/job_report.h"
@@ -20,10 +19,6 @@ namespace {
 constexpr double kTop = 24;  // of plots over steps
 using Points = std::vector<std::pair<double, double>>;
 
-std::string TimeOfDay(int64_t unix_ns) {
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
-}
-
 // The style class that colours a state.
 const char* StateClass(v1::JobState state) {
   switch (state) {
@@ -32,11 +27,6 @@ const char* StateClass(v1::JobState state) {
     case v1::JOB_STATE_RUNNING: return "k-forward";
     default: return "k-packing";
   }
-}
-
-EventMark MarkOf(const std::string& name) {
-  const std::optional<EventKind> kind = ParseEventKind(name);
-  return kind ? InfoOf(*kind).mark : EventMark::kNone;
 }
 
 // Draws a bar with the job's states over time, with a mark for each important event.
@@ -51,15 +41,14 @@ std::string Strip(const v1::Job& job, const Axis& x, int64_t begin, int64_t end,
                                     std::max(0.2, at(until) - at(event.time_unix_ns())), 18,
                                     absl::AsciiStrToLower(StateName(event.state()))));
     }
-    const std::string title = absl::StrCat(TimeOfDay(event.time_unix_ns()), ": ", event.kind(), ": ", event.reason());
+    const std::string title = absl::StrCat(UtcTime(event.time_unix_ns()), " UTC: ", event.kind(), ": ", event.reason());
+    const std::optional<EventKind> kind = ParseEventKind(event.kind());
+    const EventMark mark = kind ? InfoOf(*kind).mark : EventMark::kNone;
     const double where = at(event.time_unix_ns());
-    switch (MarkOf(event.kind())) {
-      case EventMark::kCheckpoint:
-        absl::StrAppend(&marks, SvgLine("mark k-checkpoint", where, y + 20, where, y + 27, title));
-        break;
-      case EventMark::kFailure: absl::StrAppend(&marks, SvgLine("mark k-failure", where, y - 4, where, bottom, title)); break;
-      case EventMark::kChange: absl::StrAppend(&marks, SvgLine("mark k-change", where, y - 4, where, bottom, title)); break;
-      case EventMark::kNone: break;
+    if (mark == EventMark::kCheckpoint) {
+      marks += SvgLine("mark k-checkpoint", where, y + 20, where, y + 27, title);
+    } else if (mark != EventMark::kNone) {
+      marks += SvgLine(mark == EventMark::kFailure ? "mark k-failure" : "mark k-change", where, y - 4, where, bottom, title);
     }
   }
   return svg + marks;
@@ -113,31 +102,38 @@ std::string TickTime(double seconds) {
                       : TimeText(Nanos(static_cast<int64_t>(std::llround(seconds)) * 1'000'000'000));
 }
 
-// The axes of a plot over steps, and its line for each generation: `y_of` gives a point's number.
+// The part of a plot over steps that shows a number of each step, with both axes: `y_of` gives a point's number.
 template <class Number>
 std::string OverSteps(const v1::JobCurves& curves, const Axis& x, const Axis& y, const Number& y_of) {
   const AxisText number{[](double value) { return absl::StrFormat("%.4g", value); }};
+  const auto middle = [&](const v1::StepPoint& p) { return x.At(static_cast<double>(2 * p.first_step() + p.steps()) / 2); };
   return absl::StrCat(GridBelow(x, kTop, kPlotBottom, number), GridLeft(y, kPlotLeft, kPlotRight, number, 6),
                       SvgText("end", kPlotRight, kTop - 10, "over steps"),
-                      Lines(
-                          curves,
-                          [&](const v1::StepPoint& p) {
-                            return x.At(static_cast<double>(p.first_step()) + static_cast<double>(p.steps()) / 2);
-                          },
-                          [&](const v1::StepPoint& p) { return y.At(y_of(p)); }));
+                      Lines(curves, middle, [&](const v1::StepPoint& p) { return y.At(y_of(p)); }));
+}
+
+// The axis of all steps that were trained or evaluated.
+Axis StepsAxis(const v1::JobCurves& curves) {
+  int64_t first = INT64_MAX, last = 0;
+  const auto take = [&](int64_t begin, int64_t end) {
+    first = std::min(first, begin);
+    last = std::max(last, end);
+  };
+  for (const v1::StepPoint& point : curves.steps()) take(point.first_step(), point.first_step() + point.steps());
+  for (const v1::EvaluationPoint& point : curves.evaluations()) take(point.steps_done(), point.steps_done());
+  const auto low = static_cast<double>(first), high = static_cast<double>(std::max(last, first + 1));
+  return {.low = low, .high = high, .from = kPlotLeft, .to = kPlotRight};
 }
 
 Table CurveTable(const v1::JobCurves& curves) {
   constexpr int kMaxRows = 64;
-  Table table;
-  table.columns = {{"steps", Align::kRight}, {"attempt", Align::kRight},  {"reported"},
-                   {"loss", Align::kRight},  {"tokens/s", Align::kRight}, {"step", Align::kRight}};
+  Table table{.columns = {Right("steps"), Right("attempt"), "reported", Right("loss"), Right("tokens/s"), Right("step")}};
   const int stride = std::max(1, curves.steps_size() / kMaxRows);
   for (int i = 0; i < curves.steps_size(); i += stride) {
     const v1::StepPoint& point = curves.steps(i);
     const int64_t last = point.first_step() + point.steps();
     table.rows.push_back({point.steps() == 1 ? absl::StrCat(last) : absl::StrCat(point.first_step() + 1, "-", last),
-                          absl::StrCat(point.generation()), TimeOfDay(point.time_unix_ns()),
+                          absl::StrCat(point.generation()), UtcTime(point.time_unix_ns()) + " UTC",
                           absl::StrFormat("%.4f", point.loss()), Count(point.tokens_per_second()),
                           TimeText(Nanos(point.step_ns()))});
   }
@@ -180,28 +176,16 @@ std::string RunPlot(const v1::Job& job, const v1::JobCurves& curves, Nanos now) 
 
 std::string LossPlot(const v1::JobCurves& curves) {
   double low = INFINITY, high = -INFINITY;
-  int64_t first = INT64_MAX, last = 0;
   const auto take = [&](double loss) {
     if (!std::isfinite(loss)) return;
     low = std::min(low, loss);
     high = std::max(high, loss);
   };
-  for (const v1::StepPoint& point : curves.steps()) {
-    take(point.loss());
-    first = std::min(first, point.first_step());
-    last = std::max(last, point.first_step() + point.steps());
-  }
-  for (const v1::EvaluationPoint& point : curves.evaluations()) {
-    take(point.loss());
-    first = std::min(first, point.steps_done());
-    last = std::max(last, point.steps_done());
-  }
+  for (const v1::StepPoint& point : curves.steps()) take(point.loss());
+  for (const v1::EvaluationPoint& point : curves.evaluations()) take(point.loss());
   if (!(low <= high)) return "";
   const double margin = std::max({(high - low) * 0.06, 1e-3, std::abs(high) * 1e-6});
-  const Axis x{.low = static_cast<double>(first),
-               .high = static_cast<double>(std::max(last, first + 1)),
-               .from = kPlotLeft,
-               .to = kPlotRight};
+  const Axis x = StepsAxis(curves);
   const Axis y{.low = low - margin, .high = high + margin, .from = kPlotBottom, .to = kTop};
   std::string svg = absl::StrCat(SvgText("end", kPlotLeft - 8, kTop - 10, "nats"),
                                  OverSteps(curves, x, y, [](const v1::StepPoint& p) { return p.loss(); }));
@@ -232,13 +216,8 @@ std::string ExpertLoadPlot(const v1::JobCurves& curves) {
   }
   if (high == 0) return "";
   const v1::StepPoint& last = curves.steps(curves.steps_size() - 1);
-  const double first = static_cast<double>(curves.steps(0).first_step());
-  const Axis x{.low = first,
-               .high = std::max(first + 1, static_cast<double>(last.first_step() + last.steps())),
-               .from = kPlotLeft,
-               .to = kPlotRight};
   const Axis y{.low = 0, .high = high * 1.08, .from = kPlotBottom, .to = kTop};
-  const std::string svg = OverSteps(curves, x, y, [](const v1::StepPoint& p) { return p.expert_skew(); });
+  const std::string svg = OverSteps(curves, StepsAxis(curves), y, [](const v1::StepPoint& p) { return p.expert_skew(); });
   return SvgPlot(
       "Load of experts over the steps",
       absl::StrFormat("At the last step the fullest rank received %.2f times the even share of rows; at most %.1f%% of "

@@ -1,7 +1,6 @@
 // Plot of a step: what each stage did at which time, with the prediction above the measurement. See job_report.h.
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,67 +13,46 @@ namespace {
 constexpr double kLeft = 150, kTop = 6;
 constexpr double kCompute = 20, kTransfers = 7, kBetween = 5, kBetweenStages = 16;
 constexpr size_t kMaxStages = 16;
-constexpr size_t kColumns = 2000;  // columns of a lane; see Run
-
-struct Lane {
-  bool compute = false;
-  std::vector<TimelineSpan> spans;
-};
+constexpr int64_t kColumns = 2000;  // columns of a lane; see Run
 
 // Consecutive columns of one kind. The kind of a column is the one that takes most of its time. A column that is busy for less
 // than a quarter of its time shows nothing.
 struct Run {
-  size_t begin = 0, end = 0;
+  int64_t begin = 0, end = 0;
   int kind = -1;  // -1: the columns show nothing
 };
-std::vector<Run> RunsOf(const std::vector<TimelineSpan>& spans, Nanos whole) {
-  std::vector<std::array<double, kSpanKindCount>> shares(kColumns);
-  const double per_column = static_cast<double>(whole.value) / kColumns;
-  for (const TimelineSpan& span : spans) {
-    const double begin = static_cast<double>(span.begin.value) / per_column,
-                 end = static_cast<double>(span.end.value) / per_column;
-    for (auto column = static_cast<size_t>(std::max(0.0, begin)); column < kColumns && static_cast<double>(column) < end;
-         ++column) {
-      const auto left = static_cast<double>(column);
-      shares[column][static_cast<size_t>(span.kind)] += std::min(end, left + 1) - std::max(begin, left);
-    }
-  }
+std::vector<Run> RunsOf(const std::vector<KindTimes>& columns, Nanos whole) {
   std::vector<Run> runs;
-  for (size_t column = 0; column < kColumns; ++column) {
-    const auto most = std::max_element(shares[column].begin(), shares[column].end());
-    double busy = 0;
-    for (const double share : shares[column]) busy += share;
-    const int kind = busy < 0.25 ? -1 : static_cast<int>(most - shares[column].begin());
+  for (int64_t column = 0; column < kColumns; ++column) {
+    const KindTimes& times = columns[static_cast<size_t>(column)];
+    const int64_t busy = std::accumulate(times.begin(), times.end(), int64_t{0});
+    const bool shown = busy > 0 && busy * 4 >= whole.value / kColumns;
+    const int kind = shown ? static_cast<int>(std::max_element(times.begin(), times.end()) - times.begin()) : -1;
     if (runs.empty() || runs.back().kind != kind) runs.push_back({column, column, kind});
     runs.back().end = column + 1;
   }
   return runs;
 }
 
-std::string LaneRects(const std::vector<TimelineSpan>& spans, Nanos whole, const Axis& x, double y, double height) {
+// Draws the compute lane, or what is in flight on the other ones.
+std::string LaneRects(const StageTimeline& timeline, bool compute, Nanos whole, const Axis& x, double y, double height) {
   std::string rects;
-  for (const Run& run : RunsOf(spans, whole)) {
+  for (const Run& run : RunsOf(TimesInColumns(timeline, compute, {Nanos(0), whole}, kColumns), whole)) {
     if (run.kind < 0) continue;
     const auto kind = static_cast<SpanKind>(run.kind);
     const double column = (x.to - x.from) / kColumns;
-    const double begin = x.from + static_cast<double>(run.begin) * column,
-                 width = static_cast<double>(run.end - run.begin) * column;
-    const Nanos length(
-        static_cast<int64_t>(static_cast<double>(whole.value) * static_cast<double>(run.end - run.begin) / kColumns));
-    absl::StrAppend(&rects, SvgRect(absl::StrCat("k-", SpanKindId(kind)), begin, y, width, height,
-                                    absl::StrCat(SpanKindName(kind), ", ", TimeText(length))));
+    const auto length = static_cast<double>(run.end - run.begin);
+    const Nanos time(static_cast<int64_t>(static_cast<double>(whole.value) * length / kColumns));
+    absl::StrAppend(&rects, SvgRect(absl::StrCat("k-", SpanKindId(kind)), x.from + static_cast<double>(run.begin) * column, y,
+                                    length * column, height, absl::StrCat(SpanKindName(kind), ", ", TimeText(time))));
   }
   return rects;
 }
 
 // Draws the compute lane above the transfers that run at the same time.
-std::string Lanes(const Program& program, const std::vector<ActionSpan>& spans, Nanos whole, const Axis& x, double y) {
-  StageTimes times;
-  times.spans = spans;
-  const StageTimeline timeline = TimelineOf(program, times);
-  std::vector<TimelineSpan> compute, transfers;
-  for (const TimelineSpan& span : timeline.spans) (span.lane == 0 ? compute : transfers).push_back(span);
-  return absl::StrCat(LaneRects(compute, whole, x, y, kCompute), LaneRects(transfers, whole, x, y + kCompute + 1, kTransfers));
+std::string Lanes(const StageTimeline& timeline, Nanos whole, const Axis& x, double y) {
+  return absl::StrCat(LaneRects(timeline, true, whole, x, y, kCompute),
+                      LaneRects(timeline, false, whole, x, y + kCompute + 1, kTransfers));
 }
 
 // The stages to show: all of them, or if there are too many, the first and the last ones.
@@ -94,21 +72,23 @@ std::string StepPlot(const TracedJob& traced) {
   const Simulation* const predicted = traced.simulation();
   const double lane = kCompute + 1 + kTransfers + kBetween;
   const std::vector<size_t> shown = ShownStages(traced.plan.stages.size());
+  std::vector<StageTimeline> measured;
+  for (size_t i = 0; i < traced.plan.stages.size(); ++i) {
+    measured.push_back(TimelineOf(traced.plan.stages[i].program, traced.measured.stages[i]));
+  }
   const double height = static_cast<double>(shown.size()) * ((predicted != nullptr ? 2 : 1) * lane + kBetweenStages);
   const double bottom = kTop + height;
   std::string svg = GridBelow(x, kTop, bottom, InMillis(), 10);
   double y = kTop + 2;
-  for (size_t i = 0; i < shown.size(); ++i) {
-    const size_t stage = shown[i];
+  for (const size_t stage : shown) {
     const Program& program = traced.plan.stages[stage].program;
     absl::StrAppend(&svg, SvgText("strong", 0, y + 15, absl::StrCat("stage ", stage)));
     if (predicted != nullptr) {
       absl::StrAppend(&svg, SvgText("end", kLeft - 8, y + 15, "predicted"),
-                      Lanes(program, predicted->stages[stage].spans, whole, x, y));
+                      Lanes(TimelineOf(program, predicted->stages[stage].spans), whole, x, y));
       y += lane;
     }
-    absl::StrAppend(&svg, SvgText("end", kLeft - 8, y + 15, "measured"),
-                    Lanes(program, traced.measured.stages[stage], whole, x, y));
+    absl::StrAppend(&svg, SvgText("end", kLeft - 8, y + 15, "measured"), Lanes(measured[stage], whole, x, y));
     y += lane + kBetweenStages;
   }
   // Marks the predicted and the measured end of the step.
@@ -122,14 +102,8 @@ std::string StepPlot(const TracedJob& traced) {
                                    ? ""
                                    : absl::StrCat("<p class=\"note\">Shown are the first and the last ", kMaxStages / 2, " of ",
                                                   traced.plan.stages.size(), " stages; the table has all.</p>\n");
-  std::vector<StageTimeline> timelines;
-  for (size_t i = 0; i < traced.plan.stages.size(); ++i) {
-    StageTimes times;
-    times.spans = traced.measured.stages[i];
-    timelines.push_back(TimelineOf(traced.plan.stages[i].program, times));
-  }
   return absl::StrCat(
-      Legend(KindsIn(timelines)),
+      Legend(KindsIn(measured)),
       SvgPlot("One step, predicted above measured",
               absl::StrCat("For each pipeline stage what its compute stream does over the step, and below it what is in "
                            "flight. The measured step took ",

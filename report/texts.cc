@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 
 namespace lynx {
 
@@ -12,6 +13,10 @@ std::string StateName(v1::JobState state) {
   const std::string name = v1::JobState_Name(state);
   const std::string prefix = "JOB_STATE_";
   return name.compare(0, prefix.size(), prefix) == 0 ? name.substr(prefix.size()) : absl::StrCat("UNKNOWN(", int{state}, ")");
+}
+
+std::string UtcTime(int64_t unix_ns) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
 }
 
 bool IsFinal(v1::JobState state) {

@@ -11,6 +11,7 @@ namespace lynx {
 
 std::string StateName(v1::JobState state);  // "RUNNING"
 bool IsFinal(v1::JobState state);
+std::string UtcTime(int64_t unix_ns);  // "2026-01-31 23:59:59"
 
 // A count with three digits, such as "12.3k", "4.56M".
 std::string Count(double value);

@@ -51,11 +51,11 @@ void SplitComputeLane(Track& track, WeaveMode weave) {
   }
 }
 
-absl::StatusOr<Track> TrackOf(const Plan& plan, size_t stage, const std::string& prefix, const StageTimes& times) {
+absl::StatusOr<Track> TrackOf(const Plan& plan, size_t stage, const std::string& prefix, const std::vector<ActionSpan>& times) {
   const StagePlan& planned = plan.stages[stage];
   Track track{.name = absl::StrCat(prefix, "stage ", stage, " (", LayersText(plan, stage), ")"),
               .program = &planned.program,
-              .times = times.spans,
+              .times = times,
               .timeline = TimelineOf(planned.program, times)};
   SplitComputeLane(track, plan.layout.weave);
   LYNX_ASSIGN_OR_RETURN(track.memory, MemoryOf(planned, plan.ContextOf(static_cast<int32_t>(stage)), times));
@@ -110,29 +110,28 @@ class Writer {
   void Add(size_t process, const std::string& fields) {
     absl::StrAppend(&events_, events_.empty() ? "" : ",\n", "{\"pid\":", process + 1, ",", fields, "}");
   }
-
-  template <class Lane>
-  static size_t Thread(size_t process, Lane lane) {
-    return (process + 1) * 100 + static_cast<size_t>(lane);
+  void AddTo(size_t process, int32_t lane, const std::string& fields) {
+    Add(process, absl::StrCat("\"tid\":", (static_cast<int64_t>(process) + 1) * 100 + lane, ",\"ph\":", fields));
   }
 
   void Describe(size_t process, const Track& track) {
-    const auto add = [&](const char* what, size_t lane, const std::string& argument) {
-      Add(process,
-          absl::StrCat("\"tid\":", Thread(process, lane), ",\"ph\":\"M\",\"name\":\"", what, "\",\"args\":{", argument, "}"));
+    const auto add = [&](const char* what, int32_t lane, const std::string& argument) {
+      AddTo(process, lane, absl::StrCat("\"M\",\"name\":\"", what, "\",\"args\":{", argument, "}"));
     };
     add("process_name", 0, absl::StrCat("\"name\":", JsonString(track.name)));
     add("process_sort_index", 0, absl::StrCat("\"sort_index\":", process));
-    for (size_t lane = 0; lane < track.timeline.lanes.size(); ++lane) {
-      add("thread_name", lane, absl::StrCat("\"name\":", JsonString(track.timeline.lanes[lane])));
+    for (int32_t lane = 0; const std::string& name : track.timeline.lanes) {
+      add("thread_name", lane, absl::StrCat("\"name\":", JsonString(name)));
       add("thread_sort_index", lane, absl::StrCat("\"sort_index\":", lane));
+      ++lane;
     }
   }
 
   void Slice(size_t process, const TimelineSpan& span, const std::string& name, const std::string& arguments) {
-    Add(process, absl::StrCat("\"tid\":", Thread(process, span.lane), ",\"ph\":\"X\",\"ts\":", Micros(span.begin),
-                              ",\"dur\":", Micros(span.end - span.begin), ",\"cat\":\"", SpanKindId(span.kind), "\",\"name\":",
-                              JsonString(name), arguments.empty() ? "" : absl::StrCat(",\"args\":{", arguments, "}")));
+    AddTo(process, span.lane,
+          absl::StrCat("\"X\",\"ts\":", Micros(span.begin), ",\"dur\":", Micros(span.end - span.begin), ",\"cat\":\"",
+                       SpanKindId(span.kind), "\",\"name\":", JsonString(name),
+                       arguments.empty() ? "" : absl::StrCat(",\"args\":{", arguments, "}")));
   }
 
   static std::string Arguments(const Action& action, const ActionSpan& span) {
@@ -152,18 +151,16 @@ class Writer {
     for (const TimelineSpan& span : track.timeline.spans) {
       if (span.lane >= track.compute_lanes && span.begin < end_) transfers[span.action] = span;
     }
-    int32_t last = -1;
     for (const TimelineSpan& span : track.timeline.spans) {
       if (span.begin >= end_ && span.begin > Nanos(0)) break;
       const Action& action = program[static_cast<size_t>(span.action)];
       const ActionSpan& time = track.times[static_cast<size_t>(span.action)];
       if (InfoOf(action.kind).operands == Operands::kOps) {
-        if (span.action != last) {
+        if (span.begin == time.begin) {
           TimelineSpan whole = span;
           whole.end = time.end;
           Slice(process, whole, ActionText(action), Arguments(action, time));
         }
-        last = span.action;
         if (span.begin < span.end) Slice(process, span, SpanKindName(span.kind), "");
         continue;
       }
@@ -180,10 +177,9 @@ class Writer {
     const auto it = transfers.find(start);
     if (it == transfers.end() || it->second.begin == it->second.end) return;
     const std::string fields = absl::StrCat("\"cat\":\"wait\",\"name\":\"transfer\",\"id\":", ++flows_);
-    Add(process, absl::StrCat("\"tid\":", Thread(process, it->second.lane), ",\"ph\":\"s\",\"ts\":", Micros(it->second.begin),
-                              ",", fields));
-    Add(process, absl::StrCat("\"tid\":", Thread(process, wait.lane), ",\"ph\":\"f\",\"bp\":\"e\",\"ts\":",
-                              Micros(std::max(wait.begin, it->second.begin)), ",", fields));
+    const Nanos begin = it->second.begin, end = std::max(wait.begin, begin);
+    AddTo(process, it->second.lane, absl::StrCat("\"s\",\"ts\":", Micros(begin), ",", fields));
+    AddTo(process, wait.lane, absl::StrCat("\"f\",\"bp\":\"e\",\"ts\":", Micros(end), ",", fields));
   }
 
   void Counters(size_t process, const StageMemory& memory) {
@@ -217,7 +213,7 @@ absl::StatusOr<ChromeTraceText> ChromeTrace(const PredictedStep& step, size_t li
   const Plan& plan = *step.plan;
   std::vector<Track> tracks;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
-    LYNX_ASSIGN_OR_RETURN(Track track, TrackOf(plan, i, "", step.simulation.stages[i]));
+    LYNX_ASSIGN_OR_RETURN(Track track, TrackOf(plan, i, "", step.simulation.stages[i].spans));
     tracks.push_back(std::move(track));
   }
   const Nanos end = EndOf(tracks, plan.step, limit);
@@ -229,12 +225,10 @@ absl::StatusOr<ChromeTraceText> MeasuredChromeTrace(const std::string& job, cons
                                                     const Simulation* predicted, size_t limit) {
   std::vector<Track> tracks;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
-    StageTimes times;
-    times.spans = measured.stages[i];
-    LYNX_ASSIGN_OR_RETURN(Track track, TrackOf(plan, i, "measured ", times));
+    LYNX_ASSIGN_OR_RETURN(Track track, TrackOf(plan, i, "measured ", measured.stages[i]));
     tracks.push_back(std::move(track));
     if (predicted == nullptr) continue;
-    LYNX_ASSIGN_OR_RETURN(track, TrackOf(plan, i, "predicted ", predicted->stages[i]));
+    LYNX_ASSIGN_OR_RETURN(track, TrackOf(plan, i, "predicted ", predicted->stages[i].spans));
     tracks.push_back(std::move(track));
   }
   const Nanos end = EndOf(tracks, std::max(measured.end, plan.step), limit);

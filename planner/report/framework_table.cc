@@ -1,7 +1,5 @@
 #include "planner/report/framework_table.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/units.h"
@@ -28,14 +26,10 @@ std::string Heading(const FrameworkPlan& plan) {
 }
 
 std::string FitText(const FrameworkPlan& plan) {
-  if (plan.device_memory.value == 0) {
-    return absl::StrCat("memory: at most ", FormatBytes(plan.peak()), " on a device; the memory of a device is not known\n");
-  }
-  if (plan.fits()) {
-    return absl::StrCat("memory: at most ", FormatBytes(plan.peak()), " of ", FormatBytes(plan.device_memory),
-                        " on a device\n");
-  }
-  return absl::StrCat("memory: does not fit; the fullest device needs ", FormatBytes(plan.peak()), ", ",
+  const std::string peak = FormatBytes(plan.peak()), device = FormatBytes(plan.device_memory);
+  if (plan.device_memory.value == 0) return "memory: at most " + peak + " on a device; the memory of a device is not known\n";
+  if (plan.fits()) return "memory: at most " + peak + " of " + device + " on a device\n";
+  return absl::StrCat("memory: does not fit; the fullest device needs ", peak, ", ",
                       FormatBytes(plan.peak() - plan.device_memory), " more than it has\n");
 }
 
@@ -49,12 +43,11 @@ std::string MemoryJson(const MemoryEstimate& rank) {
 }  // namespace
 
 Table FrameworkMemoryTable(const FrameworkPlan& plan) {
-  const auto right = [](const char* title, const char* meaning) { return Column(title, Align::kRight, meaning); };
-  Table table{.columns = {"pipeline rank", right("weights", "in the type of the model"),
-                          right("gradients", "summed in 32 bits"), right("optimizer", "32-bit weights and moments"),
-                          right("activations", "kept between the passes of all microbatches in flight"),
-                          right("transient", "alive only while a layer or the loss runs, and what libraries allocate"),
-                          right("total", "")}};
+  Table table{.columns = {"pipeline rank", Right("weights", "in the type of the model"),
+                          Right("gradients", "summed in 32 bits"), Right("optimizer", "32-bit weights and moments"),
+                          Right("activations", "kept between the passes of all microbatches in flight"),
+                          Right("transient", "alive only while a layer or the loss runs, and what libraries allocate"),
+                          Right("total")}};
   for (size_t first = 0, end; first < plan.memory.size(); first = end) {
     const MemoryEstimate& rank = plan.memory[first];
     for (end = first + 1; end < plan.memory.size() && plan.memory[end] == rank;) ++end;
@@ -67,7 +60,7 @@ Table FrameworkMemoryTable(const FrameworkPlan& plan) {
 }
 
 Table FrameworkTimeTable(const FrameworkPlan& plan) {
-  Table table{.columns = {"part of the step", {"time", Align::kRight}, {"share", Align::kRight}}};
+  Table table{.columns = {"part of the step", Right("time"), Right("share")}};
   const auto add = [&](const char* name, Nanos time) {
     if (time.value == 0) return;
     table.rows.push_back({Cell(name, Tone::kStrong), FormatDuration(time), PercentText(time.value, plan.step.step.value)});

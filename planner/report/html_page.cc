@@ -1,11 +1,11 @@
 #include "planner/report/html_page.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "common/status.h"
 #include "planner/report/page_data.h"
@@ -20,7 +20,7 @@ namespace {
 std::string Grouped(int64_t value) {
   std::string text = absl::StrCat(value);
   for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
+    text.insert(static_cast<size_t>(at), 1, ',');
   }
   return text;
 }
@@ -32,12 +32,13 @@ class Page {
 
   absl::Status Gather() {
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
-      timelines_.push_back(TimelineOf(plan_.stages[i].program, step_.simulation.stages[i]));
+      timelines_.push_back(TimelineOf(plan_.stages[i].program, step_.simulation.stages[i].spans));
     }
     detail_ = DetailRanges(timelines_, plan_.step, limits_.spans);
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
       const auto stage = static_cast<int32_t>(i);
-      LYNX_ASSIGN_OR_RETURN(StageMemory memory, MemoryOf(plan_.stages[i], plan_.ContextOf(stage), step_.simulation.stages[i]));
+      LYNX_ASSIGN_OR_RETURN(StageMemory memory,
+                            MemoryOf(plan_.stages[i], plan_.ContextOf(stage), step_.simulation.stages[i].spans));
       stages_.push_back(
           {.timeline = timelines_[i], .memory = std::move(memory), .limit = MemoryLimitOf(request_, plan_, stage)});
     }
@@ -45,6 +46,7 @@ class Page {
   }
 
   PlanParts Parts() const {
+    const bool limited = stages_.front().limit.value > 0;
     return {.parts = {{"title", HtmlEscaped(request_.spec.name)},
                       {"subtitle", HtmlEscaped(Subtitle())},
                       {"chips", PlanChips()},
@@ -52,13 +54,13 @@ class Page {
                       {"legend", LegendItems(KindsIn(timelines_))},
                       {"timeline_note", TimelineNote()},
                       {"breakdown", BreakdownSection()},
-                      {"memory_aside", HtmlEscaped(MemoryAside())},
+                      {"memory_aside", limited ? "at its peak, against the limit" : "at its peak; no limit stated"},
                       {"memory", MemorySection()},
                       {"plan_table", absl::StrReplaceAll(HtmlOf(StageTable(plan_)), {{" us<", " µs<"}})},
                       {"policy_table", HtmlOf(PolicyTable(plan_))},
                       {"strands", StrandsNote()},
                       {"profile_note", HtmlEscaped(ProfileNote())},
-                      {"footer", Footer()}},
+                      {"footer", absl::StrCat("Lynx plan <code>", HtmlEscaped(plan_.digest), "</code>")}},
             .data = PageData(step_, stages_, detail_, limits_)};
   }
 
@@ -99,8 +101,8 @@ class Page {
   }
 
   std::string FullestFigure() const {
-    const int32_t fullest = FullestStage(stages_);
-    const StageFacts& facts = stages_[static_cast<size_t>(fullest)];
+    const size_t fullest = FullestStage(plan_);
+    const StageFacts& facts = stages_[fullest];
     const Bytes total = TotalOf(facts.memory.peak), limit = facts.limit;
     if (limit.value == 0) {
       return HeadlineFigure("Peak memory", FormatBytes(total), absl::StrCat("stage ", fullest, ", no limit stated"));
@@ -138,25 +140,17 @@ class Page {
     std::vector<Nanos> after;
     for (const StageFacts& facts : stages_) {
       const Breakdown times = BreakdownOf(facts.timeline);
-      Nanos busy, all;
-      for (size_t k = 0; k < times.size(); ++k) {
-        const auto kind = static_cast<SpanKind>(k);
-        const bool idle = kind == SpanKind::kStall || kind == SpanKind::kCommunicationWait || kind == SpanKind::kCopyWait;
-        all += times[k];
-        if (!idle) busy += times[k];
-      }
+      const auto* const waits =
+          times.begin() + static_cast<int>(SpanKind::kCommunicationWait);  // the last kinds of a breakdown
+      const Nanos busy = std::accumulate(times.begin(), waits, Nanos(0));
       rows.push_back({absl::StrCat("stage ", rows.size()), AmountsOf(times),
                       absl::StrCat(PercentText(busy.value, plan_.step.value), " busy")});
-      after.push_back(plan_.step - all);
+      after.push_back(plan_.step - std::accumulate(waits, times.end(), busy));
     }
     Table table = AmountsTable(rows);
-    table.columns.emplace_back("after its last action", Align::kRight);
+    table.columns.push_back(Right("after its last action"));
     for (size_t i = 0; i < rows.size(); ++i) table.rows[i].emplace_back(TimeText(after[i]));
     return Bars(rows, plan_.step.value) + FoldedTable(table);
-  }
-
-  std::string MemoryAside() const {
-    return stages_.front().limit.value > 0 ? "at its peak, against the limit" : "at its peak; no limit stated";
   }
 
   std::string MemorySection() const {
@@ -184,8 +178,6 @@ class Page {
                         ". Memory is what the program's buffers take, to the byte.");
   }
 
-  std::string Footer() const { return absl::StrCat("Lynx plan <code>", HtmlEscaped(plan_.digest), "</code>"); }
-
   const PlanRequest& request_;
   const Plan& plan_;
   const PredictedStep& step_;
@@ -206,7 +198,7 @@ absl::StatusOr<PlanParts> PlanPageParts(const PredictedStep& step, const PageLim
 absl::StatusOr<std::string> HtmlPage(const PredictedStep& step, const PageLimits& limits) {
   LYNX_ASSIGN_OR_RETURN(const PlanParts plan, PlanPageParts(step, limits));
   std::string script(SharedScript());
-  script.append(PlanViewScript()).append(PlanPageScript());
+  script.append(PlanViewScript());
   TextPairs texts = {{"{{script}}", script}, {"{{data}}", plan.data}};
   for (const PagePart& part : plan.parts) {
     const std::string place = absl::StrCat("data-part=\"", part.id, "\">");

@@ -29,11 +29,6 @@ std::string List(const Values& values, const Json& json) {
   return absl::StrCat("[", absl::StrJoin(values, ",", [&](std::string* out, const auto& value) { *out += json(value); }), "]");
 }
 
-// A JSON list of two texts.
-std::string Pair(const std::string& first, const std::string& second) {
-  return absl::StrCat("[", JsonString(first), ",", JsonString(second), "]");
-}
-
 // The texts of actions. Each text is stored once.
 class Texts {
  public:
@@ -46,7 +41,8 @@ class Texts {
   }
 
   std::string Json() const {
-    return List(rows_, [](const auto& row) { return Pair(row.first, row.second); });
+    return List(rows_,
+                [](const auto& row) { return absl::StrCat("[", JsonString(row.first), ",", JsonString(row.second), "]"); });
   }
 
  private:
@@ -58,7 +54,9 @@ template <class Kind>
 std::string KindsJson(int count, const char* (*id)(Kind), const char* (*name)(Kind)) {
   std::vector<Kind> kinds;
   for (int i = 0; i < count; ++i) kinds.push_back(static_cast<Kind>(i));
-  return List(kinds, [&](Kind kind) { return Pair(id(kind), name(kind)); });
+  return List(kinds, [&](Kind kind) {
+    return absl::StrCat("{\"id\":", JsonString(id(kind)), ",\"name\":", JsonString(name(kind)), "}");
+  });
 }
 
 bool Detailed(const TimelineSpan& span, const std::vector<TimeRange>& detail) {
@@ -79,8 +77,8 @@ class Writer {
     const WeaveMode weave = step_.plan->layout.weave;
     const std::string detail = List(
         detail_, [&](const TimeRange& range) { return absl::StrCat("[", Ticks(range.begin), ",", Ticks(range.end), "]"); });
-    return absl::StrCat("{\"tick\":", tick_, ",\"step\":", Ticks(step_.simulation.step), ",\"fullest\":", FullestStage(stages_),
-                        ",\"strands\":", StrandsOf(weave),
+    return absl::StrCat("{\"tick\":", tick_, ",\"step\":", Ticks(step_.simulation.step),
+                        ",\"fullest\":", FullestStage(*step_.plan), ",\"strands\":", StrandsOf(weave),
                         ",\"strandsAreMicrobatches\":", GroupOf(weave) > 1 ? "true" : "false",
                         ",\n\"kinds\":", KindsJson(kSpanKindCount, SpanKindId, SpanKindName),
                         ",\n\"memoryKinds\":", KindsJson(kMemoryKindCount, MemoryKindId, MemoryKindName),
@@ -121,43 +119,21 @@ class Writer {
   // the share of time of each kind in thousandths. One digit stands for the kind and two digits for the share, in base 36.
   std::string Shares(const StageTimeline& timeline) const {
     if (detail_.size() == 1) return "";
-    const Nanos begin = detail_.front().end, end = detail_.back().begin;
-    const int64_t length = (end - begin).value;
+    const TimeRange between{detail_.front().end, detail_.back().begin};
+    const int64_t length = (between.end - between.begin).value;
     if (length <= 0) return "";
     // The time is divided into `columns` intervals: half as many as there are microbatches, but at most `most`, and always at
     // least 20. In an interval shorter than two microbatches, the shares would only show which passes happen to be in it.
     const auto most = static_cast<int64_t>(limits_.share_columns / stages_.size());
     const int64_t columns = std::max<int64_t>(20, std::min<int64_t>(most, step_.plan->microbatches / 2));
-    std::vector<std::array<int64_t, kComputeSpanKinds>> times(static_cast<size_t>(columns));
-    const auto border = [&](int64_t column) { return static_cast<int64_t>(static_cast<__int128>(length) * column / columns); };
-    for (const TimelineSpan& span : timeline.spans) {
-      if (span.lane != 0) continue;
-      const int64_t from = std::max<int64_t>(0, (span.begin - begin).value);
-      const int64_t to = std::min(length, (span.end - begin).value);
-      if (from >= to) continue;
-      for (auto c = static_cast<int64_t>(static_cast<__int128>(from) * columns / length); c < columns; ++c) {
-        if (border(c) >= to) break;
-        const int64_t part = std::min(to, border(c + 1)) - std::max(from, border(c));
-        if (part > 0) times[static_cast<size_t>(c)][static_cast<size_t>(span.kind)] += part;
-      }
-    }
-    return SharesText(times, std::max<int64_t>(1, length / columns));
-  }
-
-  static std::string SharesText(const std::vector<std::array<int64_t, kComputeSpanKinds>>& times, int64_t interval) {
+    const int64_t interval = std::max<int64_t>(1, length / columns);
     constexpr char kDigits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-    std::string text;
-    for (size_t column = 0; column < times.size(); ++column) {
-      if (column > 0) text += ';';
-      for (size_t kind = 0; kind < times[column].size(); ++kind) {
-        const int64_t share = std::min<int64_t>(1000, (times[column][kind] * 1000 + interval / 2) / interval);
-        if (share == 0) continue;
-        text += kDigits[kind];
-        text += kDigits[share / 36];
-        text += kDigits[share % 36];
+    return absl::StrJoin(TimesInColumns(timeline, true, between, columns), ";", [&](std::string* text, const KindTimes& times) {
+      for (size_t kind = 0; kind < times.size(); ++kind) {
+        const int64_t share = std::min<int64_t>(1000, (times[kind] * 1000 + interval / 2) / interval);
+        if (share > 0) *text += {kDigits[kind], kDigits[share / 36], kDigits[share % 36]};
       }
-    }
-    return text;
+    });
   }
 
   std::string Memory(const StageMemory& memory) const {
@@ -169,22 +145,18 @@ class Writer {
     }
     std::vector<size_t> kinds;
     int64_t unit = 1;  // bytes per unit: a power of two with which no number has more than six digits
-    std::string kinds_json;
     for (size_t k = 0; k < most.size(); ++k) {
-      if (most[k].value == 0) continue;
-      kinds.push_back(k);
-      absl::StrAppend(&kinds_json, kinds_json.empty() ? "" : ",", k);
+      if (most[k].value > 0) kinds.push_back(k);
       while (most[k].value / unit > 999'999) unit *= 2;
     }
-    std::string times, values;
+    std::vector<int64_t> times, values;
     int64_t before = 0;
     for (const MemoryPoint& point : points) {
-      const int64_t begin = Ticks(point.begin);
-      absl::StrAppend(&times, times.empty() ? "" : ",", begin - before);
-      before = begin;
-      for (const size_t k : kinds) absl::StrAppend(&values, values.empty() ? "" : ",", point.live[k].value / unit);
+      times.push_back(Ticks(point.begin) - std::exchange(before, Ticks(point.begin)));
+      for (const size_t k : kinds) values.push_back(point.live[k].value / unit);
     }
-    return absl::StrCat("{\"unit\":", unit, ",\"kinds\":[", kinds_json, "],\"times\":[", times, "],\"values\":[", values, "]}");
+    return absl::StrCat("{\"unit\":", unit, ",\"kinds\":[", absl::StrJoin(kinds, ","), "],\"times\":[",
+                        absl::StrJoin(times, ","), "],\"values\":[", absl::StrJoin(values, ","), "]}");
   }
 
   const PredictedStep& step_;
@@ -196,13 +168,6 @@ class Writer {
 };
 
 }  // namespace
-
-int32_t FullestStage(const std::vector<StageFacts>& stages) {
-  const auto largest = std::max_element(stages.begin(), stages.end(), [](const StageFacts& a, const StageFacts& b) {
-    return TotalOf(a.memory.peak) < TotalOf(b.memory.peak);
-  });
-  return static_cast<int32_t>(largest - stages.begin());
-}
 
 std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages, const std::vector<TimeRange>& detail,
                      const PageLimits& limits) {

@@ -24,9 +24,6 @@ inline constexpr int64_t kMaxTicks = 1'000'000'000;
 std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages, const std::vector<TimeRange>& detail,
                      const PageLimits& limits);
 
-// The stage whose allocated memory is largest.
-int32_t FullestStage(const std::vector<StageFacts>& stages);
-
 }  // namespace lynx
 
 #endif  // LYNX_PLANNER_REPORT_PAGE_DATA_H_

@@ -81,8 +81,12 @@ std::string HeadlineFigure(const std::string& title, const std::string& value, c
                       "<p class=\"sub\">", HtmlEscaped(sub), "</p></div>\n");
 }
 
-std::string FoldedTable(const Table& table) {
-  return absl::StrCat("<details><summary>As a table</summary><div class=\"scroll\">", HtmlOf(table), "</div></details>\n");
+std::string ScrollingTable(const Table& table, const std::string& classes) {
+  return absl::StrCat("<div class=\"scroll", classes.empty() ? "" : " ", classes, "\">", HtmlOf(table), "</div>");
+}
+
+std::string FoldedTable(const Table& table, const std::string& title) {
+  return absl::StrCat("<details><summary>", HtmlEscaped(title), "</summary>", ScrollingTable(table), "</details>\n");
 }
 
 std::string LegendItems(const TextPairs& kinds_and_names) {
@@ -138,11 +142,10 @@ std::string Bars(const std::vector<BarRow>& rows, int64_t whole) {
 }
 
 Table AmountsTable(const std::vector<BarRow>& rows) {
-  Table table;
-  table.columns = {{""}};
+  Table table{.columns = {""}};
   for (const BarRow& row : rows) table.rows.push_back({row.name});
   for (const size_t k : Occurring(rows)) {
-    table.columns.emplace_back(rows.front().amounts[k].name, Align::kRight);
+    table.columns.push_back(Right(rows.front().amounts[k].name));
     for (size_t i = 0; i < rows.size(); ++i) table.rows[i].emplace_back(rows[i].amounts[k].text);
   }
   return table;
@@ -150,7 +153,7 @@ Table AmountsTable(const std::vector<BarRow>& rows) {
 
 Table MemoryTable(const std::vector<BarRow>& rows, const std::vector<Bytes>& limits) {
   Table table = AmountsTable(rows);
-  for (const char* title : {"together", "limit", "free"}) table.columns.emplace_back(title, Align::kRight);
+  for (const char* title : {"together", "limit", "free"}) table.columns.push_back(Right(title));
   for (size_t i = 0; i < rows.size(); ++i) {
     const Bytes total(SumOf(rows[i].amounts)), limit = limits[i];
     const bool known = limit.value > 0;

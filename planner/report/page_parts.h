@@ -31,8 +31,10 @@ std::string Chips(const TextPairs& names_and_values);
 // A headline figure. The unit behind a number becomes smaller. `html` stands between value and `sub`.
 std::string HeadlineFigure(const std::string& title, const std::string& value, const std::string& sub,
                            const std::string& html = "");
+// A table that scrolls if the window is too narrow. `classes`: more style classes.
+std::string ScrollingTable(const Table& table, const std::string& classes = "");
 // A table that is collapsed until a reader opens it.
-std::string FoldedTable(const Table& table);
+std::string FoldedTable(const Table& table, const std::string& title = "As a table");
 // What the colours of kinds mean. LegendItems returns only the content of the element.
 std::string Legend(const TextPairs& kinds_and_names);
 std::string LegendItems(const TextPairs& kinds_and_names);

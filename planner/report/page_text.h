@@ -11,9 +11,9 @@ std::string_view PageTemplate();  // page.html, with {{name}} where text is inse
 std::string_view PageStyle();     // page.css
 std::string_view SharedScript();  // shared.js: what all other scripts use
 
-// ---- The view of a plan, of which a page may have several ----
+// ---- The view of a plan ----
 // view.html: the sections of the view. Each element with data-part is the place of a part of PlanPageParts. A page whose script
-// makes views has this text in a <template id="plan-view">.
+// makes the view has this text in a <template id="plan-view">.
 std::string_view PlanView();
 // data.js timeline.js interaction.js memory.js view.js, one after another: mountPlan. Needs SharedScript.
 std::string_view PlanViewScript();
@@ -22,8 +22,7 @@ std::string_view PlanViewScript();
 std::string_view ChartScript();
 
 // ---- The page of one plan ----
-std::string_view PlanPageBody();    // plan.html, with {{name}} where text is inserted
-std::string_view PlanPageScript();  // main.js. Needs SharedScript and PlanViewScript.
+std::string_view PlanPageBody();  // plan.html, with {{name}} where text is inserted
 
 }  // namespace lynx
 

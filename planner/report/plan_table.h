@@ -39,10 +39,13 @@ Table ProofTable(const Plan& plan);
 // Sums over the stages, and figures derived from them.
 struct PlanFigures {
   Nanos hidden, exposed, stall;  // hidden and exposed recomputation; time of waiting for neighbour stages
+  Bytes peak;                    // the largest arena of a stage
   int64_t tokens = 0;            // tokens per step, over all replicas
   int64_t tokens_per_second = 0;
 };
 PlanFigures FiguresOf(const Plan& plan);
+// The stage whose devices allocate the most memory, for model states and arena.
+size_t FullestStage(const Plan& plan);
 
 // The model in a few words, such as "gpt with 8 layers, hidden 256, 8 heads, sequence 128".
 std::string ModelText(const ModelSpec& model);

@@ -1,5 +1,7 @@
 // Computes how many bytes of each kind a stage's memory holds during the step. See timeline.h.
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "common/check.h"
 #include "common/status.h"
@@ -9,12 +11,8 @@
 namespace lynx {
 namespace {
 
-struct KindNames {
-  const char *id, *name;
-};
-
-// The index is the MemoryKind.
-constexpr std::array<KindNames, kMemoryKindCount> kMemoryKinds = {{
+// Id and name. The index is the MemoryKind.
+constexpr std::array<std::pair<const char*, const char*>, kMemoryKindCount> kMemoryKinds = {{
     {"weights", "weights"},
     {"gradients", "weight gradients"},
     {"states", "optimizer states"},
@@ -66,20 +64,26 @@ std::vector<LiveBytes> LiveAtActions(const Program& program, const LayerGraph& g
   return live;
 }
 
-}  // namespace
-
-const char* MemoryKindName(MemoryKind kind) { return kMemoryKinds[static_cast<size_t>(kind)].name; }
-const char* MemoryKindId(MemoryKind kind) { return kMemoryKinds[static_cast<size_t>(kind)].id; }
-
-Bytes TotalOf(const LiveBytes& live) {
-  Bytes total;
-  for (const Bytes bytes : live) total += bytes;
-  return total;
+// Adds a point. Of several points in the same interval, only the largest is kept.
+void AddPoint(const MemoryPoint& point, int64_t interval, std::vector<MemoryPoint>& points) {
+  if (points.empty() || point.begin.value / interval > points.back().begin.value / interval) {
+    points.push_back(point);
+  } else if (TotalOf(point.live) > TotalOf(points.back().live)) {
+    points.back().live = point.live;
+  }
 }
 
-absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext& context, const StageTimes& times) {
+}  // namespace
+
+const char* MemoryKindName(MemoryKind kind) { return kMemoryKinds[static_cast<size_t>(kind)].second; }
+const char* MemoryKindId(MemoryKind kind) { return kMemoryKinds[static_cast<size_t>(kind)].first; }
+
+Bytes TotalOf(const LiveBytes& live) { return std::accumulate(live.begin(), live.end(), Bytes(0)); }
+
+absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext& context,
+                                     const std::vector<ActionSpan>& times) {
   LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, FoldLiveness(stage.program, context));
-  LYNX_CHECK(times.spans.size() == stage.program.size());
+  LYNX_CHECK(times.size() == stage.program.size());
   const std::vector<LiveBytes> live = LiveAtActions(stage.program, context.graph(), memory);
   StageMemory result;
   if (!stage.program.empty()) result.peak = live[static_cast<size_t>(memory.peak_action)];
@@ -88,14 +92,7 @@ absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext&
   set(MemoryKind::kWeights, stage.states.weights);
   set(MemoryKind::kGradients, stage.states.gradients);
   set(MemoryKind::kOptimizerStates, stage.states.optimizer);
-  for (size_t i = 0; i < stage.program.size(); ++i) {
-    const Nanos begin = times.spans[i].begin;
-    if (result.points.empty() || result.points.back().begin < begin) {
-      result.points.push_back({begin, live[i]});
-    } else if (TotalOf(live[i]) > TotalOf(result.points.back().live)) {
-      result.points.back().live = live[i];
-    }
-  }
+  for (size_t i = 0; i < stage.program.size(); ++i) AddPoint({times[i].begin, live[i]}, 1, result.points);
   return result;
 }
 
@@ -104,13 +101,7 @@ std::vector<MemoryPoint> Thinned(const std::vector<MemoryPoint>& points, Nanos s
   if (points.size() <= limit) return points;
   const int64_t interval = step.value / static_cast<int64_t>(limit) + 1;
   std::vector<MemoryPoint> thinned;
-  for (const MemoryPoint& point : points) {
-    if (thinned.empty() || point.begin.value / interval > thinned.back().begin.value / interval) {
-      thinned.push_back(point);
-    } else if (TotalOf(point.live) > TotalOf(thinned.back().live)) {
-      thinned.back().live = point.live;
-    }
-  }
+  for (const MemoryPoint& point : points) AddPoint(point, interval, thinned);
   return thinned;
 }
 

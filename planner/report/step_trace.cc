@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "planner/report/plan_table.h"
 #include "planner/report/timeline.h"
 
 namespace lynx {
@@ -37,11 +36,9 @@ void Move(std::vector<ActionSpan>& spans, Nanos by) {
 
 std::vector<Cell> BreakdownRow(size_t stage, const char* what, const Program& program, const std::vector<ActionSpan>& spans,
                                Nanos step) {
-  StageTimes times;
-  times.spans = spans;
   std::vector<Cell> row = {absl::StrCat(stage), what};
   Nanos rest = step;
-  for (const Nanos time : BreakdownOf(TimelineOf(program, times))) {
+  for (const Nanos time : BreakdownOf(TimelineOf(program, spans))) {
     row.emplace_back(FormatDuration(time), time.value == 0 ? Tone::kMuted : Tone::kPlain);
     rest -= time;
   }
@@ -122,12 +119,11 @@ MeasuredStep AlignStages(const Plan& plan, int64_t step, std::vector<std::vector
 }
 
 Table MeasuredStepTable(const Plan& plan, const MeasuredStep& measured, const Simulation* predicted) {
-  Table table;
-  table.columns = {{"stage", Align::kRight}, ""};
+  Table table{.columns = {Right("stage"), ""}};
   for (int kind = 0; kind < kComputeSpanKinds; ++kind) {
-    table.columns.emplace_back(SpanKindName(static_cast<SpanKind>(kind)), Align::kRight);
+    table.columns.push_back(Right(SpanKindName(static_cast<SpanKind>(kind))));
   }
-  table.columns.emplace_back("other", Align::kRight, "Between actions, and before and after the stage's own");
+  table.columns.push_back(Right("other", "Between actions, and before and after the stage's own"));
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Program& program = plan.stages[s].program;
     table.rows.push_back(BreakdownRow(s, "measured", program, measured.stages[s], measured.end));

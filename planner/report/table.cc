@@ -1,9 +1,12 @@
 #include "planner/report/table.h"
 
 #include <algorithm>
+#include <array>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "common/utf8.h"
 
 namespace lynx {
@@ -19,19 +22,12 @@ size_t Width(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-const char* TerminalCode(Tone tone) {
-  switch (tone) {
-    case Tone::kGood: return "32";
-    case Tone::kBad: return "31";
-    case Tone::kMuted: return "2";
-    case Tone::kStrong: return "1";
-    case Tone::kPlain: break;
-  }
-  return "";
-}
+// Class on a page, and code of a terminal. The index is the Tone.
+constexpr std::array<std::pair<const char*, const char*>, 5> kTones = {
+    {{"", ""}, {"good", "32"}, {"bad", "31"}, {"muted", "2"}, {"strong", "1"}}};
 
 std::string Colored(const Cell& cell, bool color) {
-  const char* code = TerminalCode(cell.tone);
+  const char* code = kTones[static_cast<size_t>(cell.tone)].second;
   if (!color || *code == '\0' || cell.text.empty()) return cell.text;
   return absl::StrCat("\033[", code, "m", cell.text, "\033[0m");
 }
@@ -39,36 +35,19 @@ std::string Colored(const Cell& cell, bool color) {
 std::string Line(const std::vector<Column>& columns, const std::vector<Cell>& row, const std::vector<size_t>& widths,
                  bool color) {
   std::string line;
-  size_t owed = 0;  // number of pending spaces; they are printed only if another cell follows
   for (size_t i = 0; i < columns.size(); ++i) {
     const Cell& cell = CellAt(row, i);
-    const size_t padding = widths[i] - Width(cell.text);
+    const std::string padding(widths[i] - Width(cell.text), ' ');
     const bool right = columns[i].align == Align::kRight;
-    if (cell.text.empty()) {
-      owed += widths[i] + 2;
-      continue;
-    }
-    line.append(owed + (right ? padding : 0), ' ');
-    line += Colored(cell, color);
-    owed = (right ? 0 : padding) + 2;
+    absl::StrAppend(&line, i == 0 ? "" : "  ", right ? padding : "", Colored(cell, color), right ? "" : padding);
   }
+  absl::StripTrailingAsciiWhitespace(&line);
   return line + "\n";
-}
-
-const char* ClassOf(Tone tone) {
-  switch (tone) {
-    case Tone::kGood: return "good";
-    case Tone::kBad: return "bad";
-    case Tone::kMuted: return "muted";
-    case Tone::kStrong: return "strong";
-    case Tone::kPlain: break;
-  }
-  return "";
 }
 
 std::string ClassAttribute(Align align, Tone tone) {
   std::string names = align == Align::kRight ? "r" : "";
-  if (tone != Tone::kPlain) absl::StrAppend(&names, names.empty() ? "" : " ", ClassOf(tone));
+  if (tone != Tone::kPlain) absl::StrAppend(&names, names.empty() ? "" : " ", kTones[static_cast<size_t>(tone)].first);
   return names.empty() ? "" : absl::StrCat(" class=\"", names, "\"");
 }
 
@@ -94,9 +73,7 @@ std::string TextOf(const Table& table, bool color) {
 }
 
 std::string HtmlOf(const Table& table) {
-  std::string html = "<table>\n";
-  if (!table.caption.empty()) absl::StrAppend(&html, "<caption>", HtmlEscaped(table.caption), "</caption>\n");
-  html += "<thead><tr>";
+  std::string html = "<table>\n<thead><tr>";
   for (const Column& column : table.columns) {
     absl::StrAppend(&html, "<th scope=\"col\"", ClassAttribute(column.align, Tone::kPlain));
     if (!column.meaning.empty()) absl::StrAppend(&html, " title=\"", HtmlEscaped(column.meaning), "\"");
@@ -117,18 +94,8 @@ std::string HtmlOf(const Table& table) {
 }
 
 std::string HtmlEscaped(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      case '"': escaped += "&quot;"; break;
-      case '\'': escaped += "&#39;"; break;
-      default: escaped += c;
-    }
-  }
-  return escaped;
+  return absl::StrReplaceAll(std::string(text),
+                             {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 
 std::string JsonString(std::string_view text) {

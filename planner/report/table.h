@@ -27,6 +27,10 @@ struct Column {
   Column(const char* t, Align a = Align::kLeft, std::string m = "")  // NOLINT
       : title(t), align(a), meaning(std::move(m)) {}
 };
+// A column of numbers.
+inline Column Right(std::string title, std::string meaning = "") {
+  return {std::move(title), Align::kRight, std::move(meaning)};
+}
 
 struct Cell {
   std::string text;
@@ -37,17 +41,16 @@ struct Cell {
 };
 
 struct Table {
-  std::string caption;  // "" = no caption
   std::vector<Column> columns;
   std::vector<std::vector<Cell>> rows;  // a row may have fewer cells than there are columns; the missing cells are empty
 };
 
 // Returns the table as text. Each column is as wide as its widest cell, and two spaces separate columns. Lines have no trailing
-// spaces. The titles come first; the caption is not printed. If `color`, tones are shown in terminal colours. Control
-// characters in cells (also line ends) are escaped, so each row is one line, whatever the cells contain.
+// spaces. The titles come first. If `color`, tones are shown in terminal colours. Control characters in cells (also line ends)
+// are escaped, so each row is one line, whatever the cells contain.
 std::string TextOf(const Table& table, bool color = false);
 
-// Returns a <table> with caption and <th scope>. Each tone ("good", "bad", "muted", "strong") and the right alignment ("r") has
+// Returns a <table> with <th scope>. Each tone ("good", "bad", "muted", "strong") and the right alignment ("r") has
 // a class. The first cell of a row is the header of the row.
 std::string HtmlOf(const Table& table);
 

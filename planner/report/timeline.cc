@@ -12,12 +12,8 @@
 namespace lynx {
 namespace {
 
-struct KindNames {
-  const char *id, *name;
-};
-
-// The index is the SpanKind.
-constexpr std::array<KindNames, kSpanKindCount> kSpanKinds = {{
+// Id and name. The index is the SpanKind.
+constexpr std::array<std::pair<const char*, const char*>, kSpanKindCount> kSpanKinds = {{
     {"forward", "forward"},
     {"backward", "backward"},
     {"weight", "weight gradient"},
@@ -62,71 +58,46 @@ std::string LaneName(Stream stream, size_t number) {
   return number == 0 ? name : absl::StrCat(name, " ", number + 1);
 }
 
-// Puts transfers on lanes. Each transfer gets the first free lane, so transfers that overlap get different lanes.
-class TransferLanes {
- public:
-  void Add(Stream stream, TimelineSpan span) { spans_[stream].push_back(span); }
-
-  void MoveInto(StageTimeline& timeline) {
-    for (auto& [stream, spans] : spans_) {
-      std::stable_sort(spans.begin(), spans.end(),
-                       [](const TimelineSpan& a, const TimelineSpan& b) { return a.begin < b.begin; });
-      const size_t first_lane = timeline.lanes.size();
-      std::vector<Nanos> free;
-      for (TimelineSpan& span : spans) {
-        size_t lane = 0;
-        while (lane < free.size() && free[lane] > span.begin) ++lane;
-        if (lane == free.size()) {
-          timeline.lanes.push_back(LaneName(stream, lane));
-          free.emplace_back();
-        }
-        free[lane] = span.end;
-        span.lane = static_cast<int32_t>(first_lane + lane);
-        timeline.spans.push_back(span);
-      }
+// Puts the transfers of a stream on lanes. Each transfer gets the first free lane, so transfers that overlap get different
+// lanes.
+void AddTransfers(Stream stream, std::vector<TimelineSpan> transfers, StageTimeline& timeline) {
+  std::stable_sort(transfers.begin(), transfers.end(),
+                   [](const TimelineSpan& a, const TimelineSpan& b) { return a.begin < b.begin; });
+  const size_t first_lane = timeline.lanes.size();
+  std::vector<Nanos> free;
+  for (TimelineSpan& span : transfers) {
+    size_t lane = 0;
+    while (lane < free.size() && free[lane] > span.begin) ++lane;
+    if (lane == free.size()) {
+      timeline.lanes.push_back(LaneName(stream, lane));
+      free.emplace_back();
     }
-  }
-
- private:
-  std::map<Stream, std::vector<TimelineSpan>> spans_;
-};
-
-// Adds the spans of waits and of actions without a transfer. These spans are on lane 0.
-void AddComputeSpans(const Action& action, const ActionSpan& span, TimelineSpan base, std::vector<TimelineSpan>& spans) {
-  const ActionInfo& info = InfoOf(action.kind);
-  base.begin = span.begin;
-  base.end = span.end;
-  if (info.phase == Phase::kWait) {
-    base.kind = WaitKind(info.group);
-    spans.push_back(base);
-    return;
-  }
-  if (info.operands != Operands::kOps) {
-    base.kind = ComputeKind(action.kind);
-    spans.push_back(base);
-    return;
-  }
-  const Nanos exposed_from = span.begin + span.hidden;
-  if (span.hidden.value > 0) {
-    base.kind = SpanKind::kRecomputeHidden;
-    base.end = exposed_from;
-    spans.push_back(base);
-  }
-  if (exposed_from < span.end || span.hidden.value == 0) {
-    base.kind = SpanKind::kRecomputeExposed;
-    base.begin = exposed_from;
-    base.end = span.end;
-    spans.push_back(base);
+    free[lane] = span.end;
+    span.lane = static_cast<int32_t>(first_lane + lane);
+    timeline.spans.push_back(span);
   }
 }
 
-// Returns the span of a start action itself. Only in measured steps does a start take time. The span has the kind of the
-// start's wait, with one exception: the start of the gradient norm sums the squares, so its kind is optimizer.
-TimelineSpan StartSpan(const Action& action, const ActionSpan& span, TimelineSpan base) {
-  base.kind = action.kind == ActionKind::kNormStart ? SpanKind::kOptimizer : WaitKind(InfoOf(action.kind).group);
-  base.begin = span.begin;
-  base.end = span.end;
-  return base;
+// Adds what the action `index` does on the compute lane. A start does something there only in measured steps, where it takes
+// time; it has the kind of its wait, with one exception: the start of the gradient norm sums the squares, so its kind is
+// optimizer.
+void AddComputeSpans(const Action& action, const ActionSpan& span, int32_t index, std::vector<TimelineSpan>& spans) {
+  const ActionInfo& info = InfoOf(action.kind);
+  const auto add = [&](SpanKind kind, Nanos begin, Nanos end) {
+    spans.push_back({.action = index, .kind = kind, .begin = begin, .end = end});
+  };
+  if (info.phase == Phase::kStart) {
+    const SpanKind kind = action.kind == ActionKind::kNormStart ? SpanKind::kOptimizer : WaitKind(info.group);
+    if (span.begin < span.end) add(kind, span.begin, span.end);
+  } else if (info.phase == Phase::kWait) {
+    add(WaitKind(info.group), span.begin, span.end);
+  } else if (info.operands != Operands::kOps) {
+    add(ComputeKind(action.kind), span.begin, span.end);
+  } else {
+    const Nanos exposed_from = span.begin + span.hidden;
+    if (span.hidden.value > 0) add(SpanKind::kRecomputeHidden, span.begin, exposed_from);
+    if (exposed_from < span.end || span.hidden.value == 0) add(SpanKind::kRecomputeExposed, exposed_from, span.end);
+  }
 }
 
 template <class Enum>
@@ -142,29 +113,23 @@ void AppendNames(uint64_t set, std::string& text) {
 
 }  // namespace
 
-const char* SpanKindName(SpanKind kind) { return kSpanKinds[static_cast<size_t>(kind)].name; }
-const char* SpanKindId(SpanKind kind) { return kSpanKinds[static_cast<size_t>(kind)].id; }
+const char* SpanKindName(SpanKind kind) { return kSpanKinds[static_cast<size_t>(kind)].second; }
+const char* SpanKindId(SpanKind kind) { return kSpanKinds[static_cast<size_t>(kind)].first; }
 
-StageTimeline TimelineOf(const Program& program, const StageTimes& times) {
-  LYNX_CHECK(program.size() == times.spans.size());
+StageTimeline TimelineOf(const Program& program, const std::vector<ActionSpan>& times) {
+  LYNX_CHECK(program.size() == times.size());
   StageTimeline timeline;
   timeline.lanes.push_back(LaneName(Stream::kCompute, 0));
-  TransferLanes transfers;
+  std::map<Stream, std::vector<TimelineSpan>> transfers;
   for (size_t i = 0; i < program.size(); ++i) {
     const ActionInfo& info = InfoOf(program[i].kind);
-    const ActionSpan& span = times.spans[i];
-    TimelineSpan base{.action = static_cast<int32_t>(i)};
-    if (info.phase != Phase::kStart) {
-      AddComputeSpans(program[i], span, base, timeline.spans);
-      continue;
-    }
-    if (span.begin < span.end) timeline.spans.push_back(StartSpan(program[i], span, base));
-    base.kind = TransferKind(info.group);
-    base.begin = span.transfer_begin;
-    base.end = span.transfer_end;
-    transfers.Add(info.stream, base);
+    const auto index = static_cast<int32_t>(i);
+    AddComputeSpans(program[i], times[i], index, timeline.spans);
+    if (info.phase != Phase::kStart) continue;
+    transfers[info.stream].push_back(
+        {.action = index, .kind = TransferKind(info.group), .begin = times[i].transfer_begin, .end = times[i].transfer_end});
   }
-  transfers.MoveInto(timeline);
+  for (auto& [stream, spans] : transfers) AddTransfers(stream, std::move(spans), timeline);
   std::stable_sort(timeline.spans.begin(), timeline.spans.end(), [](const TimelineSpan& a, const TimelineSpan& b) {
     return std::pair(a.begin, a.lane) < std::pair(b.begin, b.lane);
   });
@@ -177,6 +142,24 @@ Breakdown BreakdownOf(const StageTimeline& timeline) {
     if (span.lane == 0) breakdown[static_cast<size_t>(span.kind)] += span.end - span.begin;
   }
   return breakdown;
+}
+
+std::vector<KindTimes> TimesInColumns(const StageTimeline& timeline, bool compute, TimeRange range, int64_t columns) {
+  std::vector<KindTimes> times(static_cast<size_t>(columns));
+  const int64_t length = (range.end - range.begin).value;
+  const auto border = [&](int64_t column) { return static_cast<int64_t>(static_cast<__int128>(length) * column / columns); };
+  for (const TimelineSpan& span : timeline.spans) {
+    if (compute != (span.lane == 0)) continue;
+    const int64_t from = std::max<int64_t>(0, (span.begin - range.begin).value);
+    const int64_t to = std::min(length, (span.end - range.begin).value);
+    if (from >= to) continue;
+    for (auto c = static_cast<int64_t>(static_cast<__int128>(from) * columns / length); c < columns; ++c) {
+      if (border(c) >= to) break;
+      const int64_t part = std::min(to, border(c + 1)) - std::max(from, border(c));
+      if (part > 0) times[static_cast<size_t>(c)][static_cast<size_t>(span.kind)] += part;
+    }
+  }
+  return times;
 }
 
 std::string ActionMeaning(const Action& action) {

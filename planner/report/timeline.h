@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -48,6 +47,10 @@ struct TimelineSpan {
   Nanos begin, end;  // for a wait: equal if the transfer was already complete when the wait began
 };
 
+struct TimeRange {
+  Nanos begin, end;
+};
+
 struct StageTimeline {
   std::vector<std::string> lanes;   // "compute" first; then, if needed, "communication", "communication 2", "copy", ...
   std::vector<TimelineSpan> spans;  // in the order of begin, then of lane; spans of one lane never overlap
@@ -56,11 +59,16 @@ struct StageTimeline {
 // Lane 0 has the compute actions, the waits and, in measured steps, the starts. If a recompute action is partly hidden, it
 // becomes two spans. Every start action puts its transfer on a lane of its stream. If another transfer is still in flight on
 // that lane, the transfer gets another lane.
-StageTimeline TimelineOf(const Program& program, const StageTimes& times);
+StageTimeline TimelineOf(const Program& program, const std::vector<ActionSpan>& times);
 
 // The time of each kind of span on lane 0.
 using Breakdown = std::array<Nanos, kComputeSpanKinds>;
 Breakdown BreakdownOf(const StageTimeline& timeline);
+
+// Divides `range` into equal columns. Returns for each of them the time of each kind of span in it, in nanoseconds: of the
+// spans on lane 0 if `compute`, else of those on the other lanes.
+using KindTimes = std::array<int64_t, kSpanKindCount>;
+std::vector<KindTimes> TimesInColumns(const StageTimeline& timeline, bool compute, TimeRange range, int64_t columns);
 
 // The meaning of an action as one sentence, such as "recomputation (ln1, qkv), layer 12, segment attn, microbatch 3".
 std::string ActionMeaning(const Action& action);
@@ -97,7 +105,7 @@ struct StageMemory {
 };
 
 // Computes what the memory of a stage holds. Returns FailedPrecondition in the same cases as FoldLiveness.
-absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext& context, const StageTimes& times);
+absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext& context, const std::vector<ActionSpan>& times);
 // Reduces `points` to at most `limit` points. Each interval keeps its largest point, so no peak is lost.
 std::vector<MemoryPoint> Thinned(const std::vector<MemoryPoint>& points, Nanos step, size_t limit);
 
@@ -119,9 +127,6 @@ absl::StatusOr<PredictedStep> PredictStep(const PlanRequest& request, const Plan
 // activation limit. 0 = no known limit.
 Bytes MemoryLimitOf(const PlanRequest& request, const Plan& plan, int32_t stage);
 
-struct TimeRange {
-  Nanos begin, end;
-};
 // The time ranges in which each span is shown. This is the whole step, or, if there are more than `budget` spans, only its
 // begin and its end. Two thirds of the budget are for the begin.
 std::vector<TimeRange> DetailRanges(const std::vector<StageTimeline>& stages, Nanos step, size_t budget);

@@ -221,8 +221,8 @@ std::string MadePlan::Memory() {
     LYNX_ASSIGN_OR_RETURN(const PredictedStep step, PredictStep(*request, *plan));
     Values stages = Values::array();
     for (size_t i = 0; i < plan->stages.size(); ++i) {
-      LYNX_ASSIGN_OR_RETURN(const StageMemory memory,
-                            MemoryOf(plan->stages[i], plan->ContextOf(static_cast<int32_t>(i)), step.simulation.stages[i]));
+      LYNX_ASSIGN_OR_RETURN(const StageMemory memory, MemoryOf(plan->stages[i], plan->ContextOf(static_cast<int32_t>(i)),
+                                                               step.simulation.stages[i].spans));
       Values& stage = stages.emplace_back();
       for (size_t kind = 0; kind < memory.peak.size(); ++kind) {
         stage[MemoryKindName(static_cast<MemoryKind>(kind))] = memory.peak[kind].value;

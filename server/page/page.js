@@ -11,9 +11,8 @@ const KINDS = {
 };
 // What is worst of a cell's nodes.
 function kindOf(cell) {
-  if (cell.presence.lost > 0) return "lost";
-  if (cell.presence.absent > 0) return "absent";
-  if (cell.presence.partial > 0) return "partial";
+  const missing = ["lost", "absent", "partial"].find((kind) => cell.presence[kind] > 0);
+  if (missing !== undefined) return missing;
   if (cell.cordoned > 0) return "cordoned";
   return cell.warned > 0 || cell.withdrawn > 0 ? "warned" : "ready";
 }

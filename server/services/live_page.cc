@@ -125,17 +125,14 @@ std::set<std::string> LowerCase(const std::vector<std::string>& names) {
 JobSummary ClusterSummaryOf(const JobRecord& job, const Plan* plan, std::optional<double> goodput) {
   return {.id = job.id,
           .name = job.spec->name,
-          .queue = job.spec->scheduling.queue,
           .reason = job.reason,
           .state = job.state,
           .pending = job.pending,
           .progress = job.progress,
           .steps = job.spec->train.steps,
           .predicted = plan == nullptr ? Nanos(0) : plan->step,
-          .ranks = static_cast<int32_t>(job.ranks.size()),
           .restarts = job.restarts,
-          .goodput = goodput,
-          .submitted = job.submitted};
+          .goodput = goodput};
 }
 
 }  // namespace

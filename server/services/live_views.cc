@@ -83,19 +83,16 @@ std::string JobsJson(const std::vector<JobSummary>& jobs, bool more) {
     list.push_back({{"id", job.id.value},
                     {"name", job.name},
                     {"state", EnumName(job.state)},
-                    {"queue", job.queue},
                     {"reason", job.reason},
                     {"pending", pending},
                     {"steps", job.steps},
                     {"done", job.progress.steps_done},
-                    {"ranks", job.ranks},
                     {"restarts", job.restarts},
                     {"stepMs", InMillis(job.progress.step)},
                     {"predictedMs", InMillis(job.predicted)},
                     {"tokensPerSecond", Number(job.progress.tokens_per_second)},
                     {"loss", Number(job.progress.loss)},
-                    {"goodput", job.goodput.has_value() ? Number(*job.goodput) : ordered_json(nullptr)},
-                    {"submittedMs", job.submitted.value / 1'000'000}});
+                    {"goodput", job.goodput.has_value() ? Number(*job.goodput) : ordered_json(nullptr)}});
   }
   return Text({{"jobs", list}, {"more", more}});
 }
@@ -113,7 +110,6 @@ std::string NodesJson(const std::vector<NodeView>& nodes, bool more) {
                     {"devices", node.devices.size()},
                     {"model", node.devices.empty() ? "" : node.devices.front().model},
                     {"used", node.devices_used},
-                    {"domain", node.network_domain},
                     {"seenMs", node.last_seen.value / 1'000'000},
                     {"jobs", jobs},
                     {"conditions", conditions},

@@ -38,15 +38,14 @@ std::string ClusterJson(const ClusterSummary& cluster);
 // One line of the list of jobs.
 struct JobSummary {
   JobId id;
-  std::string name, queue, reason;
+  std::string name, reason;
   JobState state = JobState::kQueued;
   std::vector<PendingReason> pending;
   Progress progress;
   int64_t steps = 0;  // number of steps that the job must do
   Nanos predicted;    // predicted step time; 0: unknown
-  int32_t ranks = 0, restarts = 0;
+  int32_t restarts = 0;
   std::optional<double> goodput;
-  Nanos submitted;  // Unix time
 };
 std::string JobsJson(const std::vector<JobSummary>& jobs, bool more);
 

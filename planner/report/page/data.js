@@ -24,13 +24,8 @@ function makeLanes(stage) {
 // Shares of each interval between the detailed ranges: [[kind, share of the interval], ...] by column.
 function makeShares(text) {
   if (!text) return null;
-  return text.split(";").map((column) => {
-    const pairs = [];
-    for (let i = 0; i < column.length; i += 3) {
-      pairs.push([parseInt(column[i], 36), parseInt(column.slice(i + 1, i + 3), 36) / 1000]);
-    }
-    return pairs;
-  });
+  const pair = (digits) => [parseInt(digits[0], 36), parseInt(digits.slice(1), 36) / 1000];
+  return text.split(";").map((column) => (column.match(/.../g) ?? []).map(pair));
 }
 
 // For views in which actions are too narrow: runs of the compute lane that belong to one pass of one microbatch, with the
@@ -64,14 +59,10 @@ function makePasses(plan, lane) {
   return passes;
 }
 
-
 class PlanModel {
   // `data`: the JSON of PageData (planner/report/page_data.h), parsed. It is not changed.
   constructor(data) {
-    const named = ([id, name]) => ({ id, name });
-    this.kinds = data.kinds.map(named);
-    this.memoryKinds = data.memoryKinds.map(named);
-    for (const name of ["tick", "step", "fullest", "strands", "strandsAreMicrobatches", "texts"]) this[name] = data[name];
+    Object.assign(this, data);
     this.gap = data.detail.length > 1 ? { begin: data.detail[0][1], end: data.detail[1][0] } : null;
     this.stages = data.stages.map((s) => {
       let t = 0;  // times come as differences
@@ -92,12 +83,14 @@ class PlanModel {
   ticks(view, room) { return ticksBetween(view.begin, view.end, Math.max(2, room / 110), { least: 1 / this.tick }); }
 }
 
-// Index of the first span of a lane that ends after `t`.
-function firstAfter(lane, t) {
-  let low = 0, high = lane.size;
+// The first of the numbers below `count` that passes `test`; `count` if there is none. All numbers after it pass, too.
+function firstOf(count, test) {
+  let low = 0, high = count;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (lane.end[middle] > t) high = middle; else low = middle + 1;
+    if (test(middle)) high = middle; else low = middle + 1;
   }
   return low;
 }
+// Index of the first span of a lane that ends after `t`.
+const firstAfter = (lane, t) => firstOf(lane.size, (i) => lane.end[i] > t);

@@ -1,11 +1,9 @@
 // Pointer, wheel and keyboard on the timeline, and what they tell.
-const NOTHING_CHOSEN = "Hover over the timeline, or focus it and use the arrow keys.";
-
 class InteractiveTimeline extends Timeline {
   // `choose` is called with the number of the stage on which somebody clicked.
   constructor(parts, follow, choose) {
     super(parts, follow);
-    Object.assign(this, { choose, pointers: new Map(), moved: 0 });
+    Object.assign(this, { choose, pointers: new Map(), moved: 0, nothingChosen: parts.inspector.textContent });
   }
 
   show(plan) {
@@ -19,7 +17,7 @@ class InteractiveTimeline extends Timeline {
     const stage = this.layout.rows.findIndex((row) => y >= row.top && y < row.bottom);
     if (stage < 0) return null;
     const { gap } = this.plan, row = this.layout.rows[stage], t = this.toTime(x);
-    const slack = (this.view.end - this.view.begin) / this.layout.plot * 2;
+    const slack = 2 * this.perPixel();
     for (let lane = 0; lane < row.lanes.length; ++lane) {
       const place = row.lanes[lane], top = lane ? place.y - 1 : row.top;
       if (y < top || y >= place.y + place.height + 1) continue;
@@ -76,16 +74,13 @@ class InteractiveTimeline extends Timeline {
   inspect(at) {
     const d = at && this.describe(at);
     const told = d && ` ${d.kind ? d.kind.name + ": " : ""}${d.words} · ${d.when}${d.where ? " · " + d.where : ""}`;
-    this.parts.inspector.replaceChildren(...(d ? [make("code", {}, d.code), told] : [NOTHING_CHOSEN]));
+    this.parts.inspector.replaceChildren(...(d ? [make("code", {}, d.code), told] : [this.nothingChosen]));
   }
 
   select(stage, lane, index) {
     Object.assign(this.selection, { stage, lane, index });
     const spans = this.plan.stages[stage].lanes[lane], begin = spans.begin[index], end = spans.end[index];
-    if (end < this.view.begin || begin > this.view.end) {
-      const half = (this.view.end - this.view.begin) / 2, middle = (begin + end) / 2;
-      this.setView(middle - half, middle + half);
-    }
+    if (end < this.view.begin || begin > this.view.end) this.centre((begin + end) / 2);
     this.inspect(this.selection);
     this.redraw();
   }
@@ -98,15 +93,10 @@ class InteractiveTimeline extends Timeline {
 
   // To the next lane above or below, over the borders of stages.
   moveLane(by) {
-    let { stage, lane } = this.selection;
-    const { plan: { stages }, selection: { index } } = this, spans = stages[stage].lanes[lane];
-    const t = (spans.begin[index] + spans.end[index]) / 2;
-    do {
-      lane += by;
-      if (lane < 0) { if (--stage < 0) return; lane = stages[stage].lanes.length - 1; }
-      if (lane >= stages[stage].lanes.length) { if (++stage >= stages.length) return; lane = 0; }
-    } while (!stages[stage].lanes[lane].size);
-    this.selectNear(stage, lane, t);
+    const { plan: { stages }, selection: { stage, lane, index } } = this, own = stages[stage].lanes[lane];
+    const all = stages.flatMap(({ lanes }, stage) => lanes.map((spans, lane) => ({ stage, lane, spans })));
+    const reached = all.filter(({ spans }) => spans.size > 0), to = reached[reached.findIndex(({ spans }) => spans === own) + by];
+    if (to) this.selectNear(to.stage, to.lane, (own.begin[index] + own.end[index]) / 2);
   }
 
   onKey(event) {
@@ -114,7 +104,7 @@ class InteractiveTimeline extends Timeline {
     const { view, plan, selection: { stage, lane, index } } = this, length = view.end - view.begin, chosen = stage >= 0;
     const spans = chosen ? plan.stages[stage].lanes[lane] : null;
     const middle = chosen ? (spans.begin[index] + spans.end[index]) / 2 : (view.begin + view.end) / 2;
-    const pan = (share) => this.setView(view.begin + length * share, view.end + length * share);
+    const pan = (share) => this.moveBy(length * share);
     const first = () => this.selectNear(0, 0, view.begin);
     const along = (by) => {
       if (!chosen) first(); else if (index + by >= 0 && index + by < spans.size) this.select(stage, lane, index + by);
@@ -162,8 +152,7 @@ class InteractiveTimeline extends Timeline {
       if (this.moved < 4) return;
       this.parts.lanes.classList.add("dragging");
       this.showTip(null);
-      const t = by / this.layout.plot * (this.view.end - this.view.begin);
-      this.setView(this.view.begin - t, this.view.end - t);
+      this.moveBy(-by * this.perPixel());
     } else {
       const other = [...this.pointers].find(([id]) => id !== event.pointerId)[1];
       const was = Math.abs(before - other), is = Math.abs(event.offsetX - other);
@@ -193,20 +182,12 @@ class InteractiveTimeline extends Timeline {
       this.zoomAt(this.toTime(Math.max(this.layout.gutter, event.offsetX)), Math.exp(by));
     } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       event.preventDefault();
-      const by = (event.deltaX || event.deltaY) / this.layout.plot * (this.view.end - this.view.begin);
-      this.setView(this.view.begin + by, this.view.end + by);
+      this.moveBy((event.deltaX || event.deltaY) * this.perPixel());
     }
   }
 
-  overviewTo(event) {
-    const t = (event.offsetX - this.layout.gutter) / this.layout.plot * this.plan.step;
-    const half = (this.view.end - this.view.begin) / 2;
-    this.setView(t - half, t + half);
-  }
-
-  // Listens until `signal` is aborted.
-  listen(signal) {
-    const { lanes, overview, timeline, tools } = this.parts, listen = { signal, passive: false };
+  listen() {
+    const { lanes, overview, timeline, tools } = this.parts;
     const onLanes = {
       keydown: (event) => this.onKey(event), wheel: (event) => this.onWheel(event),
       pointerdown: (event) => this.onPointerDown(event), pointermove: (event) => this.onPointerMove(event),
@@ -214,20 +195,19 @@ class InteractiveTimeline extends Timeline {
       pointerleave: () => { this.hovered = null; this.showTip(null); this.redraw(); }, blur: () => this.showTip(null),
       dblclick: (event) => this.zoomAt(this.toTime(event.offsetX), 0.25),
     };
-    for (const [name, act] of Object.entries(onLanes)) lanes.addEventListener(name, act, listen);
-    overview.addEventListener("pointerdown", (event) => overview.setPointerCapture(event.pointerId), listen);
-    for (const name of ["pointerdown", "pointermove"]) {
-      overview.addEventListener(name, (event) => { if (event.buttons) this.overviewTo(event); }, listen);
-    }
+    for (const [name, act] of Object.entries(onLanes)) lanes.addEventListener(name, act, { passive: false });
+    overview.addEventListener("pointerdown", (event) => overview.setPointerCapture(event.pointerId));
+    const show = ({ buttons, offsetX }) => {
+      if (buttons) this.centre((offsetX - this.layout.gutter) / this.layout.plot * this.plan.step);
+    };
+    for (const name of ["pointerdown", "pointermove"]) overview.addEventListener(name, show);
     const middle = () => (this.view.begin + this.view.end) / 2;
     const views = {
       fit: () => this.glideTo(0, this.plan.step), steady: () => this.glideTo(...this.steadyRange()),
       in: () => this.zoomAt(middle(), 0.6), out: () => this.zoomAt(middle(), 1 / 0.6),
     };
-    tools.addEventListener("click", (event) => views[event.target.closest("[data-view]")?.dataset.view]?.(), listen);
-    addEventListener("scroll", () => this.redraw(), { signal, passive: true });
-    const resized = new ResizeObserver(() => this.redraw());
-    resized.observe(timeline);
-    signal.addEventListener("abort", () => resized.disconnect());
+    tools.addEventListener("click", (event) => views[event.target.closest("[data-view]")?.dataset.view]?.());
+    addEventListener("scroll", () => this.redraw(), { passive: true });
+    new ResizeObserver(() => this.redraw()).observe(timeline);
   }
 }

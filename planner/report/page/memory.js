@@ -1,15 +1,8 @@
 // One stage's memory: at its peak as a waterfall, which the data has as HTML, and its activations over time.
 const MEMORY_HEIGHT = 240, MEMORY_LEFT = 62;
 
-// Points of a stage from the last one before `t` on.
-function pointBefore(times, t) {
-  let low = 0, high = times.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (times[middle] <= t) low = middle + 1; else high = middle;
-  }
-  return Math.max(0, low - 1);
-}
+// Index of the last point of a stage that is not after `t`.
+const pointBefore = (times, t) => Math.max(0, firstOf(times.length, (i) => times[i] > t) - 1);
 
 class MemoryOfStage {
   // `parts`: the elements of the plan's view by id. The course over time follows the timeline.
@@ -37,12 +30,12 @@ class MemoryOfStage {
     this.choose(index);
   }
 
-  listen(signal) {
+  listen() {
     const list = this.parts["stage-select"], canvas = this.parts["memory-time"];
-    list.addEventListener("change", () => this.chooseByHand(Number(list.value)), { signal });
+    list.addEventListener("change", () => this.chooseByHand(Number(list.value)));
     const point = (x) => { this.cursor = x; this.draw(); };
-    canvas.addEventListener("pointermove", (event) => point(event.offsetX < MEMORY_LEFT ? null : event.offsetX), { signal });
-    canvas.addEventListener("pointerleave", () => point(null), { signal });
+    canvas.addEventListener("pointermove", (event) => point(event.offsetX < MEMORY_LEFT ? null : event.offsetX));
+    canvas.addEventListener("pointerleave", () => point(null));
   }
 
   draw() {

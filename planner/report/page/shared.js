@@ -128,13 +128,14 @@ function themeChanged() {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChanged);
 // Makes the button change the colours: as the system, light, dark.
 function startTheme(button) {
-  const names = ["auto", "light", "dark"], words = { auto: "Auto", light: "Light", dark: "Dark" };
+  const words = ["Auto", "Light", "Dark"];
   let at = 0;
   button.hidden = false;
   button.addEventListener("click", () => {
-    const name = names[at = (at + 1) % names.length], { dataset } = document.documentElement;
+    const { dataset } = document.documentElement;
+    button.textContent = words[at = (at + 1) % words.length];
+    const name = button.textContent.toLowerCase();
     if (name === "auto") delete dataset.theme; else dataset.theme = name;
-    button.textContent = words[name];
     button.setAttribute("aria-label", "Colours: " + (name === "auto" ? "as the system" : name));
     themeChanged();
   });

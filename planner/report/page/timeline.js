@@ -50,7 +50,14 @@ class Timeline {
   }
 
   toX(t) { return this.layout.gutter + (t - this.view.begin) / (this.view.end - this.view.begin) * this.layout.plot; }
-  toTime(x) { return this.view.begin + (x - this.layout.gutter) / this.layout.plot * (this.view.end - this.view.begin); }
+  toTime(x) { return this.view.begin + (x - this.layout.gutter) * this.perPixel(); }
+  perPixel() { return (this.view.end - this.view.begin) / this.layout.plot; }
+
+  // The coordinates of a range of time, within the plot.
+  clipped(begin, end) {
+    const { gutter, plot } = this.layout;
+    return [Math.max(gutter, this.toX(begin)), Math.min(gutter + plot, this.toX(end))];
+  }
 
   fillOf(context, kind) {
     const id = this.plan.kinds[kind].id;
@@ -97,7 +104,6 @@ class Timeline {
   }
 
   drawSpans(context, lane, y, height, begin, end) {
-    const right = this.layout.gutter + this.layout.plot;
     let column = -1, shares = new Map();
     const flush = () => {
       const sorted = [...shares].sort((a, b) => a[0] - b[0]);
@@ -105,10 +111,9 @@ class Timeline {
       column = -1;
       shares = new Map();
     };
-    const perPixel = (this.view.end - this.view.begin) / this.layout.plot;
+    const perPixel = this.perPixel();
     for (let i = firstAfter(lane, begin); i < lane.size && lane.begin[i] < end; ++i) {
-      const x0 = Math.max(this.layout.gutter, this.toX(lane.begin[i])), x1 = Math.min(right, this.toX(lane.end[i]));
-      const width = x1 - x0;
+      const [x0, x1] = this.clipped(lane.begin[i], lane.end[i]), width = x1 - x0;
       if (width < 1.2) {
         if (width <= 0) continue;
         const at = Math.floor(x0);
@@ -134,40 +139,37 @@ class Timeline {
 
   // Whether a pass is drawn as one block.
   asBlock(pass) {
-    const width = (pass.end - pass.begin) / (this.view.end - this.view.begin) * this.layout.plot;
+    const width = (pass.end - pass.begin) / this.perPixel();
     return width >= 3 && pass.count >= 2 && width / pass.count <= 4;
   }
 
   // The compute lane: passes whose actions would be too narrow are one block each, divided by where their time goes; the
   // others are drawn action by action.
   drawCompute(context, stage, y, height) {
-    const right = this.layout.gutter + this.layout.plot, lane = stage.lanes[0];
-    let low = 0, high = stage.passes.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (stage.passes[middle].end > this.view.begin) high = middle; else low = middle + 1;
-    }
+    const lane = stage.lanes[0];
     let plain = null;  // a run of passes that are drawn action by action
     const flush = () => {
       if (plain) this.drawSpans(context, lane, y, height, plain.begin, plain.end);
       plain = null;
     };
-    for (; low < stage.passes.length && stage.passes[low].begin < this.view.end; ++low) {
-      const pass = stage.passes[low];
+    const first = firstOf(stage.passes.length, (i) => stage.passes[i].end > this.view.begin);
+    for (let i = first; i < stage.passes.length && stage.passes[i].begin < this.view.end; ++i) {
+      const pass = stage.passes[i];
       if (!this.asBlock(pass)) {
         if (!plain) plain = { begin: Math.max(pass.begin, this.view.begin), end: 0 };
         plain.end = Math.min(pass.end, this.view.end);
         continue;
       }
       flush();
-      this.drawPass(context, pass, this.toX(pass.begin), this.toX(pass.end), right, y, height);
+      this.drawPass(context, pass, y, height);
     }
     flush();
   }
 
-  drawPass(context, pass, x0, x1, right, y, height) {
-    const width = x1 - x0, inner = width > 6 ? width - 1 : width, whole = pass.end - pass.begin;
-    const from = Math.max(this.layout.gutter, x0), to = Math.min(right, x0 + inner);
+  drawPass(context, pass, y, height) {
+    const x0 = this.toX(pass.begin), width = this.toX(pass.end) - x0, whole = pass.end - pass.begin;
+    const inner = width > 6 ? width - 1 : width, [from, right] = this.clipped(pass.begin, pass.end);
+    const to = Math.min(right, x0 + inner);
     if (to <= from) return;
     context.save();
     context.beginPath();
@@ -189,25 +191,23 @@ class Timeline {
 
   // The part of the step of which only shares are known.
   drawGap(context, stage, y, height) {
-    const { plan: { gap }, view, layout } = this;
+    const { plan: { gap }, view } = this;
     if (!gap || !stage.shares || gap.end <= view.begin || gap.begin >= view.end) return;
     const columns = stage.shares.length, each = (gap.end - gap.begin) / columns;
     const first = Math.max(0, Math.floor((view.begin - gap.begin) / each));
     const last = Math.min(columns - 1, Math.floor((view.end - gap.begin) / each));
     for (let i = first; i <= last; ++i) {
-      const x0 = Math.max(layout.gutter, this.toX(gap.begin + i * each));
-      const x1 = Math.min(layout.gutter + layout.plot, this.toX(gap.begin + (i + 1) * each));
+      const [x0, x1] = this.clipped(gap.begin + i * each, gap.begin + (i + 1) * each);
       this.drawShares(context, x0, x1 - x0 + 0.3, y, height, stage.shares[i]);
     }
   }
 
   drawWindows(context, stage, row) {
-    const right = this.layout.gutter + this.layout.plot;
     for (const lane of stage.lanes.slice(1)) {
       for (let i = firstAfter(lane, this.view.begin); i < lane.size && lane.begin[i] < this.view.end; ++i) {
         const id = this.plan.kinds[lane.kind[i]].id;
         if (!WINDOWS[id]) continue;
-        const x0 = Math.max(this.layout.gutter, this.toX(lane.begin[i])), x1 = Math.min(right, this.toX(lane.end[i]));
+        const [x0, x1] = this.clipped(lane.begin[i], lane.end[i]);
         if (x1 - x0 < 0.8) continue;
         context.fillStyle = color("ink3");
         context.fillRect(x0, row.rail, x1 - x0, 2);
@@ -240,9 +240,8 @@ class Timeline {
     const lane = this.plan.stages[at.stage].lanes[at.lane], whole = this.layout.rows[at.stage].lanes[at.lane];
     const place = at.pass ? whole : this.placeOf(lane, at.index, whole.y, whole.height);
     const [begin, end] = at.pass ? [at.pass.begin, at.pass.end] : [lane.begin[at.index], lane.end[at.index]];
-    const left = this.layout.gutter, right = left + this.layout.plot;
-    const x0 = Math.max(left, this.toX(begin)), x1 = Math.min(right, this.toX(end));
-    if (x1 < left || x0 > right) return;
+    const [x0, x1] = this.clipped(begin, end);
+    if (x1 < x0) return;
     context.strokeStyle = color(name);
     context.lineWidth = 2;
     context.strokeRect(x0 - 1, place.y - 1, Math.max(3, x1 - x0 + 1), place.height + 2);
@@ -292,11 +291,7 @@ class Timeline {
   overviewImage(width, height) {
     const { plan } = this, key = width + "x" + height + color("panel");
     if (this.overview?.key === key) return this.overview.canvas;
-    const canvas = make("canvas"), scale = Math.min(window.devicePixelRatio || 1, 3);
-    canvas.width = width * scale;
-    canvas.height = height * scale;
-    const context = canvas.getContext("2d");
-    context.scale(scale, scale);
+    const canvas = make("canvas"), context = prepared(canvas, width, height);
     const each = height / plan.stages.length, line = Math.max(1, each - (each > 5 ? 1.5 : 0.3));
     const x = (t) => t / plan.step * width, ofExposed = plan.kinds.findIndex((k) => k.id === "exposed");
     plan.stages.forEach((stage, i) => {
@@ -361,6 +356,9 @@ class Timeline {
     this.view.end = begin + length;
     this.redraw();
   }
+
+  moveBy(t) { this.setView(this.view.begin + t, this.view.end + t); }
+  centre(t) { this.moveBy(t - (this.view.begin + this.view.end) / 2); }
 
   // Moves there in a few frames, at once where motion is unwelcome.
   glideTo(begin, end) {

@@ -7,7 +7,6 @@ namespace {
 
 Table Sample() {
   Table table;
-  table.caption = "A <caption>";
   table.columns = {{"stage", Align::kRight}, "layers", {"peak", Align::kRight, "what \"peak\" means"}};
   table.rows = {{"0", "embed 0-3", {"28.9 MiB", Tone::kBad}}, {"10", "é"}, {"", {"4", Tone::kGood}, "1 B"}};
   return table;
@@ -38,8 +37,7 @@ TEST(Table, ShowsControlsAndKeepsEachRowOnALine) {
 
 TEST(Table, BecomesAccessibleHtml) {
   EXPECT_EQ(HtmlOf(Sample()),
-            "<table>\n<caption>A &lt;caption&gt;</caption>\n"
-            "<thead><tr><th scope=\"col\" class=\"r\">stage</th><th scope=\"col\">layers</th>"
+            "<table>\n<thead><tr><th scope=\"col\" class=\"r\">stage</th><th scope=\"col\">layers</th>"
             "<th scope=\"col\" class=\"r\" title=\"what &quot;peak&quot; means\">peak</th></tr></thead>\n<tbody>\n"
             "<tr><th scope=\"row\" class=\"r\">0</th><td>embed 0-3</td><td class=\"r bad\">28.9 MiB</td></tr>\n"
             "<tr><th scope=\"row\" class=\"r\">10</th><td>é</td><td class=\"r\"></td></tr>\n"

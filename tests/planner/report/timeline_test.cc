@@ -16,9 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 StageTimeline TimelineOfText(const std::string& text, const std::vector<ActionSpan>& spans) {
-  StageTimes times;
-  times.spans = spans;
-  return TimelineOf(Parse(text), times);
+  return TimelineOf(Parse(text), spans);
 }
 
 TEST(Timeline, PutsWaitsOnTheComputeLaneAndTransfersOnTheirOwn) {
@@ -89,7 +87,7 @@ TEST(Timeline, BreakdownIsWhatTheSimulatorCounts) {
   for (size_t i = 0; i < fixture->plan.stages.size(); ++i) {
     const StagePlan& stage = fixture->plan.stages[i];
     const StageTimes& times = fixture->step.simulation.stages[i];
-    const StageTimeline timeline = TimelineOf(stage.program, times);
+    const StageTimeline timeline = TimelineOf(stage.program, times.spans);
     const Breakdown breakdown = BreakdownOf(timeline);
     const auto of = [&](SpanKind kind) { return breakdown[static_cast<size_t>(kind)]; };
     EXPECT_EQ(of(SpanKind::kForward), stage.forward);
@@ -134,7 +132,8 @@ TEST(StageMemory, AddsUpToWhatIsAllocated) {
   const auto fixture = SmallStep();
   for (size_t i = 0; i < fixture->plan.stages.size(); ++i) {
     const StagePlan& stage = fixture->plan.stages[i];
-    const auto memory = MemoryOf(stage, fixture->plan.ContextOf(static_cast<int32_t>(i)), fixture->step.simulation.stages[i]);
+    const auto memory =
+        MemoryOf(stage, fixture->plan.ContextOf(static_cast<int32_t>(i)), fixture->step.simulation.stages[i].spans);
     ASSERT_TRUE(memory.ok()) << memory.status();
     EXPECT_EQ(TotalOf(memory->peak), stage.arena + stage.states.total());
     Bytes most;
@@ -149,13 +148,13 @@ TEST(StageMemory, TellsStoredFromRecomputedAndPassing) {
   const StageContext context = TinyContext(TinyModel(1), {.tp = 1, .pp = 1, .dp = 1}, 1, 0);
   StagePlan stage;
   stage.program = Parse("0F0:e.embed 0F0:e.end 0F0:0.attn 0R0:0.attn(ln1) 0B0:0.end");
-  StageTimes times;
-  for (int64_t i = 0; i < 5; ++i) times.spans.push_back({Nanos(i * 10), Nanos(i * 10 + 10)});
+  std::vector<ActionSpan> times;
+  for (int64_t i = 0; i < 5; ++i) times.push_back({Nanos(i * 10), Nanos(i * 10 + 10)});
   const auto memory = MemoryOf(stage, context, times);
   ASSERT_FALSE(memory.ok());
   EXPECT_THAT(std::string(memory.status().message()), HasSubstr("reads grad_ln1"));
   stage.program.pop_back();
-  times.spans.pop_back();
+  times.pop_back();
   const auto forward = MemoryOf(stage, context, times);
   ASSERT_TRUE(forward.ok()) << forward.status();
   const auto at = [&](size_t point, MemoryKind kind) { return forward->points[point].live[static_cast<size_t>(kind)]; };
