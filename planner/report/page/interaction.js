@@ -95,7 +95,8 @@ class InteractiveTimeline extends Timeline {
   moveLane(by) {
     const { plan: { stages }, selection: { stage, lane, index } } = this, own = stages[stage].lanes[lane];
     const all = stages.flatMap(({ lanes }, stage) => lanes.map((spans, lane) => ({ stage, lane, spans })));
-    const reached = all.filter(({ spans }) => spans.size > 0), to = reached[reached.findIndex(({ spans }) => spans === own) + by];
+    const reached = all.filter(({ spans }) => spans.size > 0);
+    const to = reached[reached.findIndex(({ spans }) => spans === own) + by];
     if (to) this.selectNear(to.stage, to.lane, (own.begin[index] + own.end[index]) / 2);
   }
 
