@@ -1,8 +1,12 @@
 #include "cli/spec/cluster_fields.h"
 
+#include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/spec/measured_text.h"
 #include "cli/spec/scalar_text.h"
 #include "common/status.h"
 
@@ -39,6 +43,29 @@ absl::StatusOr<Bytes> ParseSize(const std::string& text) {
   LYNX_ASSIGN_OR_RETURN(const Bytes bytes, ParseByteSize(text));
   if (bytes.value == 0) return Expected("a size above zero", text);
   return bytes;
+}
+
+// Reads numbers of devices, such as "0-3 8": at most kMaxListed of them.
+absl::StatusOr<std::vector<int32_t>> ParseRanges(const std::string& text) {
+  constexpr int64_t kMaxListed = 1 << 20;
+  std::vector<int32_t> numbers;
+  for (const absl::string_view part : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    const std::vector<std::string> ends = absl::StrSplit(part, absl::MaxSplits('-', 1));
+    int32_t first, last;
+    const bool good = absl::SimpleAtoi(ends.front(), &first) && absl::SimpleAtoi(ends.back(), &last) && first >= 0 &&
+                      last >= first && std::ssize(numbers) + int64_t{last} - first < kMaxListed;
+    if (!good) return Expected("numbers of devices such as 0-3 8", text);
+    for (int64_t number = first; number <= last; ++number) numbers.push_back(static_cast<int32_t>(number));
+  }
+  if (numbers.empty()) return Expected("numbers of devices such as 0-3 8", text);
+  return numbers;
+}
+
+absl::StatusOr<int32_t> ParseAtOnce(const std::string& text) {
+  double value;
+  LYNX_RETURN_IF_ERROR(ReadReal(text, value));
+  if (!(value >= 0.001 && value <= 1e6)) return Expected("a number from 0.001 to 1000000", text);
+  return static_cast<int32_t>(std::lround(value * 1000));
 }
 
 std::vector<Field<LinkEntry>> LinkFields() {
@@ -151,6 +178,14 @@ void AddHostFields(std::vector<Field<GroupEntry>>& fields) {
       "hostMemory", "of a node, shared by its devices; default: unknown", false, "",
       [](G& g) -> Bytes& { return g.group.host_memory; }, ParseSize));
   fields.push_back(Scalar<G>(
+      "hostIsDevice", "true: the devices use their node's memory, as ranks on CPUs do; hostMemory is then not used", false,
+      "false", [](G& g) -> bool& { return g.group.host_is_device; },
+      [](const std::string& text) -> absl::StatusOr<bool> {
+        bool value;
+        LYNX_RETURN_IF_ERROR(ReadSwitch(text, value));
+        return value;
+      }));
+  fields.push_back(Scalar<G>(
       "hostCopy.latency", "of one copy between a device and its node's pinned memory", false, "0",
       [](G& g) -> Nanos& { return g.group.profile.host.latency; }, ParseDuration));
   fields.push_back(Scalar<G>(
@@ -259,6 +294,10 @@ const std::vector<Field<DeviceEntry>>& DeviceFields() {
                              "bytes moved",
                              OpClass::kScores));
     all.push_back(CurveField("memory", "the same of all other ops", OpClass::kMemory));
+    all.push_back({"measured", "op times that were measured for some shapes; in files that Lynx writes", false, nullptr, nullptr,
+                   [](YamlReader& reader, const YamlValue& value, const std::string& path, DeviceEntry& device) {
+                     return reader.ReadList(value, path, 1, MeasuredFields(), device.profile.measured);
+                   }});
     return all;
   }());
   return fields;
@@ -272,6 +311,33 @@ const std::vector<Field<LinkEntry>>& InnerLinkFields() {
                                 [](LinkEntry& l) -> int32_t& { return l.devices; }, ParseCount));
     return all;
   }());
+  return fields;
+}
+
+const std::vector<Field<ShapeTimes>>& MeasuredFields() {
+  using S = ShapeTimes;
+  static const auto& fields = *new std::vector<Field<S>>{
+      Scalar<S>(
+          "shape", "of a layer, as NAME=VALUE with blanks between them", true, "",
+          [](S& s) -> LayerShape& { return s.shape; }, ParseShape),
+      Scalar<S>(
+          "optimizer", "time of the update, for 2^20 parameters", false, "0",
+          [](S& s) -> Nanos& { return s.optimizer_per_mega_parameter; }, ParseDuration),
+      Scalar<S>(
+          "ops", "times in ns as OP=FORWARD,INPUT_GRADIENT,WEIGHT_GRADIENT with blanks between them", true, "",
+          [](S& s) -> TimesOfOps& { return s.ops; }, ParseOpTimes)};
+  return fields;
+}
+
+const std::vector<Field<SharedCores>>& SharedCoresFields() {
+  using S = SharedCores;
+  static const auto& fields = *new std::vector<Field<S>>{
+      Scalar<S>(
+          "devices", "their numbers over all groups, ascending, such as 0-3 8", true, "",
+          [](S& s) -> std::vector<int32_t>& { return s.devices; }, ParseRanges),
+      Scalar<S>(
+          "atOnce", "how many of them can run at full speed at once, such as 2.5", true, "",
+          [](S& s) -> int32_t& { return s.at_once_permille; }, ParseAtOnce)};
   return fields;
 }
 
@@ -291,8 +357,13 @@ const std::vector<Field<ClusterEntry>>& ClusterFields() {
        }},
       {"nodeGroups",
        "nodes that are alike, each with the fields below; ranks fill them in this order, or in a faster one (search.md)", true,
-       nullptr, nullptr, [](YamlReader& reader, const YamlValue& value, const std::string& path, C& c) {
+       nullptr, nullptr,
+       [](YamlReader& reader, const YamlValue& value, const std::string& path, C& c) {
          return reader.ReadList(value, path, 1, GroupFields(), c.groups);
+       }},
+      {"sharedCores", "sets of CPU ranks that cannot all run at full speed at once, each with the fields below", false, nullptr,
+       nullptr, [](YamlReader& reader, const YamlValue& value, const std::string& path, C& c) {
+         return reader.ReadList(value, path, 1, SharedCoresFields(), c.shared_cores);
        }}};
   return fields;
 }

@@ -39,12 +39,15 @@ struct ClusterEntry {
   std::string name;
   std::vector<DeviceEntry> devices;
   std::vector<GroupEntry> groups;
+  std::vector<SharedCores> shared_cores;
 };
 
 const std::vector<Field<ClusterEntry>>& ClusterFields();
 const std::vector<Field<DeviceEntry>>& DeviceFields();
 const std::vector<Field<GroupEntry>>& GroupFields();
 const std::vector<Field<LinkEntry>>& InnerLinkFields();
+const std::vector<Field<ShapeTimes>>& MeasuredFields();
+const std::vector<Field<SharedCores>>& SharedCoresFields();
 // The fields of a point of an efficiency curve. The class of op decides whether the point's size is in FLOPs, tokens or bytes.
 const std::vector<Field<EfficiencyPoint>>& PointFields(OpClass op_class);
 

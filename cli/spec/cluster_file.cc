@@ -99,6 +99,7 @@ absl::StatusOr<ClusterFile> ParseClusterFile(const std::string& text, const std:
     }
     cluster.cluster.groups.push_back(std::move(group));
   }
+  cluster.cluster.shared_cores = std::move(entry.shared_cores);
   LYNX_RETURN_IF_ERROR(Annotate(CheckCluster(cluster.cluster), file));
   return cluster;
 }
@@ -160,6 +161,8 @@ std::string ClusterFileReference() {
       part("## A group of nodes", ReferenceRows(GroupFields(), GroupEntry(), "nodeGroups[].") +
                                       ReferenceRows(InnerLinkFields(), LinkEntry(), "nodeGroups[].links.inner[].")),
       "\n",
+      part("## Cores that ranks share", ReferenceRows(SharedCoresFields(), SharedCores(), "sharedCores[].")), "\n",
+      part("## Op times of a shape", ReferenceRows(MeasuredFields(), ShapeTimes(), "devices[].measured[].")), "\n",
       part("## A point of an efficiency",
            ReferenceRows(PointFields(OpClass::kGemm), EfficiencyPoint(), "efficiency.gemm.points[].") +
                ReferenceRows(PointFields(OpClass::kAttention), EfficiencyPoint(), "efficiency.attention.points[].") +
