@@ -294,8 +294,8 @@ const std::vector<Field<DeviceEntry>>& DeviceFields() {
                              "bytes moved",
                              OpClass::kScores));
     all.push_back(CurveField("memory", "the same of all other ops", OpClass::kMemory));
-    all.push_back({"measured", "op times that were measured for some shapes; in files that Lynx writes", false, nullptr, nullptr,
-                   [](YamlReader& reader, const YamlValue& value, const std::string& path, DeviceEntry& device) {
+    all.push_back({"measured", "op times that were measured for some shapes; in files that Lynx writes", false, nullptr,
+                   nullptr, [](YamlReader& reader, const YamlValue& value, const std::string& path, DeviceEntry& device) {
                      return reader.ReadList(value, path, 1, MeasuredFields(), device.profile.measured);
                    }});
     return all;
@@ -316,28 +316,28 @@ const std::vector<Field<LinkEntry>>& InnerLinkFields() {
 
 const std::vector<Field<ShapeTimes>>& MeasuredFields() {
   using S = ShapeTimes;
-  static const auto& fields = *new std::vector<Field<S>>{
-      Scalar<S>(
-          "shape", "of a layer, as NAME=VALUE with blanks between them", true, "",
-          [](S& s) -> LayerShape& { return s.shape; }, ParseShape),
-      Scalar<S>(
-          "optimizer", "time of the update, for 2^20 parameters", false, "0",
-          [](S& s) -> Nanos& { return s.optimizer_per_mega_parameter; }, ParseDuration),
-      Scalar<S>(
-          "ops", "times in ns as OP=FORWARD,INPUT_GRADIENT,WEIGHT_GRADIENT with blanks between them", true, "",
-          [](S& s) -> TimesOfOps& { return s.ops; }, ParseOpTimes)};
+  static const auto& fields =
+      *new std::vector<Field<S>>{Scalar<S>(
+                                     "shape", "of a layer, as NAME=VALUE with blanks between them", true, "",
+                                     [](S& s) -> LayerShape& { return s.shape; }, ParseShape),
+                                 Scalar<S>(
+                                     "optimizer", "time of the update, for 2^20 parameters", false, "0",
+                                     [](S& s) -> Nanos& { return s.optimizer_per_mega_parameter; }, ParseDuration),
+                                 Scalar<S>(
+                                     "ops", "times in ns as OP=FORWARD,INPUT_GRADIENT,WEIGHT_GRADIENT with blanks between them",
+                                     true, "", [](S& s) -> TimesOfOps& { return s.ops; }, ParseOpTimes)};
   return fields;
 }
 
 const std::vector<Field<SharedCores>>& SharedCoresFields() {
   using S = SharedCores;
-  static const auto& fields = *new std::vector<Field<S>>{
-      Scalar<S>(
-          "devices", "their numbers over all groups, ascending, such as 0-3 8", true, "",
-          [](S& s) -> std::vector<int32_t>& { return s.devices; }, ParseRanges),
-      Scalar<S>(
-          "atOnce", "how many of them can run at full speed at once, such as 2.5", true, "",
-          [](S& s) -> int32_t& { return s.at_once_permille; }, ParseAtOnce)};
+  static const auto& fields =
+      *new std::vector<Field<S>>{Scalar<S>(
+                                     "devices", "their numbers over all groups, ascending, such as 0-3 8", true, "",
+                                     [](S& s) -> std::vector<int32_t>& { return s.devices; }, ParseRanges),
+                                 Scalar<S>(
+                                     "atOnce", "how many of them can run at full speed at once, such as 2.5", true, "",
+                                     [](S& s) -> int32_t& { return s.at_once_permille; }, ParseAtOnce)};
   return fields;
 }
 

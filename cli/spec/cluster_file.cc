@@ -160,8 +160,7 @@ std::string ClusterFileReference() {
       part("## A kind of device", ReferenceRows(DeviceFields(), DeviceEntry(), "devices[].")), "\n",
       part("## A group of nodes", ReferenceRows(GroupFields(), GroupEntry(), "nodeGroups[].") +
                                       ReferenceRows(InnerLinkFields(), LinkEntry(), "nodeGroups[].links.inner[].")),
-      "\n",
-      part("## Cores that ranks share", ReferenceRows(SharedCoresFields(), SharedCores(), "sharedCores[].")), "\n",
+      "\n", part("## Cores that ranks share", ReferenceRows(SharedCoresFields(), SharedCores(), "sharedCores[].")), "\n",
       part("## Op times of a shape", ReferenceRows(MeasuredFields(), ShapeTimes(), "devices[].measured[].")), "\n",
       part("## A point of an efficiency",
            ReferenceRows(PointFields(OpClass::kGemm), EfficiencyPoint(), "efficiency.gemm.points[].") +

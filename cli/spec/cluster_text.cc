@@ -13,7 +13,8 @@ namespace lynx::cli {
 namespace {
 
 constexpr size_t kMaxName = 100;  // the most that the reader takes, in bytes
-constexpr const char* kCurveNames[] = {"gemm", "attention", "attentionBackward", "scores", "memory"};  // the index is the OpClass
+constexpr const char* kCurveNames[] = {"gemm", "attention", "attentionBackward", "scores",
+                                       "memory"};  // the index is the OpClass
 static_assert(std::size(kCurveNames) == kOpClassCount);
 
 // In double quotes, at most kMaxName bytes of it, cut between characters of UTF-8.
@@ -84,8 +85,9 @@ std::string DeviceText(const NodeGroup& group) {
   }
   if (!p.measured.empty()) absl::StrAppend(&text, "      measured:\n");
   for (const ShapeTimes& times : p.measured) {
-    absl::StrAppend(&text, "        - shape: \"", ShapeText(times.shape), "\"\n          optimizer: ",
-                    TimeText(times.optimizer_per_mega_parameter), "\n          ops: \"", OpTimesText(times.ops), "\"\n");
+    absl::StrAppend(&text, "        - shape: \"", ShapeText(times.shape),
+                    "\"\n          optimizer: ", TimeText(times.optimizer_per_mega_parameter), "\n          ops: \"",
+                    OpTimesText(times.ops), "\"\n");
   }
   return text;
 }
@@ -112,9 +114,9 @@ std::string HostText(const NodeGroup& group) {
   const HostLink& host = group.profile.host;
   if (host == HostLink()) return text;
   absl::StrAppend(&text, "    hostCopy: {latency: ", TimeText(host.latency));
-  for (const auto& [name, rate] : {std::pair("toHost", host.to_host_bytes_per_second),
-                                   std::pair("fromHost", host.from_host_bytes_per_second),
-                                   std::pair("both", host.both_bytes_per_second)}) {
+  for (const auto& [name, rate] :
+       {std::pair("toHost", host.to_host_bytes_per_second), std::pair("fromHost", host.from_host_bytes_per_second),
+        std::pair("both", host.both_bytes_per_second)}) {
     if (rate > 0) absl::StrAppend(&text, ", ", name, ": ", ByteRateText(rate));
   }
   absl::StrAppend(&text, ", slowdown: ", PermilleText(host.op_slowdown_permille), "}\n");
@@ -151,8 +153,8 @@ absl::StatusOr<std::string> ClusterText(const std::string& name, const std::stri
   }
   if (!cluster.shared_cores.empty()) absl::StrAppend(&text, "sharedCores:\n");
   for (const SharedCores& shared : cluster.shared_cores) {
-    absl::StrAppend(&text, "  - {devices: \"", RangesText(shared.devices), "\", atOnce: ", PermilleText(shared.at_once_permille),
-                    "}\n");
+    absl::StrAppend(&text, "  - {devices: \"", RangesText(shared.devices),
+                    "\", atOnce: ", PermilleText(shared.at_once_permille), "}\n");
   }
   return text;
 }

@@ -17,7 +17,7 @@ absl::Status NotExpected(const std::string& what, const std::string& got) {
   return absl::InvalidArgumentError(absl::StrCat("expected ", what, ", found '", got, "'"));
 }
 
-// A field of a shape as text, both ways. `read` returns false if the text is no value of the field.
+// A field of a shape as text. `read` returns false if the text is no value of the field.
 struct ShapeField {
   const char* name;
   std::function<std::string(const LayerShape&)> write;
@@ -83,6 +83,40 @@ const std::vector<ShapeField>& ShapeFields() {
   return fields;
 }
 
+// What makes the shape one that no layer has; "" if nothing does. The limits are those of a model
+// (planner/problem/job_spec.cc).
+std::string FaultOf(const LayerShape& s) {
+  struct Range {
+    const char* name;
+    int64_t value, low, high;
+  };
+  for (const Range& range :
+       {Range{"microBatch", s.micro_batch, 1, 1 << 20}, Range{"seq", s.seq, 1, 1 << 20}, Range{"hidden", s.hidden, 1, 1 << 17},
+        Range{"heads", s.heads, 1, 1 << 12}, Range{"ffn", s.ffn, 1, 1 << 20}, Range{"vocab", s.vocab, 2, 1 << 24},
+        Range{"tp", s.tp, 1, 1 << 20}, Range{"cp", s.cp, 1, 1 << 20}, Range{"ep", s.ep, 1, 1 << 20},
+        Range{"headDim", s.head_dim, 0, 1 << 12}, Range{"kvHeads", s.kv_heads, 0, s.heads},
+        Range{"experts", s.experts, 0, 1 << 16}, Range{"topK", s.top_k, s.experts > 0 ? 1 : 0, s.experts},
+        Range{"expertFfn", s.expert_ffn, s.experts > 0 ? 1 : 0, 1 << 20}, Range{"sharedFfn", s.shared_ffn, 0, 1 << 20},
+        Range{"skewPermille", s.skew_permille, 1, 1 << 26}, Range{"queryRank", s.query_rank, 0, 1 << 17},
+        Range{"kvRank", s.kv_rank, 0, 1 << 17}, Range{"valueDim", s.value_dim, s.kv_rank > 0 ? 1 : 0, 1 << 12}}) {
+    if (range.value < range.low || range.value > range.high)
+      return absl::StrCat(range.name, " from ", range.low, " to ", range.high);
+  }
+  struct Multiple {
+    const char *name, *of;
+    int64_t value, divisor;
+  };
+  const int32_t key_heads = s.key_heads();
+  for (const Multiple& multiple :
+       {Multiple{"hidden", "heads", s.head_dim == 0 ? s.hidden : 0, s.heads}, Multiple{"heads", "tp", s.heads, s.tp},
+        Multiple{"heads", "kvHeads", s.heads, key_heads}, Multiple{"kvHeads", "tp", key_heads, s.tp},
+        Multiple{"ffn", "tp", s.experts > 0 ? 0 : s.ffn, s.tp}, Multiple{"seq", "cp", s.seq, s.cp},
+        Multiple{"experts", "ep", s.experts, s.ep}}) {
+    if (multiple.value % multiple.divisor != 0) return absl::StrCat(multiple.name, " to be a multiple of ", multiple.of);
+  }
+  return s.rotary_dims > s.head_size() ? "rotaryDims of at most a head" : "";
+}
+
 // Calls `take(name, value)` for each NAME=VALUE of the text.
 absl::Status ForEachPair(const std::string& text,
                          const std::function<absl::Status(const std::string& name, const std::string& value)>& take) {
@@ -116,6 +150,7 @@ absl::StatusOr<LayerShape> ParseShape(const std::string& text) {
     }
     return NotExpected("a field of a shape, such as seq=2048", absl::StrCat(name, "=", value));
   }));
+  if (const std::string fault = FaultOf(shape); !fault.empty()) return NotExpected(fault, text);
   return shape;
 }
 
@@ -139,7 +174,8 @@ absl::StatusOr<TimesOfOps> ParseOpTimes(const std::string& text) {
     OpTimes& t = times[static_cast<size_t>(op)];
     const bool good = parts.size() == 3 && absl::SimpleAtoi(parts[0], &t.forward.value) &&
                       absl::SimpleAtoi(parts[1], &t.backward.value) && absl::SimpleAtoi(parts[2], &t.weight.value);
-    return good ? absl::OkStatus() : NotExpected("three times in nanoseconds, such as qkv=10,20,5", absl::StrCat(name, "=", value));
+    return good ? absl::OkStatus()
+                : NotExpected("three times in nanoseconds, such as qkv=10,20,5", absl::StrCat(name, "=", value));
   }));
   return times;
 }

@@ -14,7 +14,7 @@ namespace lynx::cli {
 
 using TimesOfOps = std::array<OpTimes, kOpCount>;  // the index is the Op
 
-// The parsers read what the writers wrote. InvalidArgument: "expected WHAT, found 'PART'".
+// The parsers read what the writers wrote. InvalidArgument: "expected WHAT, found 'PART'"; no layer has the shape.
 std::string ShapeText(const LayerShape& shape);
 absl::StatusOr<LayerShape> ParseShape(const std::string& text);
 std::string OpTimesText(const TimesOfOps& times);

@@ -16,15 +16,15 @@ using ::testing::StartsWith;
 // Every field has a value that is not its default.
 LayerShape WholeShape() {
   return {.micro_batch = 1,
-          .seq = 2,
-          .hidden = 3,
-          .heads = 4,
-          .ffn = 5,
+          .seq = 18,
+          .hidden = 24,
+          .heads = 8,
+          .ffn = 20,
           .vocab = 6,
-          .tp = 7,
+          .tp = 4,
           .dropout = true,
           .family = ModelFamily::kLlama,
-          .kv_heads = 8,
+          .kv_heads = 4,
           .attention = AttentionKernel::kFused,
           .dtype = DataType::kBfloat16,
           .stored_masks = true,
@@ -34,9 +34,9 @@ LayerShape WholeShape() {
           .qkv_bias = true,
           .qk_norm = true,
           .qk_norm_whole = true,
-          .rotary_dims = 11,
+          .rotary_dims = 9,
           .matmul_type = MatmulType::kFloat8,
-          .experts = 12,
+          .experts = 30,
           .top_k = 13,
           .expert_ffn = 14,
           .ep = 15,
@@ -69,11 +69,8 @@ NodeGroup GpuGroup() {
   p.bfloat16_flops_per_second = 312'000'000'000'000;
   p.float8_flops_per_second = 1'978'987'654'321'001;
   p.memory_bytes_per_second = 2'039'123'456'789;
-  p.efficiency = {EfficiencyCurve{{1'000'001, 400}, {1'000'000'000, 1000}},
-                  EfficiencyCurve{{2048, 1}},
-                  EfficiencyCurve{{4096, 999}},
-                  EfficiencyCurve{{4097, 500}},
-                  EfficiencyCurve{{1, 250}, {1'048'577, 900}}};
+  p.efficiency = {EfficiencyCurve{{1'000'001, 400}, {1'000'000'000, 1000}}, EfficiencyCurve{{2048, 1}},
+                  EfficiencyCurve{{4096, 999}}, EfficiencyCurve{{4097, 500}}, EfficiencyCurve{{1, 250}, {1'048'577, 900}}};
   p.gemm_tiles = {.units = 108, .rows = 256, .columns = 128};
   p.op_overhead = Nanos(3141);
   p.inner_links = {{2, {Nanos(900), 600'000'000'001}}, {4, {Nanos(901), 500'000'000'003}}};
@@ -97,7 +94,8 @@ NodeGroup CpuGroup() {
 
 TEST(ClusterText, IsReadAsTheSameCluster) {
   ClusterTopology cluster{.groups = {GpuGroup(), CpuGroup()}};
-  cluster.shared_cores = {{.devices = {24, 25, 26}, .at_once_permille = 2'500}, {.devices = {0, 2, 3, 27}, .at_once_permille = 1}};
+  cluster.shared_cores = {{.devices = {24, 25, 26}, .at_once_permille = 2'500},
+                          {.devices = {0, 2, 3, 27}, .at_once_permille = 1}};
   const auto text = ClusterText("this cluster", "5 nodes, as measured", cluster);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_THAT(*text, StartsWith("# 5 nodes, as measured\napiVersion: lynx/v1\n"));
@@ -140,6 +138,11 @@ TEST(ClusterText, MistakesSayWhatIsExpected) {
   EXPECT_THAT(ParseShape("seq=-3").status().message(), HasSubstr("expected a value of seq, found 'seq=-3'"));
   EXPECT_THAT(ParseShape("dropout=1").status().message(), HasSubstr("expected a value of dropout"));
   EXPECT_THAT(ParseShape("dtype=half").status().message(), HasSubstr("expected a value of dtype"));
+  const std::string small = "microBatch=1 seq=8 hidden=8 heads=2 ffn=8 vocab=8";
+  EXPECT_TRUE(ParseShape(small).ok()) << ParseShape(small).status();
+  EXPECT_THAT(ParseShape("seq=8").status().message(), HasSubstr("expected microBatch from 1 to 1048576, found 'seq=8'"));
+  EXPECT_THAT(ParseShape(small + " tp=4").status().message(), HasSubstr("expected heads to be a multiple of tp"));
+  EXPECT_THAT(ParseShape(small + " rotaryDims=5").status().message(), HasSubstr("expected rotaryDims of at most a head"));
   EXPECT_THAT(ParseOpTimes("matmul=1,2,3").status().message(), HasSubstr("expected the name of an op"));
   EXPECT_THAT(ParseOpTimes("qkv=1,2").status().message(), HasSubstr("expected three times in nanoseconds"));
   ClusterTopology cluster{.groups = {CpuGroup()}};
