@@ -157,7 +157,7 @@ endmacro()
 
 set(about "Lynx plans when each activation of a training job is stored or\nrecomputed, and runs the plan.")
 lynx_describe(common lynx-common "training with planned recomputation - common files"
-  "${about}\n.\nThis package has what the others share: users and directories, the\nexact solver, dashboards for Grafana and rules for Prometheus."
+  "${about}\n.\nThis package has what the others share: users and directories, the\nexact solver, the studio's planner, dashboards for Grafana and rules for\nPrometheus."
   DEPENDS "adduser")
 lynx_describe(rank lynx-rank "training with planned recomputation - rank process"
   "${about}\n.\nThis package has the process that trains: one for each device. Agents\nmeasure with it, worker daemons start it."

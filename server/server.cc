@@ -290,11 +290,12 @@ absl::Status Server::ServeLivePage() {
   page.hosts.insert(page.hosts.end(), options_.tls_names.begin(), options_.tls_names.end());
   page_ = std::make_unique<LivePage>(*core_, *jobs_, *guard_, std::move(page), clock_);
   const auto start = [&](int port) {
-    return HttpEndpoint::Start(AddressText(*address, port), [this](const HttpRequest& request) {
+    const auto answer = [this](const HttpRequest& request) {
       HttpReply reply = page_->Answer(request);
       if (gate_.IsOpen()) return reply;
       return HttpReply{.status = 503, .type = "text/plain", .body = gate_.Text() + "\n"};
-    });
+    };
+    return HttpEndpoint::Start(AddressText(*address, port), answer, {.max_body = kMaxStudioBody});
   };
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint = start(address->port);
   if (!endpoint.ok() && automatic) endpoint = start(0);
@@ -379,6 +380,7 @@ void Server::Stop() {
   if (grpc_ != nullptr) grpc_->GetHealthCheckService()->Shutdown();
   // Closing the page may take two seconds, because the library waits. So a thread of its own closes it during the shutdown
   // below.
+  if (page_ != nullptr) page_->Stop();
   std::thread page_closes([this] { page_endpoint_.reset(); });
   if (core_ != nullptr) core_->Stop();
   if (grpc_ != nullptr) {

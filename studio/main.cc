@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <new>
@@ -45,6 +46,13 @@ bool LimitMemory(int64_t bytes) {
   return ::setrlimit(RLIMIT_DATA, &limit) == 0;
 }
 
+// Best effort: a question is answered with any priority.
+void GoToBackground() {
+  constexpr int kLowest = 19;
+  (void)::setpriority(PRIO_PROCESS, 0, kLowest);
+  std::ofstream("/proc/self/oom_score_adj") << 1000;
+}
+
 // The answer to a question that needs more memory than the limit.
 std::string TooLarge(int64_t memory) {
   const std::string text = absl::StrCat("the answer needs more than ", FormatBytes(Bytes(memory)),
@@ -55,11 +63,13 @@ std::string TooLarge(int64_t memory) {
 
 int Main(int argc, char** argv) {
   int64_t parent = 0, memory = 0;
-  bool one_thread = false;
+  bool one_thread = false, background = false;
   ParseCommandLine(argc, argv, "lynx-studio", "answers one question of the studio's page, from standard input",
                    {{"parent", &parent, "end with this process, which started it; 0: with none"},
                     {"memory", &memory, "most memory, in bytes; 0: no limit"},
-                    {"one-thread", &one_thread, "use one core"}});
+                    {"one-thread", &one_thread, "use one core"},
+                    {"background", &background, "lowest priority, and the first to end when the machine lacks memory"}});
+  if (background) GoToBackground();
   if (parent != 0 && !EndWith(static_cast<pid_t>(parent))) {
     return FailUsage("--parent: that process did not start this one, or has ended");
   }

@@ -59,6 +59,7 @@ absl::StatusOr<StudioAnswerer> AnswererInProcess(const StudioLimits& limits) {
   std::vector<std::string> command = {program, "--parent", absl::StrCat(::getpid()), "--memory",
                                       absl::StrCat(limits.memory.value)};
   if (limits.one_thread) command.push_back("--one-thread");
+  if (limits.background) command.push_back("--background");
   return StudioAnswerer(
       [command, time = limits.time](const std::string& question, const WakeEvent& cancel) -> absl::StatusOr<std::string> {
         CommandResult result = std::move(RunCommands({command}, time, cancel, question).front());

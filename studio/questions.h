@@ -39,11 +39,14 @@ struct StudioLimits {
   Nanos time{300'000'000'000};     // a question that takes longer is stopped, and answered with an error
   Bytes memory{int64_t{8} << 30};  // of one question
   bool one_thread = false;         // a question uses one core
+  // Questions run with the lowest priority, and are the first that the kernel ends when the machine lacks memory.
+  bool background = false;
 };
 
 // Has one question answered: the text that AnswerQuestion (studio/answers.h) gets and returns. Cancelled: `cancel` was raised.
 using StudioAnswerer = std::function<absl::StatusOr<std::string>(const std::string& question, const WakeEvent& cancel)>;
-// Starts the program lynx-studio, beside this one, for each question. NotFound or PermissionDenied: there is no such program.
+// Starts the program lynx-studio, beside this one, for each question. NotFound or PermissionDenied: there is no such program;
+// the text says where it belongs.
 absl::StatusOr<StudioAnswerer> AnswererInProcess(const StudioLimits& limits);
 
 // Makes the question from what the service keeps of the client's last plan ("{}" if nothing).

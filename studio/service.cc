@@ -157,17 +157,27 @@ HttpReply StudioService::File(const std::string& path) const {
 }
 
 HttpReply StudioService::Choices() {
-  // Without machines of the program, the answer is always the same.
+  StudioCluster cluster;
+  std::string question = options_.choices;
+  if (options_.cluster) {
+    absl::StatusOr<StudioCluster> got = options_.cluster();
+    if (!got.ok()) return Unanswered(got.status(), 0);
+    cluster = *std::move(got);
+    question = absl::StrCat("{\"machines\":", cluster.machines, ",", options_.choices.substr(1));
+  }
+  // The same question always has the same answer.
   const std::lock_guard lock(choices_mutex_);
-  if (!choices_.empty()) return {.type = kJson, .body = choices_};
-  const absl::StatusOr<std::string> answer = questions_.AskAlone([&](const std::string&) -> absl::StatusOr<std::string> {
-    if (!options_.machines) return options_.choices;
-    LYNX_ASSIGN_OR_RETURN(const std::string machines, options_.machines());
-    return absl::StrCat("{\"machines\":", machines, ",", options_.choices.substr(1));
-  });
-  if (!answer.ok()) return Unanswered(answer.status(), 0);
-  if (!options_.machines) choices_ = *answer;
-  return {.type = kJson, .body = *answer};
+  if (choices_.empty() || question != choices_question_) {
+    const absl::StatusOr<std::string> answer = questions_.AskAlone([&](const std::string&) { return question; });
+    if (!answer.ok()) return Unanswered(answer.status(), 0);
+    choices_ = *answer;
+    choices_question_ = question;
+  }
+  if (!options_.cluster) return {.type = kJson, .body = choices_};
+  const Json told{{"machine", cluster.machine}, {"note", cluster.note}};
+  return {.type = kJson,
+          .body = absl::StrCat("{\"cluster\":", told.dump(-1, ' ', false, Json::error_handler_t::replace), ",",
+                               choices_.substr(1))};
 }
 
 HttpReply StudioService::Post(const HttpRequest& request, StudioAsk ask) {
@@ -181,11 +191,11 @@ HttpReply StudioService::Post(const HttpRequest& request, StudioAsk ask) {
   const absl::StatusOr<Head> head = HeadOf(*json, *address);
   if (!head.ok()) return {.status = 400, .type = kJson, .body = ErrorBody(std::string(head.status().message()))};
   const auto make = [&](const std::string& kept) -> absl::StatusOr<std::string> {
-    std::string machines = "[]";
-    if (options_.machines) {
-      LYNX_ASSIGN_OR_RETURN(machines, options_.machines());
+    StudioCluster cluster;
+    if (options_.cluster) {
+      LYNX_ASSIGN_OR_RETURN(cluster, options_.cluster());
     }
-    return absl::StrCat("{\"ask\":\"", EnumName(ask), "\",\"machines\":", machines, ",\"kept\":", kept,
+    return absl::StrCat("{\"ask\":\"", EnumName(ask), "\",\"machines\":", cluster.machines, ",\"kept\":", kept,
                         ",\"request\":", request.body, "}");
   };
   const absl::StatusOr<std::string> answer = head->client.empty()

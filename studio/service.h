@@ -1,8 +1,11 @@
-// StudioService: the studio's page, and the addresses at which the page asks. lynxctl serves it on loopback.
+// StudioService: the studio's page, and the addresses at which the page asks. lynxctl serves it on loopback, and lynx-server as
+// a tab of its live page. The page asks relative to its own address, so a program may serve all of it below a folder.
 //
 //     GET  /               the page, with the view of a plan in the place of {{plan_view}}; its files are at /studio.js, ...
 //     GET  /plan.css, /plan.js     style and scripts that show a plan (planner/report/page_text.h)
-//     GET  /api/choices    what can be chosen, and the state to begin with
+//     GET  /api/choices    what can be chosen, and the state to begin with; with a cluster that runs also "cluster":
+//     {"machine",
+//                          "note"} (StudioCluster)
 //     POST /api/plan       {"state", "sequence", "client", "layout": "same"|"any"}
 //     POST /api/more       {"state", "sequence", "client"}
 //     POST /api/export     {"state", "format": "job"|"megatron"|"deepspeed"|"torchtitan", "sequence", "client"}
@@ -38,13 +41,20 @@ namespace lynx {
 
 inline constexpr size_t kMaxStudioBody = 1 << 20;
 
+// A cluster that runs, as the program that serves the page knows it.
+struct StudioCluster {
+  std::string machine;          // its name among `machines`; "" = it cannot be planned for now
+  std::string machines = "[]";  // machines beside those compiled in, as a JSON list of {"name", "title", "text"}
+  std::string note;             // for people, why it cannot be planned for; "" = it can
+};
+
 struct StudioOptions {
   std::set<std::string> hosts;  // names and numeric addresses by which the page is reached, in small letters, without ports
   // The question {"ask": "choices"} with the files or machines to begin with (studio/answers.h), as JSON.
   std::string choices = "{\"ask\":\"choices\"}";
-  // Machines that the program knows beside those compiled in, as a JSON list of {"name", "title", "text"}. It is asked for each
-  // question. May be empty.
-  std::function<absl::StatusOr<std::string>()> machines = {};
+  // The cluster that the program serves. It is asked for each question. May be empty: there is none, and the page has no link
+  // to the program's page about it.
+  std::function<absl::StatusOr<StudioCluster>()> cluster = {};
 };
 
 class StudioService {
@@ -63,8 +73,9 @@ class StudioService {
 
   const StudioOptions options_;
   StudioQuestions questions_;
-  std::mutex choices_mutex_;  // held while the answer is made; other threads wait for it
-  std::string choices_;       // guarded by choices_mutex_; "" = not kept
+  std::mutex choices_mutex_;      // held while the answer is made; other threads wait for it
+  std::string choices_;           // guarded by choices_mutex_; the answer to choices_question_; "" = not kept
+  std::string choices_question_;  // guarded by choices_mutex_
 };
 
 }  // namespace lynx

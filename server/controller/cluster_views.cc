@@ -85,6 +85,24 @@ std::vector<NodeSummary> ClusterViews::Summaries() const {
   return list;
 }
 
+std::vector<WholeNode> ClusterViews::WholeNodes() const {
+  DeviceKind kind = DeviceKind::kCuda;
+  std::vector<NodeDevices> attached = devices_.AttachedDevices(kind);
+  if (attached.empty()) attached = devices_.AttachedDevices(kind = DeviceKind::kCpu);
+  std::vector<WholeNode> nodes;
+  for (NodeDevices& devices : attached) {
+    const LiveNode& node = nodes_.At(devices.node);
+    WholeNode& whole =
+        nodes.emplace_back(WholeNode{.kind = kind, .profile = node.agent.profile, .host_memory = node.agent.host_memory});
+    if (whole.profile != nullptr && node.slowness != Slowness()) {
+      whole.profile = std::make_shared<const HardwareProfile>(Slowed(*node.agent.profile, node.slowness));
+    }
+    for (const int32_t device : devices.free) whole.cores.push_back(CoreUseOf(node.agent, device));
+    whole.devices = std::move(devices);
+  }
+  return nodes;
+}
+
 ClusterStats ClusterViews::TakeClusterStats() const {
   ClusterStats stats{.cordoned = static_cast<int64_t>(nodes_.cordons().size()), .fenced_reports = desired_.fenced_reports()};
   for (const auto& [id, job] : jobs_.all()) ++stats.jobs.at(static_cast<size_t>(job.record.state));

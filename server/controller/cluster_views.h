@@ -8,6 +8,7 @@
 #include "server/controller/jobs/device_pool.h"
 #include "server/controller/state/job_table.h"
 #include "server/controller/state/node_table.h"
+#include "server/scheduling/whole_cluster.h"
 #include "server/values/cluster_stats.h"
 #include "server/values/queue_config.h"
 
@@ -23,6 +24,9 @@ class ClusterViews {
   NodeView ViewOf(const NodeId& name) const;
   // Summaries of the nodes in Nodes(), by name.
   std::vector<NodeSummary> Summaries() const;
+  // The nodes that can take ranks, in locality order, with their GPUs if any node has some, else with their CPUs. Nodes that
+  // are cordoned are left out.
+  std::vector<WholeNode> WholeNodes() const;
   std::vector<QueueView> Queues() const;
   ClusterStats TakeClusterStats() const;
 

@@ -116,6 +116,8 @@ class Controller {
   NodeView ViewOf(const NodeId& name) const { return views_.ViewOf(name); }
   // Summaries of the nodes in Nodes(), by name.
   std::vector<NodeSummary> Summaries() const { return views_.Summaries(); }
+  // See ClusterViews::WholeNodes.
+  std::vector<WholeNode> WholeNodes() const { return views_.WholeNodes(); }
   std::vector<QueueView> Queues() const { return views_.Queues(); }
   // Names of the users who may change all jobs of the queue.
   std::vector<std::string> ManagersOf(const std::string& queue) const;

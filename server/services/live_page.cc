@@ -53,6 +53,9 @@ const std::vector<Rule>& Rules() {
   return *rules;
 }
 
+// The studio tells about nodes and what agents measured on them. To answer its questions changes nothing.
+constexpr char kStudioMethod[] = "Cluster.ListNodes";
+
 HttpReply Plain(int status, const std::string& text) { return {.status = status, .body = text + "\n"}; }
 
 int HttpStatus(absl::StatusCode code) {
@@ -145,21 +148,36 @@ struct LivePage::Entry {
 };
 
 LivePage::LivePage(ServerCore& core, JobsService& jobs, Guard& guard, LivePageOptions options, const Clock& clock)
-    : core_(core), jobs_(jobs), guard_(guard), options_(std::move(options)), hosts_(LowerCase(options_.hosts)), clock_(clock) {}
+    : core_(core), jobs_(jobs), guard_(guard), options_(std::move(options)), hosts_(LowerCase(options_.hosts)), clock_(clock),
+      studio_(
+          hosts_, [this] { return WholeNodes(); }, options_.fresh, clock) {}
 
 HttpReply LivePage::Answer(const HttpRequest& request) {
-  HttpReply reply = Route(request);
-  AddPageHeaders(kPolicy, reply);
-  if (request.method == "HEAD") reply.body.clear();
-  return reply;
+  std::optional<HttpReply> reply = RefusedHost(request);
+  if (!reply.has_value() && StudioTab::Has(request.path)) {
+    reply = RefusedCaller(request, kStudioMethod);
+    if (!reply.has_value()) return studio_.Answer(request);
+  }
+  if (!reply.has_value()) reply = Route(request);
+  AddPageHeaders(kPolicy, *reply);
+  if (request.method == "HEAD") reply->body.clear();
+  return *std::move(reply);
+}
+
+std::optional<HttpReply> LivePage::RefusedHost(const HttpRequest& request) const {
+  if (hosts_.contains(HostName(request.host))) return std::nullopt;
+  return Plain(421,
+               "this page is not served under the name that was asked for: use localhost, or name it with --tls-names where "
+               "a proxy stands before the server");
+}
+
+std::optional<HttpReply> LivePage::RefusedCaller(const HttpRequest& request, const std::string& method) {
+  const absl::StatusOr<Caller> caller = guard_.AdmitHttp(RuleOf(method), BearerOf(request.authorization), request.from);
+  if (caller.ok()) return std::nullopt;
+  return Refusal(caller.status());
 }
 
 HttpReply LivePage::Route(const HttpRequest& request) {
-  if (!hosts_.contains(HostName(request.host))) {
-    return Plain(421,
-                 "this page is not served under the name that was asked for: use localhost, or name it with --tls-names where "
-                 "a proxy stands before the server");
-  }
   if (request.method != "GET" && request.method != "HEAD") {
     HttpReply reply = Plain(405, "this page only shows: use lynxctl to change something");
     reply.headers.emplace_back("Allow", "GET, HEAD");
@@ -167,8 +185,7 @@ HttpReply LivePage::Route(const HttpRequest& request) {
   }
   const auto rule = std::find_if(Rules().begin(), Rules().end(), [&](const Rule& known) { return known.path == request.path; });
   if (rule == Rules().end()) return Plain(404, "there is no such page; the page is at /");
-  const absl::StatusOr<Caller> caller = guard_.AdmitHttp(RuleOf(rule->method), BearerOf(request.authorization), request.from);
-  if (!caller.ok()) return Refusal(caller.status());
+  if (std::optional<HttpReply> refusal = RefusedCaller(request, rule->method)) return *std::move(refusal);
   const absl::StatusOr<std::vector<std::string>> values = Parameters(request.query, rule->parameters);
   if (!values.ok()) return Refusal(values.status());
 
@@ -225,6 +242,11 @@ absl::StatusOr<std::string> LivePage::Cluster() {
         return ClusterSummary{core->controller().Summaries(), core->controller().TakeClusterStats().jobs, core->clock().Wall()};
       }));
   return ClusterJson(cluster);
+}
+
+absl::StatusOr<std::vector<WholeNode>> LivePage::WholeNodes() {
+  using Nodes = std::vector<WholeNode>;
+  return OnOwner<Nodes>([core = &core_]() -> absl::StatusOr<Nodes> { return core->controller().WholeNodes(); });
 }
 
 absl::StatusOr<std::string> LivePage::Jobs() {

@@ -1,10 +1,12 @@
-// LivePage: what lynx-server answers to browsers: one read-only page about the cluster and its jobs, and the JSON data for it.
+// LivePage: what lynx-server answers to browsers: one read-only page about the cluster and its jobs, the JSON
+// data for it, and the studio, in which people plan for the cluster.
 //
 //     /               the page, with /page.css, /shared.js and /page.js; the same for everybody; it loads nothing from others
 //     /api/cluster    summaries of nodes and counts of jobs
 //     /api/jobs       jobs that have not ended, then those that have, newest first; at most kMaxJobs
 //     /api/nodes?from=FIRST&to=LAST   nodes with names from FIRST to LAST, both included; at most kMaxNodes
 //     /api/job?id=ID  one job as the parts of its report (report/job_report.h)
+//     /studio/...     the studio (studio_tab.h), for whoever may see the nodes
 //
 // The guard decides who may see the page, with the same rules as for the RPCs with the same data. A browser sends a token as
 // the password of HTTP basic authentication; a program sends it as a bearer token. A request is refused if its Host header is
@@ -23,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -35,6 +38,7 @@
 #include "server/access/guard.h"
 #include "server/loop/core.h"
 #include "server/services/jobs_service.h"
+#include "server/services/studio_tab.h"
 
 namespace lynx::server {
 
@@ -52,6 +56,8 @@ class LivePage {
   LivePage(ServerCore& core, JobsService& jobs, Guard& guard, LivePageOptions options, const Clock& clock);
 
   HttpReply Answer(const HttpRequest& request);
+  // Stops the studio's questions; then nothing keeps the endpoint's threads for long.
+  void Stop() { studio_.Stop(); }
 
   static constexpr size_t kMaxJobs = 200;
   static constexpr size_t kMaxNodes = 100;
@@ -67,6 +73,10 @@ class LivePage {
     Nanos looked;                           // monotonic: when the trace was read
   };
 
+  // The reply that refuses the request for its Host header, or for its caller; nullopt: it is not refused. `method`: the RPC
+  // that returns the same data.
+  std::optional<HttpReply> RefusedHost(const HttpRequest& request) const;
+  std::optional<HttpReply> RefusedCaller(const HttpRequest& request, const std::string& method);
   HttpReply Route(const HttpRequest& request);
   HttpReply Kept(const std::string& key, const std::function<absl::StatusOr<std::string>()>& make);
   template <class Value>
@@ -77,6 +87,7 @@ class LivePage {
   absl::StatusOr<std::string> Nodes(const std::string& from, const std::string& to);
   absl::StatusOr<std::string> Job(const std::string& id);
   absl::StatusOr<Traced> TraceOf(const v1::Job& job);
+  absl::StatusOr<std::vector<WholeNode>> WholeNodes();
 
   ServerCore& core_;
   JobsService& jobs_;
@@ -88,6 +99,7 @@ class LivePage {
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>> kept_;  // guarded by mutex_
   std::map<std::string, Traced> traces_;                // guarded by mutex_; key: job, generation and plan
+  StudioTab studio_;
 };
 
 }  // namespace lynx::server

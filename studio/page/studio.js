@@ -19,6 +19,7 @@ let state,
   toastTimer = 0,
   writtenLink = "";
 let form, answer, pins, planAsker, moreAsker;
+let live = null; // the machine that is the server's cluster, if a server has served the page
 let lacking = null; // why what is asked does not fit, while the smallest change that fits is looked for
 
 function say(text) {
@@ -30,7 +31,11 @@ function say(text) {
   }, TOAST);
 }
 
-const linkNow = () => location.origin + location.pathname + "#s=" + encoded(state);
+// A link holds the text of a machine that only this server knows, and that changes.
+function linkNow() {
+  const held = live !== null && state.machine.name === live.name ? { ...state, machine: { text: live.text } } : state;
+  return location.origin + location.pathname + "#s=" + encoded(held);
+}
 function writeLink() {
   writtenLink = "#s=" + encoded(state);
   try {
@@ -153,6 +158,9 @@ async function start() {
     return;
   }
   byId("tabs").hidden = !choices.cluster;
+  byId("cluster-note").hidden = !choices.cluster?.note;
+  setText(byId("cluster-note"), choices.cluster?.note ?? "");
+  live = choices.machines.find(({ name }) => name === choices.cluster?.machine) ?? null;
   state = copyOf({ ...EMPTY, ...choices.state });
   answer = new Answer(choices, ({ job = {}, ...rest }) =>
     change((next) => {

@@ -3,12 +3,16 @@
 Runs where a Chromium is installed; elsewhere it says so and ends with status 77.
 """
 
+import base64
+import json
 import pathlib
 import subprocess
 import sys
+import urllib.request
 
 import browser
 import checks
+import studio
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import cluster  # noqa: E402
@@ -91,6 +95,49 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         window.run("location.hash = 'job=nobody'")
         window.until("return !document.getElementById('lost').hidden")
         self.assertEqual(window.run("return [document.querySelectorAll('#job-parts > *').length, document.title]"), [0, "Lynx job"])
+
+    def nodes_of_this_cluster(self):
+        with urllib.request.urlopen(f"http://{self.address()}/studio/api/choices", timeout=200) as reply:
+            return [machine["nodes"] for machine in json.load(reply)["machines"] if machine["name"] == "this cluster"]
+
+    def test_the_studio_is_a_tab_that_plans_for_this_cluster(self):
+        self.await_on_disk(lambda: self.nodes_of_this_cluster() == [2], "two nodes that have been measured")
+        window = self.opened()
+        window.run("[...document.querySelectorAll('.tabs a')].find((e) => e.textContent === 'Studio').click()")
+        window.until("return location.pathname === '/studio/' && document.querySelector('#tabs:not([hidden])')")
+        self.assertEqual(window.run("return [...document.getElementById('machine').options].map((e) => e.value)")[0], "this cluster")
+        # A model that two nodes of two CPU ranks hold.
+        window.open(f"http://{self.address()}/studio/" + studio.fragment(
+            {"machine": {"name": "this cluster"}, "job": {"model.layers": 4, "model.hidden": 64, "model.heads": 4, "model.seq": 32,
+                                                          "model.vocab": 256, "train.globalBatch": 8, "resources.ranks": 4}}))
+        window.until(studio.RESTS)
+        self.assertIn("2 nodes of 2 devices", window.run("return document.getElementById('machine-facts').textContent"))
+        self.assertTrue(window.run("return document.querySelector('#view svg') !== null"))
+        self.assertTrue(window.run("return document.getElementById('cluster-note').hidden"))
+        self.assertEqual(window.run("return document.querySelector('.tabs [aria-current]').textContent"), "Studio")
+        self.assert_whole(window, "studio")
+        # A copied link holds the cluster as it is now.
+        held = window.run("window.copied = ''; navigator.clipboard.writeText = async (text) => { window.copied = text; }; "
+                          "document.getElementById('copy').click(); "
+                          "[...document.querySelectorAll('#copy-menu [role=menuitem]')].find((e) => /link/i.test(e.textContent)).click(); "
+                          "return window.copied")
+        text = base64.urlsafe_b64decode(held.split("#s=")[1] + "==").decode()
+        self.assertIn("kind: Cluster", json.loads(text)["machine"]["text"])
+        window.run("[...document.querySelectorAll('.tabs a')].find((e) => e.textContent === 'Cluster').click()")
+        window.until("return document.querySelectorAll('#map .cell').length === 2")
+
+    def test_a_studio_without_nodes_offers_the_ready_made_machines(self):
+        self.await_on_disk(lambda: self.nodes_of_this_cluster() == [2], "two nodes that have been measured")
+        for node in ("node0", "node1"):
+            self.assertEqual(self.ctl("node", "cordon", node, "--reason", "work").code, 0)
+        self.await_on_disk(lambda: self.nodes_of_this_cluster() == [], "no nodes that take ranks")
+        window = self.opened()
+        window.open(f"http://{self.address()}/studio/")
+        window.until(studio.RESTS)
+        self.assertIn("No node of this cluster", window.run("return document.getElementById('cluster-note').textContent"))
+        self.assertFalse(window.run("return document.getElementById('cluster-note').hidden"))
+        self.assertNotIn("this cluster", window.run("return [...document.getElementById('machine').options].map((e) => e.value)"))
+        self.assert_no_complaints(window)
 
     def test_a_server_that_is_gone_and_back(self):
         address, server = self.address(), self.daemon("server")

@@ -83,21 +83,29 @@ TEST(StudioService, AsksForTheChoicesOnce) {
   EXPECT_EQ(asked, 2);  // a fault is not kept
 }
 
-TEST(StudioService, KnowsTheMachinesOfItsProgram) {
-  std::string machines = R"([{"name": "live", "title": "t", "text": "x"}])";
+TEST(StudioService, KnowsTheClusterOfItsProgram) {
+  StudioCluster cluster{.machine = "live", .machines = R"([{"name": "live", "title": "t", "text": "x"}])"};
+  bool behind = false;
   StudioService service({.hosts = {"localhost"},
-                         .machines = [&]() -> absl::StatusOr<std::string> {
-                           if (machines.empty()) return absl::UnavailableError("the server is behind");
-                           return machines;
+                         .cluster = [&]() -> absl::StatusOr<StudioCluster> {
+                           if (behind) return absl::UnavailableError("the server is behind");
+                           return cluster;
                          }},
                         Echo);
-  EXPECT_EQ(Json::parse(service.Answer(Get("/api/choices")).body)["question"],
-            Json({{"ask", "choices"}, {"machines", Json::parse(machines)}}));
-  EXPECT_EQ(Json::parse(service.Answer(Post("/api/plan", kPlan)).body)["question"]["machines"], Json::parse(machines));
-  machines = "";
-  const HttpReply none = service.Answer(Get("/api/choices"));
-  EXPECT_EQ(none.status, 503);
-  EXPECT_EQ(HeaderOf(none, "Retry-After"), "1");
+  const Json choices = Json::parse(service.Answer(Get("/api/choices")).body);
+  EXPECT_EQ(choices["question"], Json({{"ask", "choices"}, {"machines", Json::parse(cluster.machines)}}));
+  EXPECT_EQ(choices["cluster"], Json({{"machine", "live"}, {"note", ""}}));
+  EXPECT_EQ(Json::parse(service.Answer(Post("/api/plan", kPlan)).body)["question"]["machines"], Json::parse(cluster.machines));
+  cluster = {.note = "no nodes"};
+  const Json none = Json::parse(service.Answer(Get("/api/choices")).body);
+  EXPECT_EQ(none["question"]["machines"], Json::array());
+  EXPECT_EQ(none["cluster"], Json({{"machine", ""}, {"note", "no nodes"}}));
+  behind = true;
+  const HttpReply late = service.Answer(Get("/api/choices"));
+  EXPECT_EQ(late.status, 503);
+  EXPECT_EQ(HeaderOf(late, "Retry-After"), "1");
+  EXPECT_EQ(service.Answer(Post("/api/plan", Json{{"state", Json::object()}, {"client", "c"}, {"sequence", 9}}.dump())).status,
+            503);
 }
 
 TEST(StudioService, AnswersOnlyItsOwnNames) {

@@ -211,6 +211,62 @@ TEST_F(LivePageTest, WithTlsItAsksForATokenOfAViewer) {
   EXPECT_GT(Audit(true).records_size(), 0) << "what was refused is recorded";
 }
 
+TEST_F(LivePageTest, HasTheStudioAsATab) {
+  StartOpen();
+  EXPECT_THAT(Get("/"), HasSubstr("<a href=\"/studio/\">Studio</a>"));
+  const std::string moved = Get("/studio");
+  EXPECT_THAT(moved, StartsWith("HTTP/1.1 308 "));
+  EXPECT_THAT(moved, HasSubstr("Location: /studio/\r\n"));
+  const std::string page = Get("/studio/");
+  EXPECT_THAT(page, StartsWith("HTTP/1.1 200 "));
+  for (const char* part : {"<a href=\"/\">Cluster</a>", "src=\"studio.js\"", "X-Frame-Options: DENY", "frame-ancestors 'none'"})
+    EXPECT_THAT(page, HasSubstr(part));
+  for (const char* file : {"/studio/studio.js", "/studio/plan.js", "/studio/studio.css", "/studio/plan.css"})
+    EXPECT_THAT(Get(file), StartsWith("HTTP/1.1 200 ")) << file;
+  for (const char* path : {"/studio/none", "/studios", "/studio.js", "/api/plan", "/api/choices"})
+    EXPECT_THAT(Get(path), StartsWith("HTTP/1.1 404 ")) << path;
+  const json choices = GetJson("/studio/api/choices");
+  EXPECT_THAT(choices["cluster"]["note"].get<std::string>(), HasSubstr("No node of this cluster"));
+  EXPECT_EQ(choices["cluster"]["machine"], "");
+  EXPECT_FALSE(choices["machines"].empty()) << "the ready-made ones";
+}
+
+TEST_F(LivePageTest, TheStudioAnswersItsOwnPageAlone) {
+  StartOpen();
+  const std::string body = R"({"state": {}, "client": "c", "sequence": 1})";
+  const auto post = [&](const std::string& headers, const std::string& type = "application/json") {
+    return Exchange(server_->page_address(), absl::StrCat("POST /studio/api/plan HTTP/1.1\r\n", headers, "Content-Type: ", type,
+                                                          "\r\nContent-Length: ", body.size(), "\r\n\r\n", body));
+  };
+  const std::string host = absl::StrCat("Host: ", server_->page_address(), "\r\n");
+  EXPECT_THAT(post(host), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(post(host + "Origin: http://evil.example\r\n"), StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(post(host + "Sec-Fetch-Site: cross-site\r\n"), StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(post(host, "text/plain"), StartsWith("HTTP/1.1 415 "));
+  EXPECT_THAT(post("Host: evil.example\r\n"), StartsWith("HTTP/1.1 421 "));
+  EXPECT_THAT(Get("/studio/", "Host: evil.example\r\n"), StartsWith("HTTP/1.1 421 "));
+  EXPECT_THAT(Get("/studio/api/plan"), StartsWith("HTTP/1.1 405 "));
+}
+
+TEST_F(LivePageTest, WithTlsTheStudioAsksForATokenOfAViewer) {
+  StartServer();
+  const std::string token = absl::StrCat("Authorization: Bearer ", AddUser("vera", v1::ROLE_VIEWER), "\r\n");
+  for (const char* path : {"/studio", "/studio/", "/studio/studio.js", "/studio/api/choices", "/studio/none"}) {
+    const std::string reply = Get(path);
+    EXPECT_THAT(reply, StartsWith("HTTP/1.1 401 ")) << path;
+    EXPECT_THAT(reply, HasSubstr("WWW-Authenticate: Basic realm=")) << path;
+    EXPECT_THAT(Get(path, "Authorization: Bearer x\r\n"), StartsWith("HTTP/1.1 401 ")) << path;
+  }
+  const std::string empty = "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+  const auto post = [&](const std::string& headers) {
+    return Exchange(server_->page_address(),
+                    absl::StrCat("POST /studio/api/plan HTTP/1.1\r\nHost: ", server_->page_address(), "\r\n", headers, empty));
+  };
+  EXPECT_THAT(post(""), StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(post(token), StartsWith("HTTP/1.1 400 ")) << "admitted, and then found to lack a state";
+  EXPECT_THAT(Get("/studio/", token), StartsWith("HTTP/1.1 200 "));
+}
+
 TEST_F(LivePageTest, WhereItIsServed) {
   options_.page_address = "0.0.0.0:0";
   options_.tls = false;
@@ -323,6 +379,20 @@ TEST_F(LivePageLimitsTest, AnAnswerIsKeptForAWhile) {
   clock_.Advance(Nanos(1'000'000'000));
   EXPECT_THAT(first, Not(HasSubstr("\"n0\"")));
   EXPECT_THAT(page.Answer(Request("/api/cluster")).body, HasSubstr("\"n0\""));
+}
+
+TEST_F(LivePageLimitsTest, TheStudioLooksAtTheClusterOnceForAWhile) {
+  clock_.Advance(Nanos(1'000'000'000));
+  LivePage page = Page(Nanos(1'000'000'000));
+  const std::string first = page.Answer(Request("/studio/api/choices")).body;
+  EXPECT_THAT(first, HasSubstr("No node of this cluster"));
+  Hold();
+  EXPECT_EQ(page.Answer(Request("/studio/api/choices")).body, first) << "without the owner thread";
+  clock_.Advance(Nanos(1'000'000'000));
+  EXPECT_EQ(page.Answer(Request("/studio/api/choices")).status, 503) << "the owner thread does not answer";
+  EXPECT_EQ(page.Answer(Request("/studio/")).status, 200);
+  page.Stop();
+  Release();
 }
 
 TEST_F(LivePageLimitsTest, AServerThatIsBehindSaysSo) {
