@@ -59,7 +59,8 @@ RankEnding Silent(const EndingFacts& facts) {
         .outcome = RankOutcome::kFailed};
   }
   if (facts.exit->signal == SIGKILL && facts.hung > Nanos(0)) {
-    return {.exit_code = facts.exit->code,
+    // Not the code of the signal: for that, the server tells people the signal and not the reason.
+    return {.exit_code = kRankExitFailure,
             .reason = WithLastLine(
                 absl::StrCat("had made no progress for ", FormatDuration(facts.hung), ", and was killed by the worker daemon"),
                 facts.last_line),

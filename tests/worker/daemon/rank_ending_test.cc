@@ -43,10 +43,10 @@ TEST(DescribeEnding, TellsTheCauseWhereItIsKnown) {
 TEST(DescribeEnding, ARankThatWasKilledBecauseItHungSaysForHowLong) {
   const Nanos hung(120'000'000'000);
   const ExitStatus killed{137, 9};
-  EXPECT_EQ(
-      DescribeEnding({.exit = killed, .last_line = "step 7", .oom_kill = true, .hung = hung}),
-      (RankEnding{137, "had made no progress for 2m00s, and was killed by the worker daemon; the last it wrote was: step 7",
-                  false, RankOutcome::kKilled}));
+  EXPECT_EQ(DescribeEnding({.exit = killed, .last_line = "step 7", .oom_kill = true, .hung = hung}),
+            (RankEnding{kRankExitFailure,
+                        "had made no progress for 2m00s, and was killed by the worker daemon; the last it wrote was: step 7",
+                        false, RankOutcome::kKilled}));
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{139, 11}, .hung = hung}).reason.find("no progress"), std::string::npos)
       << "it ended before it was killed";
   EXPECT_EQ(DescribeEnding({.exit = killed, .last_report = kDataFailure, .hung = hung}).reason, "the data file is empty");
