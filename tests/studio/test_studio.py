@@ -153,10 +153,10 @@ class StudioTest(unittest.TestCase):
 
     def test_a_question_ends_when_its_connection_is_closed(self):
         for what in ("plan", "more", "export"):
-            question = {"state": LONG, "client": "gone", "sequence": 0} | ({"format": "job"} if what == "export" else {})
+            question = {"state": LONG, "client": "gone", "sequence": 0} | ({"format": "megatron"} if what == "export" else {})
             connection = http.client.HTTPConnection("127.0.0.1", self.studio.port, timeout=DEADLINE)
             connection.request("POST", f"/api/{what}", json.dumps(question), {"Content-Type": "application/json"})
-            wait_for(self.studio.children, "the planner begins")
+            wait_for(lambda: any(map(alive, self.studio.children())), "the planner begins")
             planner = self.studio.children()
             connection.close()
             wait_for(lambda: not any(map(alive, planner)), f"the planner ends with the connection of /api/{what}")
