@@ -48,11 +48,19 @@ constexpr size_t kDroppedMultiple = 16;
 
 enum class BodyEnd { kWhole, kTooLarge, kBroken };
 
-// Reads the body of a request. kBroken: it ended before its Content-Length.
-BodyEnd ReadBody(mg_connection* connection, const mg_request_info& info, size_t most, std::string& body) {
+// True if a body follows the head of the request.
+bool HasBody(mg_connection* connection, const mg_request_info& info) {
+  return info.content_length > 0 || mg_get_header(connection, "Transfer-Encoding") != nullptr;
+}
+
+// Reads the body of a request. kBroken: it ended before its Content-Length, or took longer than allowed.
+BodyEnd ReadBody(mg_connection* connection, const mg_request_info& info, const HttpLimits& limits, std::string& body) {
+  const size_t most = limits.max_body;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limits.body_millis);
   char piece[16 * 1024];
   size_t got = 0;
   while (got <= most * kDroppedMultiple) {
+    if (std::chrono::steady_clock::now() > end) return BodyEnd::kBroken;
     const int bytes = mg_read(connection, piece, sizeof piece);
     if (bytes < 0) return BodyEnd::kBroken;
     if (bytes == 0) break;
@@ -101,6 +109,21 @@ void Knock(const std::string& host, int port) {
 
 }  // namespace
 
+HttpReply HttpEndpoint::ReplyTo(mg_connection* connection, const mg_request_info& info, HttpRequest& request) const {
+  if (limits_.max_body == 0 || !HasBody(connection, info)) return answer_(request);
+  if (limits_.refuse_body) {
+    if (std::optional<HttpReply> refused = limits_.refuse_body(request); refused.has_value()) return *std::move(refused);
+  }
+  switch (ReadBody(connection, info, limits_, request.body)) {
+    case BodyEnd::kTooLarge:
+      return {.status = 413, .body = absl::StrCat("the request's body is larger than ", limits_.max_body, " bytes\n")};
+    case BodyEnd::kBroken: return {.status = 408, .body = "the request's body did not come whole, or too slowly\n"};
+    case BodyEnd::kWhole: break;
+  }
+  request.socket = SocketOf(info);
+  return answer_(request);
+}
+
 int HttpEndpoint::OnRequest(mg_connection* connection) {
   const mg_request_info* info = mg_get_request_info(connection);
   const auto* self = static_cast<const HttpEndpoint*>(mg_get_user_data(mg_get_context(connection)));
@@ -114,14 +137,7 @@ int HttpEndpoint::OnRequest(mg_connection* connection) {
                       .content_type = header("Content-Type"),
                       .origin = header("Origin"),
                       .fetch_site = header("Sec-Fetch-Site")};
-  const size_t most = self->max_body_;
-  const BodyEnd end = most == 0 ? BodyEnd::kWhole : ReadBody(connection, *info, most, request.body);
-  if (!request.body.empty()) request.socket = SocketOf(*info);
-  const HttpReply reply =
-      end == BodyEnd::kTooLarge
-          ? HttpReply{.status = 413, .body = absl::StrCat("the request's body is larger than ", most, " bytes\n")}
-      : end == BodyEnd::kBroken ? HttpReply{.status = 408, .body = "the request's body did not come whole\n"}
-                                : self->answer_(request);
+  const HttpReply reply = self->ReplyTo(connection, *info, request);
   std::string head = absl::StrCat("HTTP/1.1 ", reply.status, " ", Words(reply.status), "\r\nContent-Type: ", reply.type,
                                   "\r\nContent-Length: ", reply.body.size(), "\r\nConnection: close\r\n");
   for (const auto& [name, value] : reply.headers) absl::StrAppend(&head, name, ": ", value, "\r\n");
@@ -135,7 +151,7 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
                                                                   HttpLimits limits) {
   static std::once_flag library;
   std::call_once(library, [] { mg_init_library(0); });
-  std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint(std::move(answer), limits.max_body));
+  std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint(std::move(answer), limits));
   const std::string threads = absl::StrCat(limits.threads), longest = absl::StrCat(limits.max_request),
                     millis = absl::StrCat(limits.request_millis);
   const char* options[] = {"listening_ports", address.c_str(),      "num_threads",  threads.c_str(), "max_request_size",

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 
 struct mg_connection;
 struct mg_context;
+struct mg_request_info;
 
 namespace lynx {
 
@@ -49,6 +51,11 @@ struct HttpLimits {
   // Largest number of bytes of a body. A request with a larger body is answered 413, and `answer` is not called. 0: bodies are
   // not read.
   size_t max_body = 0;
+  // How long the whole body may take to arrive. A request whose body takes longer is answered 408.
+  int body_millis = 30'000;
+  // Called before a body is read, on any of the threads, with the request's head. If it returns a reply, the body is not read,
+  // and `answer` is not called. So strangers cannot keep a thread with a slow body. May be empty.
+  std::function<std::optional<HttpReply>(const HttpRequest&)> refuse_body = {};
 };
 
 class HttpEndpoint {
@@ -65,11 +72,12 @@ class HttpEndpoint {
   int port() const { return port_; }
 
  private:
-  HttpEndpoint(Answer answer, size_t max_body) : answer_(std::move(answer)), max_body_(max_body) {}
+  HttpEndpoint(Answer answer, HttpLimits limits) : answer_(std::move(answer)), limits_(std::move(limits)) {}
   static int OnRequest(mg_connection* connection);
+  HttpReply ReplyTo(mg_connection* connection, const mg_request_info& info, HttpRequest& request) const;
 
   const Answer answer_;
-  const size_t max_body_;
+  const HttpLimits limits_;
   mg_context* context_ = nullptr;
   std::string host_;
   int port_ = 0;

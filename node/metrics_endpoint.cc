@@ -13,7 +13,7 @@ namespace lynx {
 namespace {
 
 // Requests for these pages may have many headers, because proxies add some.
-constexpr HttpLimits kLimits{.max_request = 16384};
+const HttpLimits kLimits{.max_request = 16384};
 
 // Keeps the endpoint until the process ends. It is never destroyed, but stays reachable, so leak checkers do not report it.
 void KeepForever(std::unique_ptr<HttpEndpoint> endpoint) {

@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <functional>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -102,6 +104,18 @@ std::vector<pid_t> FindProcesses(const std::function<bool(const std::string&)>& 
   return found;
 }
 
+constexpr size_t kState = 0;  // in StatFields
+
+// The fields of a process or a thread, from its file in /proc, beginning with its state; empty if there is no such file.
+std::vector<std::string> StatFields(const std::string& path) {
+  const absl::StatusOr<std::string> stat = ReadFile(path, 8192);
+  if (!stat.ok()) return {};
+  // The second field is the command in parentheses and may contain anything; the state follows the last parenthesis.
+  const size_t close = stat->rfind(')');
+  if (close == std::string::npos || close + 2 >= stat->size()) return {};
+  return absl::StrSplit(stat->substr(close + 2), ' ');
+}
+
 }  // namespace
 
 absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const SpawnFds& fds) {
@@ -136,18 +150,22 @@ absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const
 }
 
 std::optional<ProcessIdentity> IdentifyProcess(pid_t pid) {
-  const absl::StatusOr<std::string> stat = ReadFile(absl::StrCat("/proc/", pid, "/stat"), 8192);
-  if (!stat.ok()) return std::nullopt;
-  // The second field is the command in parentheses and may contain anything; the state follows the last parenthesis.
-  const size_t close = stat->rfind(')');
-  if (close == std::string::npos || close + 2 >= stat->size()) return std::nullopt;
-  const std::vector<std::string> fields = absl::StrSplit(stat->substr(close + 2), ' ');
-  constexpr size_t kState = 0;
+  const std::vector<std::string> fields = StatFields(absl::StrCat("/proc/", pid, "/stat"));
   constexpr size_t kStartTime = 19;
   if (fields.size() <= kStartTime || fields[kState] == "Z" || fields[kState] == "X") return std::nullopt;
   ProcessIdentity identity{.pid = pid, .machine_boot = MachineBoot()};
   if (!absl::SimpleAtoi(fields[kStartTime], &identity.start_ticks)) return std::nullopt;
   return identity;
+}
+
+bool WaitsInKernel(pid_t pid) {
+  std::error_code error;
+  const std::filesystem::path threads = absl::StrCat("/proc/", pid, "/task");
+  for (std::filesystem::directory_iterator it(threads, error), end; !error && it != end; it.increment(error)) {
+    const std::vector<std::string> fields = StatFields(it->path().string() + "/stat");
+    if (!fields.empty() && fields[kState] == "D") return true;
+  }
+  return false;
 }
 
 bool IsEnding(pid_t pid) {

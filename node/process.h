@@ -46,6 +46,9 @@ absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const
 
 // The identity of a live process; nullopt: there is no such process, or it is a zombie.
 std::optional<ProcessIdentity> IdentifyProcess(pid_t pid);
+// True if a thread of the process waits in the kernel and cannot be interrupted (state D of proc(5)), mostly for a disk. False
+// if there is no such process.
+bool WaitsInKernel(pid_t pid);
 // True if the process is ending but still holds its files and connections. Either it has been killed and has not ended yet, or
 // its first thread has ended and others have not. False if there is no such process.
 bool IsEnding(pid_t pid);

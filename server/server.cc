@@ -295,7 +295,8 @@ absl::Status Server::ServeLivePage() {
       if (gate_.IsOpen()) return reply;
       return HttpReply{.status = 503, .type = "text/plain", .body = gate_.Text() + "\n"};
     };
-    return HttpEndpoint::Start(AddressText(*address, port), answer, {.max_body = kMaxStudioBody});
+    const auto refuse = [this](const HttpRequest& request) { return page_->RefusedBody(request); };
+    return HttpEndpoint::Start(AddressText(*address, port), answer, {.max_body = kMaxStudioBody, .refuse_body = refuse});
   };
   absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint = start(address->port);
   if (!endpoint.ok() && automatic) endpoint = start(0);

@@ -4,23 +4,34 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cli/spec/cluster_file.h"
 #include "cli/spec/cluster_text.h"
 
 namespace lynx {
 
-StudioCluster ClusterMachine(const ClusterTopology& cluster) {
+StudioCluster ClusterMachine(const ClusterTopology& cluster, int32_t left_out) {
   constexpr char kReady[] = "Choose a ready-made machine meanwhile, and reload this page later.";
   if (cluster.groups.empty()) {
     return {.note = absl::StrCat("No node of this cluster takes ranks now and has told what it measured. ", kReady)};
   }
-  const std::string title =
-      absl::StrCat("This cluster: ", NodesText(cluster), cluster.devices() == 1 ? " device" : " devices", ", as measured");
+  const std::string title = absl::StrCat(
+      "This cluster: ",
+      cluster.groups.size() <= 2 ? NodesText(cluster) : absl::StrCat(cluster.nodes(), " nodes with ", cluster.devices()),
+      cluster.devices() == 1 ? " device" : " devices", ", as measured");
   const absl::StatusOr<std::string> text = cli::ClusterText(kThisCluster, title, cluster);
-  if (!text.ok()) {
-    return {.note = absl::StrCat("This cluster cannot be planned for: ", std::string(text.status().message()), ". ", kReady)};
+  // The program that answers the page's questions reads the text, and refuses all of them if it cannot.
+  absl::Status status = text.ok() ? cli::ParseClusterFile(*text, kThisCluster).status() : text.status();
+  if (!status.ok()) {
+    return {.note = absl::StrCat("This cluster cannot be planned for: ", std::string(status.message()), ". ", kReady)};
   }
   const nlohmann::json machines{{{"name", kThisCluster}, {"title", title}, {"text", *text}}};
-  return {.machine = kThisCluster, .machines = machines.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
+  StudioCluster made{.machine = kThisCluster,
+                     .machines = machines.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
+  if (left_out > 0) {
+    made.note = absl::StrCat("Left out of this cluster: ", left_out, left_out == 1 ? " node" : " nodes",
+                             " without measurements, or whose ranks must be alone.");
+  }
+  return made;
 }
 
 }  // namespace lynx

@@ -159,7 +159,19 @@ absl::StatusOr<std::string> StudioQuestions::AskAlone(const MakeQuestion& make, 
   return Ask(client, StudioAsk::kExport, 0, make, socket);
 }
 
+absl::StatusOr<std::string> StudioQuestions::AskWithoutWaiting(const std::string& question) {
+  {
+    const std::unique_lock lock(mutex_);
+    if (stopped_) return Stale();
+  }
+  LYNX_ASSIGN_OR_RETURN(const std::string answer, answerer_(question, stopping_));
+  const size_t end = answer.find('\n');
+  if (end == std::string::npos) return absl::InternalError("the answer has no second line");
+  return answer.substr(end + 1);
+}
+
 void StudioQuestions::Stop() {
+  stopping_.Raise();
   const std::unique_lock lock(mutex_);
   stopped_ = true;
   for (auto& [name, client] : clients_) {

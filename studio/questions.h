@@ -63,6 +63,8 @@ class StudioQuestions {
                                   int socket = -1);
   // The same for a question that is not a page's newest, such as an export: no other question makes it stale.
   absl::StatusOr<std::string> AskAlone(const MakeQuestion& make, int socket = -1);
+  // The same for a question that takes little time: it does not wait for its turn. Only Stop stops it.
+  absl::StatusOr<std::string> AskWithoutWaiting(const std::string& question);
   // Stops every question that runs or waits, and answers all later ones as stale.
   void Stop();
 
@@ -92,6 +94,8 @@ class StudioQuestions {
 
   const StudioAnswerer answerer_;
   const StudioLimits limits_;
+
+  WakeEvent stopping_;  // raised by Stop
 
   std::mutex mutex_;
   std::condition_variable changed_;  // a question has ended, or is stale

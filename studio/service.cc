@@ -137,7 +137,9 @@ HttpReply StudioService::Route(const HttpRequest& request) {
     return reply;
   }
   if (asks) return Post(request, address->ask);
-  return request.path == "/api/choices" ? Choices() : File(request.path);
+  if (request.path != "/api/choices") return File(request.path);
+  if (const absl::Status own = CheckSameOrigin(request); !own.ok()) return Plain(403, std::string(own.message()));
+  return Choices();
 }
 
 HttpReply StudioService::File(const std::string& path) const {
@@ -168,7 +170,7 @@ HttpReply StudioService::Choices() {
   // The same question always has the same answer.
   const std::lock_guard lock(choices_mutex_);
   if (choices_.empty() || question != choices_question_) {
-    const absl::StatusOr<std::string> answer = questions_.AskAlone([&](const std::string&) { return question; });
+    const absl::StatusOr<std::string> answer = questions_.AskWithoutWaiting(question);
     if (!answer.ok()) return Unanswered(answer.status(), 0);
     choices_ = *answer;
     choices_question_ = question;

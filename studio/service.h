@@ -3,19 +3,18 @@
 //
 //     GET  /               the page, with the view of a plan in the place of {{plan_view}}; its files are at /studio.js, ...
 //     GET  /plan.css, /plan.js     style and scripts that show a plan (planner/report/page_text.h)
-//     GET  /api/choices    what can be chosen, and the state to begin with; with a cluster that runs also "cluster":
-//     {"machine",
-//                          "note"} (StudioCluster)
+//     GET  /api/choices    what can be chosen, and the state to begin with; with a cluster that runs also
+//                          "cluster": {"machine", "note"} (StudioCluster)
 //     POST /api/plan       {"state", "sequence", "client", "layout": "same"|"any"}
 //     POST /api/more       {"state", "sequence", "client"}
 //     POST /api/export     {"state", "format": "job"|"megatron"|"deepspeed"|"torchtitan", "sequence", "client"}
 //
 // studio/state.h has the keys of a state, and studio/answers.h those of the answers. "sequence" and "client" may be left out
 // with /api/export. An answer has the question's sequence, and {"stale": true} if a newer question of the client and kind has
-// come (studio/questions.h), or
-// {"error": {...}}, or {"infeasible": {...}}. All of these have status 200; only what no page of the studio sends has another:
-// 400 (not JSON, or unknown keys), 403 (asked by another web page), 404, 405, 415 (another content type), 421 (another host),
-// and 503 with Retry-After if too many questions wait.
+// come or the client has closed the connection (studio/questions.h), or {"error": {...}}, or {"infeasible": {...}}. All of
+// these have status 200; only what no page of the studio sends has another: 400 (not JSON, or unknown keys), 403 (asked by
+// another web page), 404, 405, 415 (another content type), 421 (another host), and 503 with Retry-After if too many questions
+// wait.
 //
 // The answer to "plan" that nothing fits comes without the smallest change that fits, which takes much longer to find; the
 // answer to "more" has it.
@@ -45,7 +44,7 @@ inline constexpr size_t kMaxStudioBody = 1 << 20;
 struct StudioCluster {
   std::string machine;          // its name among `machines`; "" = it cannot be planned for now
   std::string machines = "[]";  // machines beside those compiled in, as a JSON list of {"name", "title", "text"}
-  std::string note;             // for people, why it cannot be planned for; "" = it can
+  std::string note;             // for people, why it cannot be planned for, or what is left out; "" = nothing
 };
 
 struct StudioOptions {

@@ -88,7 +88,8 @@ std::vector<NodeSummary> ClusterViews::Summaries() const {
 std::vector<WholeNode> ClusterViews::WholeNodes() const {
   DeviceKind kind = DeviceKind::kCuda;
   std::vector<NodeDevices> attached = devices_.AttachedDevices(kind);
-  if (attached.empty()) attached = devices_.AttachedDevices(kind = DeviceKind::kCpu);
+  const auto measured = [&](const NodeDevices& node) { return nodes_.At(node.node).agent.profile != nullptr; };
+  if (std::none_of(attached.begin(), attached.end(), measured)) attached = devices_.AttachedDevices(kind = DeviceKind::kCpu);
   std::vector<WholeNode> nodes;
   for (NodeDevices& devices : attached) {
     const LiveNode& node = nodes_.At(devices.node);

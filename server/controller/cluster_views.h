@@ -24,8 +24,8 @@ class ClusterViews {
   NodeView ViewOf(const NodeId& name) const;
   // Summaries of the nodes in Nodes(), by name.
   std::vector<NodeSummary> Summaries() const;
-  // The nodes that can take ranks, in locality order, with their GPUs if any node has some, else with their CPUs. Nodes that
-  // are cordoned are left out.
+  // The nodes that can take ranks, in locality order, with their GPUs if a GPU has been measured, else with their CPUs.
+  // Cordoned nodes are left out.
   std::vector<WholeNode> WholeNodes() const;
   std::vector<QueueView> Queues() const;
   ClusterStats TakeClusterStats() const;

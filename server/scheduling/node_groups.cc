@@ -75,6 +75,7 @@ std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std:
     if (own[i] == nullptr || std::all_of(all.begin(), all.end(), [&](const LayerShape& shape) { return has(*own[i], shape); }))
       continue;
     for (const std::shared_ptr<const HardwareProfile>& other : own) {
+      if (profiles[i]->measured.size() == all.size()) break;  // nothing is missing any more
       if (other == nullptr || !Alike(*own[i], *other)) continue;
       for (const ShapeTimes& times : other->measured) {
         if (has(*profiles[i], times.shape)) continue;

@@ -164,6 +164,14 @@ HttpReply LivePage::Answer(const HttpRequest& request) {
   return *std::move(reply);
 }
 
+std::optional<HttpReply> LivePage::RefusedBody(const HttpRequest& request) {
+  if (!StudioTab::Has(request.path)) return Answer(request);  // nothing else of the page reads a body
+  std::optional<HttpReply> reply = RefusedHost(request);
+  if (!reply.has_value()) reply = RefusedCaller(request, kStudioMethod);
+  if (reply.has_value()) AddPageHeaders(kPolicy, *reply);
+  return reply;
+}
+
 std::optional<HttpReply> LivePage::RefusedHost(const HttpRequest& request) const {
   if (hosts_.contains(HostName(request.host))) return std::nullopt;
   return Plain(421,

@@ -56,6 +56,9 @@ class LivePage {
   LivePage(ServerCore& core, JobsService& jobs, Guard& guard, LivePageOptions options, const Clock& clock);
 
   HttpReply Answer(const HttpRequest& request);
+  // Called with the head of a request that has a body. The reply refuses the request before its body is read; nullopt: the body
+  // may be read.
+  std::optional<HttpReply> RefusedBody(const HttpRequest& request);
   // Stops the studio's questions; then nothing keeps the endpoint's threads for long.
   void Stop() { studio_.Stop(); }
 

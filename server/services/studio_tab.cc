@@ -36,7 +36,7 @@ bool StudioTab::Has(const std::string& path) { return path == kPath || absl::Sta
 HttpReply StudioTab::Answer(HttpRequest request) {
   request.path = std::string(absl::StripPrefix(request.path, kPath));
   // The page asks relative to its own address, so this must end with a slash.
-  if (request.path.empty()) return {.status = 308, .headers = {{"Location", "/studio/"}}};
+  if (request.path.empty()) return {.status = 307, .headers = {{"Location", "/studio/"}}};
   if (!absl::StartsWith(request.path, "/api/")) return service_.Answer(request);
   if (requests_.fetch_add(1) >= kMaxRequests) {
     requests_.fetch_sub(1);
@@ -50,8 +50,12 @@ HttpReply StudioTab::Answer(HttpRequest request) {
 absl::StatusOr<StudioCluster> StudioTab::Cluster() {
   const std::lock_guard lock(mutex_);
   if (looked_ > Nanos(0) && clock_.Monotonic() - looked_ < fresh_) return cluster_;
-  LYNX_ASSIGN_OR_RETURN(const std::vector<WholeNode> nodes, nodes_());
-  cluster_ = ClusterMachine(WholeCluster(nodes));
+  if (const absl::StatusOr<std::vector<WholeNode>> nodes = nodes_(); nodes.ok()) {
+    const ClusterTopology cluster = WholeCluster(*nodes);
+    cluster_ = ClusterMachine(cluster, static_cast<int32_t>(nodes->size()) - cluster.nodes());
+  } else {
+    cluster_ = nodes.status();
+  }
   looked_ = clock_.Monotonic();
   return cluster_;
 }

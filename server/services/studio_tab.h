@@ -47,9 +47,9 @@ class StudioTab {
   const Nodes nodes_;
   const Nanos fresh_;
   const Clock& clock_;
-  std::mutex mutex_;       // held while the cluster is looked at; other threads wait for it
-  StudioCluster cluster_;  // guarded by mutex_
-  Nanos looked_;           // guarded by mutex_; monotonic; 0: never
+  std::mutex mutex_;                       // held while the cluster is looked at; other threads wait for it
+  absl::StatusOr<StudioCluster> cluster_;  // guarded by mutex_; an error is kept as long as a cluster is
+  Nanos looked_;                           // guarded by mutex_; monotonic; 0: never
   std::atomic<int> requests_{0};
   StudioService service_;
 };

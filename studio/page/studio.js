@@ -9,6 +9,7 @@ import { copyOf, decoded, EMPTY, encoded, setAt } from "./state.js";
 
 const REST = 350; // milliseconds without a change, after which policies and the frontier are asked
 const QUICK = 100e6; // nanoseconds: a search that takes longer is replaced, while a slider is held, by one in the same layout
+const BUSY_TRIES = 60; // seconds in which a server with too many questions is asked again
 const TOAST = 4000; // milliseconds that a short message stays
 
 let state,
@@ -138,7 +139,12 @@ async function start() {
   startTheme(byId("theme"));
   let choices;
   try {
-    const reply = await fetch("api/choices", { cache: "no-store" });
+    const ask = () => fetch("api/choices", { cache: "no-store" });
+    let reply = await ask();
+    for (let left = BUSY_TRIES; reply.status === 503 && reply.headers.has("Retry-After") && left > 0; left -= 1) {
+      await new Promise((done) => setTimeout(done, 1000));
+      reply = await ask();
+    }
     if (!reply.ok) throw new Error((await reply.text()).trim().slice(0, 300));
     choices = await reply.json();
     if (choices.state === undefined) throw new Error(choices.error?.text ?? "the answer is of another version");

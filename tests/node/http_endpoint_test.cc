@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +40,29 @@ TEST(HttpEndpoint, ReadsBodiesUpToALimit) {
   EXPECT_THAT(Post(port, "Content-Length: 11\r\n", "0123456789a"), StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(Post(port, "Content-Length: 160\r\n", std::string(160, 'x')), HasSubstr("larger than 10 bytes"));
   EXPECT_THAT(Post(port, "Content-Length: 10\r\n", "0123"), StartsWith("HTTP/1.1 408 "));
+}
+
+TEST(HttpEndpoint, RefusesARequestBeforeItsBodyIsRead) {
+  const auto refuse = [](const HttpRequest& head) -> std::optional<HttpReply> {
+    if (head.content_type == "good") return std::nullopt;
+    return HttpReply{.status = 403, .body = "refused " + head.path + head.body};
+  };
+  const auto endpoint = HttpEndpoint::Start("127.0.0.1:0", Echo, {.threads = 2, .max_body = 10, .refuse_body = refuse});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const int port = (*endpoint)->port();
+  EXPECT_THAT(Post(port, "Content-Type: good\r\nContent-Length: 3\r\n", "abc"), EndsWith("[abc]"));
+  // The body never comes, and the reply does not wait for it.
+  const std::string refused = Post(port, "Content-Length: 3\r\n", "");
+  EXPECT_THAT(refused, StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(refused, EndsWith("refused /ask"));
+  EXPECT_THAT(Post(port, "Transfer-Encoding: chunked\r\n", ""), StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(HttpGet(port, "/ask"), EndsWith("[]")) << "a request without a body is not refused";
+}
+
+TEST(HttpEndpoint, WaitsForABodyForALimitedTime) {
+  const auto endpoint = HttpEndpoint::Start("127.0.0.1:0", Echo, {.threads = 2, .max_body = 10, .body_millis = -1});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  EXPECT_THAT(Post((*endpoint)->port(), "Content-Length: 3\r\n", "abc"), StartsWith("HTTP/1.1 408 "));
 }
 
 TEST(HttpEndpoint, ReadsNoBodiesUnlessAsked) {

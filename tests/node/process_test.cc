@@ -69,6 +69,30 @@ TEST(Spawn, PassesOneDescriptorAndClosesAllOthers) {
   ::unlink(path);
 }
 
+// The parent of a vfork waits in the kernel until its child runs another program or ends.
+TEST(WaitsInKernel, IsTrueOnlyWhileAThreadCannotBeInterrupted) {
+  int words[2];
+  ASSERT_EQ(::pipe(words), 0);
+  const pid_t waiter = ::fork();
+  ASSERT_GE(waiter, 0);
+  if (waiter == 0) {
+    if (::vfork() == 0) {
+      char word;
+      [[maybe_unused]] const ssize_t bytes = ::read(words[0], &word, 1);
+      ::_exit(0);
+    }
+    ::pause();
+  }
+  while (!WaitsInKernel(waiter)) ::usleep(1000);
+  ASSERT_EQ(::write(words[1], "x", 1), 1);
+  while (WaitsInKernel(waiter)) ::usleep(1000);
+  ::kill(waiter, SIGKILL);
+  ::waitpid(waiter, nullptr, 0);
+  EXPECT_FALSE(WaitsInKernel(waiter));
+  ::close(words[0]);
+  ::close(words[1]);
+}
+
 TEST(Spawn, ChildLeadsItsOwnSessionWithSignalsUnblocked) {
   sigset_t set;
   sigset_t before;

@@ -27,6 +27,22 @@ Json Answer(const StudioCluster& cluster, Json question) {
   return Json::parse(answer.substr(answer.find('\n') + 1));
 }
 
+TEST(ClusterMachine, SaysHowManyNodesAreLeftOut) {
+  EXPECT_THAT(ClusterMachine(Cluster(), 1).note, HasSubstr("Left out of this cluster: 1 node without measurements"));
+  EXPECT_THAT(ClusterMachine(Cluster(), 12).note, HasSubstr("12 nodes"));
+  EXPECT_EQ(ClusterMachine(Cluster(), 12).machine, kThisCluster);
+}
+
+// A text that cannot be read would take the ready-made machines from the page, too.
+TEST(ClusterMachine, IsLeftOutIfItsTextCannotBeRead) {
+  ClusterTopology cluster = Cluster();
+  cluster.groups.front().profile.device_kind = "";
+  const StudioCluster made = ClusterMachine(cluster);
+  EXPECT_EQ(made.machine, "");
+  EXPECT_EQ(made.machines, "[]");
+  EXPECT_THAT(made.note, HasSubstr("This cluster cannot be planned for"));
+}
+
 TEST(ClusterMachine, IsTheMachineToBeginWithAndIsPlannedFor) {
   const StudioCluster cluster = ClusterMachine(Cluster());
   EXPECT_EQ(cluster.machine, kThisCluster);

@@ -33,6 +33,8 @@ class HangWatch {
     // Not a sum of limit and quiet time: what another process says may be any number.
     return still_ - limit_ >= quiet();
   }
+  // The time since the last look does not count: the rank may be unable to tell its progress.
+  void Excuse(Nanos now) { looked_ = now; }
   // For how long the rank has told no progress.
   Nanos still() const { return still_; }
 

@@ -221,6 +221,11 @@ void RankSupervisor::KillHanging() {
   const Nanos now = clock_.Monotonic();
   for (auto& [key, rank] : ranks_) {
     if (rank.phase != RankPhase::kRunning || !rank.watch.has_value() || rank.hung > Nanos(0)) continue;
+    // A disk that does not answer also keeps the rank from telling that it trains on.
+    if (WaitsInKernel(rank.record.process.pid)) {
+      rank.watch->Excuse(now);
+      continue;
+    }
     if (!rank.watch->Hangs(ReadToldProgress(Folder(key).progress()), now) || rank.stop != StopStage::kNone) continue;
     rank.hung = rank.watch->still();
     spdlog::error("{} has made no progress for {}: it is killed", RankKeyText(key), FormatDuration(rank.hung));

@@ -362,6 +362,7 @@ absl::Status Engine::RunAction(int32_t index) {
 
 // Runs one op of a compute action, and the rounds that belong to it.
 absl::Status Engine::RunOp(int32_t index, Op op) {
+  OwnProgress().Made();  // on a slow CPU an action of many ops takes minutes
   const Action& action = config_.program[index];
   const TensorTable& tensors = resolved_[index].tensors;
   switch (action.kind) {

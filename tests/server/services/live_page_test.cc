@@ -215,7 +215,7 @@ TEST_F(LivePageTest, HasTheStudioAsATab) {
   StartOpen();
   EXPECT_THAT(Get("/"), HasSubstr("<a href=\"/studio/\">Studio</a>"));
   const std::string moved = Get("/studio");
-  EXPECT_THAT(moved, StartsWith("HTTP/1.1 308 "));
+  EXPECT_THAT(moved, StartsWith("HTTP/1.1 307 "));
   EXPECT_THAT(moved, HasSubstr("Location: /studio/\r\n"));
   const std::string page = Get("/studio/");
   EXPECT_THAT(page, StartsWith("HTTP/1.1 200 "));

@@ -53,6 +53,12 @@ TEST_F(HangWatchTest, TimeInWhichNobodyLookedDoesNotCount) {
   EXPECT_EQ(FoundAt(30, ToldProgress{7, Nanos(0)}), 11);
 }
 
+TEST_F(HangWatchTest, ExcusedTimeDoesNotCount) {
+  EXPECT_EQ(FoundAt(10, ToldProgress{7, Nanos(0)}), 0);
+  for (int i = 0; i < 100; ++i) watch_.Excuse(now_ = now_ + kSecond);
+  EXPECT_EQ(FoundAt(30, ToldProgress{7, Nanos(0)}), 11);
+}
+
 // The rank may run as another user, and the file is its own.
 TEST_F(HangWatchTest, AnyNumbersAreTaken) {
   EXPECT_EQ(FoundAt(30, ToldProgress{INT64_MIN, Nanos(INT64_MAX)}), 0);
