@@ -4,7 +4,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/spec/cluster_file.h"
 #include "cli/spec/cluster_text.h"
 
 namespace lynx {
@@ -19,10 +18,8 @@ StudioCluster ClusterMachine(const ClusterTopology& cluster, int32_t left_out) {
       cluster.groups.size() <= 2 ? NodesText(cluster) : absl::StrCat(cluster.nodes(), " nodes with ", cluster.devices()),
       cluster.devices() == 1 ? " device" : " devices", ", as measured");
   const absl::StatusOr<std::string> text = cli::ClusterText(kThisCluster, title, cluster);
-  // The program that answers the page's questions reads the text, and refuses all of them if it cannot.
-  absl::Status status = text.ok() ? cli::ParseClusterFile(*text, kThisCluster).status() : text.status();
-  if (!status.ok()) {
-    return {.note = absl::StrCat("This cluster cannot be planned for: ", std::string(status.message()), ". ", kReady)};
+  if (!text.ok()) {
+    return {.note = absl::StrCat("This cluster cannot be planned for: ", std::string(text.status().message()), ". ", kReady)};
   }
   const nlohmann::json machines{{{"name", kThisCluster}, {"title", title}, {"text", *text}}};
   StudioCluster made{.machine = kThisCluster,

@@ -147,6 +147,10 @@ absl::StatusOr<std::string> ClusterText(const std::string& name, const std::stri
       return absl::FailedPreconditionError(
           absl::StrCat("the memory of the devices of ", group.name, " is unknown, and a cluster file needs it"));
     }
+    if (group.profile.device_kind.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the kind of the devices of ", group.name, " is unknown, and a cluster file needs it"));
+    }
     absl::StrAppend(&text, "  - name: ", Quoted(group.name), "\n    nodes: ", group.nodes,
                     "\n    devicesPerNode: ", group.devices_per_node, "\n    device:\n", DeviceText(group), LinksText(group),
                     HostText(group));
@@ -155,6 +159,12 @@ absl::StatusOr<std::string> ClusterText(const std::string& name, const std::stri
   for (const SharedCores& shared : cluster.shared_cores) {
     absl::StrAppend(&text, "  - {devices: \"", RangesText(shared.devices),
                     "\", atOnce: ", PermilleText(shared.at_once_permille), "}\n");
+  }
+  if (text.size() > kMaxClusterText) {
+    return absl::FailedPreconditionError(absl::StrCat("its cluster file would have ", text.size(), " bytes; at most ",
+                                                      kMaxClusterText,
+                                                      " are written: it has too many kinds of nodes, or too "
+                                                      "many measured shapes"));
   }
   return text;
 }

@@ -34,13 +34,13 @@ TEST(ClusterMachine, SaysHowManyNodesAreLeftOut) {
 }
 
 // A text that cannot be read would take the ready-made machines from the page, too.
-TEST(ClusterMachine, IsLeftOutIfItsTextCannotBeRead) {
+TEST(ClusterMachine, IsLeftOutIfItsTextCouldNotBeRead) {
   ClusterTopology cluster = Cluster();
   cluster.groups.front().profile.device_kind = "";
   const StudioCluster made = ClusterMachine(cluster);
   EXPECT_EQ(made.machine, "");
   EXPECT_EQ(made.machines, "[]");
-  EXPECT_THAT(made.note, HasSubstr("This cluster cannot be planned for"));
+  EXPECT_THAT(made.note, HasSubstr("cannot be planned for: the kind of the devices of kind 1 is unknown"));
 }
 
 TEST(ClusterMachine, IsTheMachineToBeginWithAndIsPlannedFor) {

@@ -122,6 +122,23 @@ TEST(ClusterText, CutsAKindThatIsTooLong) {
   EXPECT_EQ(file->cluster.groups.front().profile.device_kind, std::string(99, 'k'));
 }
 
+TEST(ClusterText, HasALargestLength) {
+  ClusterTopology cluster;
+  for (int i = 0; i < 1000; ++i) {
+    cluster.groups.push_back(CpuGroup());
+    cluster.groups.back().name = "kind " + std::to_string(i);
+  }
+  const auto text = ClusterText("c", "c", cluster);
+  EXPECT_EQ(text.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(text.status().message(), HasSubstr("at most 524288 are written"));
+}
+
+TEST(ClusterText, NeedsAKind) {
+  ClusterTopology cluster{.groups = {CpuGroup()}};
+  cluster.groups.front().profile.device_kind = "";
+  EXPECT_THAT(ClusterText("c", "c", cluster).status().message(), HasSubstr("kind of the devices of kind 2 is unknown"));
+}
+
 TEST(ClusterText, NeedsMemoryAndAValidCluster) {
   ClusterTopology cluster{.groups = {CpuGroup()}};
   cluster.groups.front().memory_per_device = Bytes(0);
