@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -19,10 +20,8 @@ namespace lynx::cli {
 namespace {
 
 constexpr size_t kSparks = 24;
-// In a terminal with fewer columns than this, columns of tables are left out, long names are cut, and the reason why a job
-// waits stands below the job.
-constexpr size_t kNarrow = 80;
-constexpr size_t kNarrowName = 12, kVeryNarrow = 50, kVeryNarrowName = 8;
+// Where the table of jobs is too wide, names of jobs are cut to so many columns, which depend on the width of the terminal.
+constexpr size_t kWideName = 24, kNarrow = 80, kNarrowName = 12, kVeryNarrow = 50, kVeryNarrowName = 8;
 
 std::vector<double> Rates(const v1::JobCurves& curves) {
   std::vector<double> rates;
@@ -61,20 +60,52 @@ std::string Summary(const TopView& view) {
                       others == 1 ? " waits or starts" : " wait or start", "\n");
 }
 
+const char* CutMark(const TopStyle& style) { return style.unicode ? "…" : "~"; }
+
+// True if no line of the text is wider than the terminal.
+bool Fits(const std::string& text, const TopStyle& style) {
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  return std::all_of(lines.begin(), lines.end(), [&](const std::string& line) { return ColumnsOf(line) <= style.width; });
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+// The table of jobs in a terminal that is too narrow for it. The reasons, which are the last column of `rows`, stand below
+// their jobs. If the rest is still too wide, names are cut, and then columns go in the order of `least_first`.
+std::string NarrowJobsTable(Rows rows, const std::vector<size_t>& least_first, const TopStyle& style) {
+  std::vector<std::string> reasons;
+  for (auto& row : rows) {
+    reasons.push_back(std::move(row.back()));
+    row.pop_back();
+  }
+  std::string table = TableText(rows);
+  if (!Fits(table, style)) {
+    const size_t name = style.width < kVeryNarrow ? kVeryNarrowName : style.width < kNarrow ? kNarrowName : kWideName;
+    for (auto& row : rows) row[1] = CutLine(row[1], name, CutMark(style));
+    LeaveOutColumns(rows, style.width, least_first);
+    table = TableText(rows);
+  }
+  const std::vector<std::string> lines = absl::StrSplit(table, '\n');
+  std::string text = lines[0] + "\n";
+  for (size_t i = 1; i < rows.size(); ++i) {
+    absl::StrAppend(&text, lines[i], "\n");
+    if (!reasons[i].empty()) absl::StrAppend(&text, "  ", Wrapped(reasons[i], style.width, 2, 2), "\n");
+  }
+  return text;
+}
+
 std::string JobsTable(const TopView& view, const TopStyle& style) {
   std::vector<size_t> order(view.jobs.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return (view.jobs[a].state() == v1::JOB_STATE_RUNNING) > (view.jobs[b].state() == v1::JOB_STATE_RUNNING);
   });
-  std::vector<std::vector<std::string>> rows = {
-      {"JOB", "NAME", "STATE", "DONE", "LOSS", "", "TOK/S", "", "STEP", "ETA", "WHY"}};
+  Rows rows = {{"JOB", "NAME", "STATE", "DONE", "LOSS", "", "TOK/S", "", "STEP", "ETA", "WHY"}};
   // A column for the load of experts, if a job has some.
   const bool experts = std::any_of(view.jobs.begin(), view.jobs.end(), [](const v1::Job& job) { return HasExpertLoad(job); });
   constexpr size_t kExpertsColumn = 8;
   if (experts) rows[0].insert(rows[0].begin() + kExpertsColumn, "EXPERTS");
   const Glyphs glyphs = style.unicode ? Glyphs::kUnicode : Glyphs::kAscii;
-  std::vector<std::string> reasons;  // in the order of the rows
   for (const size_t i : order) {
     const v1::Job& job = view.jobs[i];
     const v1::Progress& p = job.progress();
@@ -83,39 +114,28 @@ std::string JobsTable(const TopView& view, const TopStyle& style) {
     const v1::JobCurves& curves = i < view.curves.size() ? view.curves[i] : none;
     const double share =
         static_cast<double>(p.steps_done()) / static_cast<double>(std::max<int64_t>(1, job.spec().train().steps()));
-    rows.push_back({job.id(), job.spec().name(), StateName(job.state()),
+    rows.push_back({job.id(), VisibleLine(job.spec().name()), StateName(job.state()),
                     absl::StrFormat("%d%%", static_cast<int>(100 * std::min(1.0, share))),
                     p.steps_done() > 0 ? absl::StrFormat("%.3f", p.loss()) : "-",
                     Sparkline(Losses(curves), kSparks / 2, LowestBar::kSmallestValue, glyphs),
                     trains ? Count(p.tokens_per_second()) : "-", Sparkline(Rates(curves), kSparks, LowestBar::kZero, glyphs),
                     trains ? FormatDuration(Nanos(p.step_ns())) : "-",
                     trains && p.eta_ns() > 0 ? FormatDuration(Nanos(p.eta_ns())) : "-",
-                    trains ? "" : job.reason().substr(0, job.reason().find('\n'))});
-    reasons.push_back(rows.back().back());
+                    trains ? "" : VisibleLine(job.reason().substr(0, job.reason().find('\n')))});
     if (experts)
       rows.back().insert(rows.back().begin() + kExpertsColumn, trains && HasExpertLoad(job) ? ExpertLoadText(job) : "-");
   }
   if (view.jobs.empty()) return "no job trains or waits\n";
-  if (style.width >= kNarrow) return TableText(rows);
-  for (auto& row : rows) {
-    row.pop_back();
-    row[1] = CutLine(VisibleLine(row[1]), style.width < kVeryNarrow ? kVeryNarrowName : kNarrowName);
-  }
+  const std::string table = TableText(rows);
+  if (Fits(table, style)) return table;
   // The curves go first, and the loss last.
-  LeaveOutColumns(rows, style.width,
-                  experts ? std::vector<size_t>{5, 7, 8, 9, 10, 6, 4} : std::vector<size_t>{5, 7, 8, 9, 6, 4});
-  const std::vector<std::string> lines = absl::StrSplit(TableText(rows), '\n');
-  std::string text = lines[0] + "\n";
-  for (size_t i = 0; i < reasons.size(); ++i) {
-    absl::StrAppend(&text, lines[i + 1], "\n");
-    if (!reasons[i].empty()) absl::StrAppend(&text, "  ", Wrapped(VisibleLine(reasons[i]), style.width, 2, 2), "\n");
-  }
-  return text;
+  return NarrowJobsTable(std::move(rows),
+                         experts ? std::vector<size_t>{5, 7, 8, 9, 10, 6, 4} : std::vector<size_t>{5, 7, 8, 9, 6, 4}, style);
 }
 
 std::string NodesTable(const TopView& view, const TopStyle& style) {
   constexpr size_t kBar = 16;
-  std::vector<std::vector<std::string>> rows = {{"NODE", "STATE", "USED", "", "JOBS"}};
+  Rows rows = {{"NODE", "STATE", "USED", "", "JOBS"}};
   for (const v1::Node& node : view.nodes.nodes()) {
     const int devices = node.devices_size();
     const size_t filled = devices == 0 ? 0 : kBar * static_cast<size_t>(node.devices_used()) / static_cast<size_t>(devices);
@@ -126,7 +146,7 @@ std::string NodesTable(const TopView& view, const TopStyle& style) {
     rows.push_back(
         {node.name(), NodeState(node), absl::StrCat(node.devices_used(), "/", devices), bar, absl::StrJoin(jobs, ",")});
   }
-  if (style.width < kNarrow) LeaveOutColumns(rows, style.width, {3});
+  LeaveOutColumns(rows, style.width, {3});
   return view.nodes.nodes().empty() ? "no nodes have attached yet\n" : TableText(rows);
 }
 
@@ -135,8 +155,9 @@ std::string QueuesTable(const TopView& view, const TopStyle& style) {
   if (view.queues.size() < 2) return "";
   const CellText cells(OutputFormat::kTable, view.now);
   const Listing listing = QueueListing(view.queues, cells);
-  if (style.width >= kNarrow) return absl::StrCat("\n", ListingText(listing, OutputFormat::kTable).value_or(""));
-  std::vector<std::vector<std::string>> rows(listing.rows.size() + 1);
+  const std::string table = absl::StrCat("\n", ListingText(listing, OutputFormat::kTable).value_or(""));
+  if (Fits(table, style)) return table;
+  Rows rows(listing.rows.size() + 1);
   for (size_t column = 0; column < listing.columns.size(); ++column) {
     if (listing.columns[column].in != ColumnIn::kTables) continue;
     rows[0].push_back(listing.columns[column].title);
@@ -182,14 +203,12 @@ std::string Sparkline(const std::vector<double>& values, size_t width, LowestBar
 }
 
 std::string TopScreen(const TopView& view, const TopStyle& style) {
-  std::string head = absl::StrCat(Summary(view), view.problem.empty() ? "" : absl::StrCat(VisibleLine(view.problem), "\n"));
-  if (style.width < kNarrow) {
-    std::vector<std::string> wrapped = absl::StrSplit(head, '\n');
-    for (std::string& line : wrapped) line = Wrapped(line, style.width, 0, 2);
-    head = absl::StrJoin(wrapped, "\n");
-  }
+  const std::string head =
+      absl::StrCat(Summary(view), view.problem.empty() ? "" : absl::StrCat(VisibleLine(view.problem), "\n"));
+  std::vector<std::string> wrapped = absl::StrSplit(head, '\n');
+  for (std::string& line : wrapped) line = Wrapped(line, style.width, 0, 2);
   const std::string whole =
-      absl::StrCat(head, "\n", JobsTable(view, style), "\n", NodesTable(view, style), QueuesTable(view, style));
+      absl::StrCat(absl::StrJoin(wrapped, "\n"), "\n", JobsTable(view, style), "\n", NodesTable(view, style), QueuesTable(view, style));
   std::vector<std::string> lines = absl::StrSplit(whole, '\n');
   lines.pop_back();
   if (style.height > 0 && lines.size() > style.height) {
@@ -199,7 +218,7 @@ std::string TopScreen(const TopView& view, const TopStyle& style) {
   }
   std::string text;
   for (const std::string& line : lines)
-    absl::StrAppend(&text, Toned(CutLine(VisibleLine(line), style.width, style.unicode ? "…" : "~"), style), "\n");
+    absl::StrAppend(&text, Toned(CutLine(VisibleLine(line), style.width, CutMark(style)), style), "\n");
   return text;
 }
 

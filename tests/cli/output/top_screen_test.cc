@@ -148,6 +148,46 @@ TEST(TopScreen, LeavesOutColumnsInANarrowTerminal) {
             "n0    ready  2/4   j1\n");
 }
 
+// Tables with curves of the full length need more than 80 columns, and with reasons more than 100.
+TEST(TopScreen, NothingOfATableIsCutInWiderTerminals) {
+  TopView view = View();
+  view.jobs[0].set_reason("waits for 4 devices, which the queue research has");
+  const v1::StepPoint last = view.curves[1].steps(1);
+  for (int i = 0; i < 30; ++i) *view.curves[1].add_steps() = last;
+  EXPECT_THAT(TopScreen(view, {.width = 160, .unicode = false}), HasSubstr("  WHY\n")) << "there is room";
+  const std::string wide = TopScreen(view, {.width = 100, .unicode = false});
+  EXPECT_THAT(wide, HasSubstr("\nJOB  NAME    STATE    DONE  LOSS                 TOK/S                            STEP     ETA\n"));
+  EXPECT_THAT(wide, HasSubstr("  20.0 ms  3.00 s\n"));
+  EXPECT_THAT(wide, HasSubstr("\n  waits for 4 devices, which the queue research has\n"));
+  const std::string screen = TopScreen(view, {.width = 80, .unicode = false});
+  EXPECT_THAT(screen, HasSubstr("\nJOB  NAME    STATE    DONE  LOSS   TOK/S  STEP     ETA\n"
+                                "j1   first   RUNNING  25%   2.500  4k     20.0 ms  3.00 s\n"
+                                "j2   second  QUEUED   0%    -      -      -        -\n"
+                                "  waits for 4 devices, which the queue research has\n"));
+  EXPECT_THAT(screen, Not(HasSubstr("~")));
+}
+
+TEST(TopScreen, WideTablesOfNodesAndQueuesLeaveOutColumns) {
+  TopView view = View();
+  view.nodes.mutable_nodes(0)->set_name(std::string(50, 'n'));
+  view.queues.resize(2);
+  view.queues[0].set_name(std::string(70, 'q'));
+  for (const size_t width : {80u, 100u}) {
+    const std::string screen = TopScreen(view, {.width = width, .unicode = false});
+    EXPECT_THAT(screen, HasSubstr("JOBS\n"));
+    EXPECT_THAT(screen, Not(HasSubstr("~"))) << width;
+  }
+  EXPECT_THAT(TopScreen(view, {.width = 80, .unicode = false}), Not(HasSubstr("####"))) << "the bar is left out";
+  EXPECT_THAT(TopScreen(view, {.width = 100, .unicode = false}), HasSubstr("####"));
+}
+
+TEST(TopScreen, ACutNameHasTheMarkOfACutLine) {
+  TopView view = View();
+  view.jobs[0].mutable_spec()->set_name("second-of-several");
+  EXPECT_THAT(TopScreen(view, {.width = 40}), HasSubstr("  second-…  QUEUED"));
+  EXPECT_THAT(TopScreen(view, {.width = 40, .unicode = false}), HasSubstr("  second-~  QUEUED"));
+}
+
 TEST(TopScreen, WrapsWhatIsWrong) {
   TopView view = View();
   view.problem = "cannot reach lynx-server at 10.0.0.1:7470: connection refused";
