@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/utf8.h"
 
 namespace lynx::cli {
 namespace {
@@ -73,7 +74,8 @@ void ToldFiles::Tell(const std::string& path) {
   std::string text;
   if (read_ > 0) absl::StrAppend(&text, FormatBytes(Bytes(read_)), " read, ");
   if (written_ > 0) absl::StrAppend(&text, FormatBytes(Bytes(written_)), " written, ");
-  tell_(absl::StrCat(text, std::filesystem::path(path).filename().string()));
+  // Whoever wrote the folder chose the name, and a terminal would obey escape codes in it.
+  tell_(absl::StrCat(text, VisibleLine(std::filesystem::path(path).filename().string())));
 }
 
 }  // namespace lynx::cli

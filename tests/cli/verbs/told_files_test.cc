@@ -37,5 +37,15 @@ TEST(ToldFiles, TellsWhatIsReadAndWritten) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(ToldFiles, ControlsInANameAreWrittenOut) {
+  std::string folder = testing::TempDir() + "lynx_told_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::vector<std::string> told;
+  ToldFiles files([&](const std::string& text) { told.push_back(text); });
+  ASSERT_TRUE(files.CreateFile(folder + "/model\033[2J\nall is well").ok());
+  EXPECT_EQ(told, std::vector<std::string>{"model\\x1b[2J\\nall is well"});
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace lynx::cli
