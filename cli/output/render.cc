@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/output/narrow.h"
 #include "cli/output/output.h"
 #include "common/utf8.h"
 #include "planner/report/plan_table.h"
@@ -216,6 +217,23 @@ std::string ProgressLine(const v1::Job& job, int width) {
   std::fill_n(text.begin(), filled, '=');
   if (filled < bar) text[static_cast<size_t>(filled)] = '>';
   return absl::StrCat(head, "[", text, "]", tail);
+}
+
+std::string EventLine(const v1::JobEvent& event, const std::string& time, size_t width, Style style) {
+  const std::string state = absl::StrFormat("%-9s", StateName(event.state()));
+  const std::string state_shown = Colored(event.state(), state, style);
+  const std::string& kind = event.kind();
+  const std::string reason = VisibleLine(event.reason());
+  const std::string padded_kind = absl::StrFormat("%-16s", kind);
+  if (!reason.empty() && ColumnsOf(absl::StrCat(time, "  ", state, "  ", padded_kind, "  ", reason)) <= width) {
+    return absl::StrCat(time, "  ", state_shown, "  ", padded_kind, "  ", reason, "\n");
+  }
+  const bool dated = ColumnsOf(absl::StrCat(time, "  ", state, "  ", kind)) <= width;
+  const std::string head =
+      absl::StrCat(dated ? time : time.substr(time.rfind(' ') + 1), "  ", state_shown, "  ", kind, "\n");
+  if (reason.empty()) return head;
+  constexpr size_t kIndent = 4;
+  return absl::StrCat(head, std::string(kIndent, ' '), Wrapped(reason, width, kIndent, kIndent), "\n");
 }
 
 }  // namespace lynx::cli

@@ -2,6 +2,7 @@
 #ifndef LYNX_CLI_OUTPUT_RENDER_H_
 #define LYNX_CLI_OUTPUT_RENDER_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ std::string Colored(v1::JobState state, const std::string& text, Style style);
 std::string JobPage(const v1::Job& job, Style style, Nanos now);
 // One line of progress, at most `width` columns: "step 120/400 [=====>    ] 30%  loss 2.310  12.3k tok/s  ETA 1m10s".
 std::string ProgressLine(const v1::Job& job, int width);
+// One event as a line with its newline: `time`, state, kind, reason. If that is more than `width` columns, the reason stands on
+// lines below. If the rest is still too wide, the date, which is all of `time` before its last space, is left out.
+std::string EventLine(const v1::JobEvent& event, const std::string& time, size_t width, Style style);
 
 }  // namespace lynx::cli
 

@@ -323,23 +323,10 @@ bool IsWanted(const EventsOptions& options, const v1::JobEvent& event) {
   return options.kinds.empty() || std::find(options.kinds.begin(), options.kinds.end(), event.kind()) != options.kinds.end();
 }
 
-std::string EventLine(const GlobalOptions& global, const v1::JobEvent& event, Style style) {
+std::string EventOutput(const GlobalOptions& global, const v1::JobEvent& event, Style style) {
   if (IsTable(global)) {
-    const std::string time = Cells(global).Time(event.time_unix_ns());
-    const std::string state = absl::StrFormat("%-9s", StateName(event.state()));
-    const std::string kind = absl::StrFormat("%-16s", event.kind());
-    const std::string reason = VisibleLine(event.reason());
-    const std::string state_shown = Colored(event.state(), state, style);
-    const size_t head = time.size() + state.size() + kind.size() + 6;  // with spaces
     const size_t width = TerminalWidth(STDOUT_FILENO).value_or(std::numeric_limits<size_t>::max());
-    if (head + ColumnsOf(reason) <= width) {
-      return absl::StrCat(time, "  ", state_shown, "  ", kind, "  ", reason, "\n");
-    }
-    // The reason stands below; in a very narrow terminal the date is left out.
-    constexpr size_t kIndent = 4;
-    const std::string time_shown = head > width + 2 ? time.substr(time.rfind(' ') + 1) : time;
-    return absl::StrCat(time_shown, "  ", state_shown, "  ", event.kind(), "\n", std::string(kIndent, ' '),
-                        Wrapped(reason, width, kIndent, kIndent), "\n");
+    return EventLine(event, Cells(global).Time(event.time_unix_ns()), width, style);
   }
   if (global.output == OutputFormat::kYaml) return absl::StrCat("---\n", YamlText(event));
   std::string json;
@@ -359,7 +346,7 @@ int FollowEvents(const GlobalOptions& global, const EventsOptions& options) {
   if (!told.ok()) return Fail(told.status());
   for (const v1::JobEvent& event : told->events()) {
     last = event.sequence();
-    if (IsWanted(options, event)) std::fputs(EventLine(global, event, style).c_str(), stdout);
+    if (IsWanted(options, event)) std::fputs(EventOutput(global, event, style).c_str(), stdout);
   }
   std::fflush(stdout);
   const absl::Status watched = client.Watch(
@@ -368,7 +355,7 @@ int FollowEvents(const GlobalOptions& global, const EventsOptions& options) {
         for (const v1::JobEvent& event : update.events()) {
           if (event.sequence() <= last) continue;
           last = event.sequence();
-          if (IsWanted(options, event)) std::fputs(EventLine(global, event, style).c_str(), stdout);
+          if (IsWanted(options, event)) std::fputs(EventOutput(global, event, style).c_str(), stdout);
         }
         std::fflush(stdout);
         return true;

@@ -120,6 +120,32 @@ TEST(JobPage, ControlsInWhatOthersWroteAreWrittenOut) {
   EXPECT_THAT(page, HasSubstr("held   held: \\x1b[2J\\rnothing\\nelse\n"));
 }
 
+TEST(EventLine, AReasonWithoutRoomStandsBelow) {
+  v1::JobEvent event;
+  event.set_state(v1::JOB_STATE_RUNNING);
+  event.set_kind("restarting");
+  event.set_reason("rank 2 was\nkilled");
+  const std::string time = "2026-01-02 03:04:05";
+  const std::string whole = time + "  RUNNING    restarting        rank 2 was\\nkilled\n";
+  EXPECT_EQ(EventLine(event, time, whole.size() - 1, Style{}), whole);
+  EXPECT_EQ(EventLine(event, time, whole.size() - 2, Style{}),
+            time + "  RUNNING    restarting\n    rank 2 was\\nkilled\n");
+  EXPECT_EQ(EventLine(event, time, 42, Style{}), time + "  RUNNING    restarting\n    rank 2 was\\nkilled\n")
+      << "the first line has 42 columns";
+  EXPECT_EQ(EventLine(event, time, 41, Style{}), "03:04:05  RUNNING    restarting\n    rank 2 was\\nkilled\n");
+  EXPECT_EQ(EventLine(event, time, 20, Style{}), "03:04:05  RUNNING    restarting\n    rank 2\n    was\\nkilled\n");
+}
+
+TEST(EventLine, WithoutAReasonThereIsOneLine) {
+  v1::JobEvent event;
+  event.set_state(v1::JOB_STATE_RUNNING);
+  event.set_kind("running");
+  const std::string time = "2026-01-02 03:04:05";
+  EXPECT_EQ(EventLine(event, time, 100, Style{}), time + "  RUNNING    running\n");
+  EXPECT_EQ(EventLine(event, time, 39, Style{}), time + "  RUNNING    running\n") << "all 39 columns";
+  EXPECT_EQ(EventLine(event, time, 38, Style{}), "03:04:05  RUNNING    running\n");
+}
+
 TEST(LogLine, ControlsThatARankWroteAreWrittenOut) {
   v1::LogLine line;
   line.set_rank(2);
