@@ -40,7 +40,7 @@ std::string CutLine(const std::string& line, size_t width, const std::string& ma
 }
 
 std::string Wrapped(std::string_view text, size_t width, size_t used, size_t indent) {
-  if (width <= indent || width <= used) return std::string(text);
+  if (width <= indent || width <= used || used + ColumnsOf(text) <= width) return std::string(text);
   std::string out;
   size_t column = used;
   bool begins = true;  // no word stands on this line yet

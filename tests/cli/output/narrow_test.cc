@@ -41,6 +41,9 @@ TEST(Narrow, TextIsBrokenBetweenWords) {
   EXPECT_EQ(Wrapped("word", 10, 8, 2), "\n  word");
   EXPECT_EQ(Wrapped("", 10, 0, 2), "");
   EXPECT_EQ(Wrapped("no room", 2, 2, 2), "no room");
+  EXPECT_EQ(Wrapped(" two  spaces ", 13, 0, 2), " two  spaces ") << "it fits, so it stays";
+  EXPECT_EQ(Wrapped(" two  spaces ", 12, 0, 2), "two spaces");
+  EXPECT_EQ(Wrapped("two  spaces", 11, 1, 2), "two spaces") << "1 column is used";
 }
 
 TEST(Narrow, NoLineOfWrappedTextIsTooWide) {
