@@ -56,12 +56,16 @@ void AddConnectionOptions(CLI::App& app, GlobalOptions& global) {
   app.parse_complete_callback([&app, all] {
     const std::vector<CLI::App*> verbs = app.get_subcommands();
     if (verbs.empty() || !CallsNoServer(*verbs[0])) return;
+    std::string unused;
+    int count = 0;
     for (const CLI::Option* option : all) {
       const bool used = option == all.back() && verbs[0]->get_name() == "local";
       if (option->count() == 0 || used) continue;
-      std::fprintf(stderr, "lynxctl: note: '%s' does not use %s; leave it out\n", verbs[0]->get_name().c_str(),
-                   option->get_name().c_str());
+      unused += (count++ == 0 ? "" : ", ") + option->get_name();
     }
+    if (count == 0) return;
+    std::fprintf(stderr, "lynxctl: note: '%s' does not use %s; leave %s out\n", verbs[0]->get_name().c_str(), unused.c_str(),
+                 count == 1 ? "it" : "them");
   });
 }
 
