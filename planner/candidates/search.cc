@@ -87,8 +87,8 @@ class Space {
     }
   }
 
-  // Returns the largest number n for which n consecutive ranks always have the same links and the same kind of devices, and
-  // either all share cores with each other or share no cores. Then all orders of n ranks have the same step time.
+  // Returns a number n such that any n consecutive ranks have the same links and the same kind of devices, and either all
+  // share cores with each other or share no cores. Then all orders of n ranks have the same step time.
   static int32_t SameLinks(const ClusterTopology& cluster) {
     const NodeGroup& first = cluster.groups.front();
     const std::vector<LinkLevel>& inner = first.profile.inner_links;
@@ -138,7 +138,7 @@ class Space {
     }
   }
 
-  // True if the job may also have one replica less or one more, and both numbers need as many microbatches as this number.
+  // True if the job may also have one replica less, and one more, and both numbers need as many microbatches as this number.
   bool IsBetween(const BatchSplit& split, int64_t ranks_of_replica) const {
     if (pinned_.dp > 0) return false;
     BatchSplit fewer = split, more = split;

@@ -32,7 +32,7 @@ WindowSet WindowsWithTransfer(const LayerShape& shape, Pass pass);
 
 // Says which points exist for a layer and microbatch.
 struct RecomputeSituation {
-  // // WindowsWithTransfer of the layers in whose windows the layer recomputes: of the layer whose forward runs before, of the
+  // WindowsWithTransfer of the layers in whose windows the layer recomputes: of the layer whose forward runs before, of the
   // layer above, and of the layer itself in its own backward
   WindowSet forward_windows = 0, above_windows = 0, own_windows = 0;
   bool paired_forward = false;  // another microbatch's forward runs just before this backward

@@ -136,12 +136,15 @@ class Page {
   }
 
   std::string BreakdownSection() const {
+    // The waits are the last kinds of a breakdown; the busy time is all before them.
+    static_assert(static_cast<int>(SpanKind::kCopyWait) == static_cast<int>(SpanKind::kCommunicationWait) + 1 &&
+                  static_cast<int>(SpanKind::kStall) == static_cast<int>(SpanKind::kCopyWait) + 1 &&
+                  static_cast<int>(SpanKind::kStall) + 1 == kComputeSpanKinds);
     std::vector<BarRow> rows;
     std::vector<Nanos> after;
     for (const StageFacts& facts : stages_) {
       const Breakdown times = BreakdownOf(facts.timeline);
-      const auto* const waits =
-          times.begin() + static_cast<int>(SpanKind::kCommunicationWait);  // the last kinds of a breakdown
+      const auto waits = times.begin() + static_cast<int>(SpanKind::kCommunicationWait);
       const Nanos busy = std::accumulate(times.begin(), waits, Nanos(0));
       rows.push_back({absl::StrCat("stage ", rows.size()), AmountsOf(times),
                       absl::StrCat(PercentText(busy.value, plan_.step.value), " busy")});

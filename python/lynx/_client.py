@@ -118,8 +118,8 @@ class Client:
     takes over. `context` is the name of a context of lynxctl, or a context file; it has the server's address, its authority
     and a token. `ca_file` and `token_file` replace these two. What is left out is found as lynxctl finds it: in the environment
     (LYNX_SERVER, LYNX_CONTEXT, LYNX_CA_FILE, LYNX_TOKEN_FILE), the context in use, the local cluster on this machine, and last
-    127.0.0.1:7470. `no_context` ignores all contexts, and of the environment all but LYNX_SERVER. `timeout` is the time for
-    each call, in seconds.
+    127.0.0.1:7470. `no_context` ignores all contexts, and LYNX_CONTEXT, LYNX_CA_FILE and LYNX_TOKEN_FILE. `timeout` is the
+    time for each call, in seconds.
 
     Nothing is called before the first method. A method takes a job as its id, a unique beginning of it, its name, or a
     JobRecord. Error: the call is wrong or refused (`code` says how: "not_found", "permission_denied" ...). Unavailable: no

@@ -1,7 +1,7 @@
 // One stage's memory: at its peak as a waterfall, which the data has as HTML, and its activations over time.
 const MEMORY_HEIGHT = 240, MEMORY_LEFT = 62;
 
-// Index of the last point of a stage that is not after `t`.
+// Index of the last point of a stage that is not after `t`, or 0 if there is none.
 const pointBefore = (times, t) => Math.max(0, firstOf(times.length, (i) => times[i] > t) - 1);
 
 class MemoryOfStage {

@@ -95,8 +95,8 @@ void RankEvents::FoldStep(LiveJob& job, int32_t rank, const StepReport& step) {
   JobRecord& record = job.record;
   job.generation.ranks[static_cast<size_t>(rank)].started = true;
   job.generation.statistics.AddStep(rank, step, step_.wall(), record.progress);
-  // If the load of experts is uneven, a rank may compute for a long time only because it has many rows. So its node is not
-  // slow.
+  // If the load of experts is uneven, a rank may compute for a long time only because it has many rows. So this time
+  // does not tell whether its node is slow.
   const bool uneven = step.experts.any() && step.experts.skew > kEvenLoad;
   if (!uneven) {
     job.drift.speed.Add(rank, step.forward + step.backward + step.weight + step.recompute_hidden + step.recompute_exposed);
