@@ -22,8 +22,8 @@ std::string CutLine(const std::string& line, size_t width, const std::string& ma
 // Breaks the text at its spaces, so that no line has more than `width` columns. The first line stands after `used` columns that
 // are already on the screen; later lines begin with `indent` spaces. A word that is longer than a line, such as a path, stays
 // whole, so that people can copy it from the terminal. There is no newline at the end. Text that fits is returned as it is; in
-// other text, one space stands for each run of spaces between words, and there are none at the begin and the end. `width` must be above `indent` and
-// `used`; otherwise the text is returned as it is.
+// other text, one space stands for each run of spaces between words, and spaces at the beginning and the end are left out.
+// `width` must be above `indent` and `used`; otherwise the text is returned as it is.
 std::string Wrapped(std::string_view text, size_t width, size_t used, size_t indent);
 
 // Leaves columns out of a table (rows[0] are the titles; all rows have as many cells) until it is at most `width` columns wide.

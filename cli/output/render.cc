@@ -229,8 +229,7 @@ std::string EventLine(const v1::JobEvent& event, const std::string& time, size_t
     return absl::StrCat(time, "  ", state_shown, "  ", padded_kind, "  ", reason, "\n");
   }
   const bool dated = ColumnsOf(absl::StrCat(time, "  ", state, "  ", kind)) <= width;
-  const std::string head =
-      absl::StrCat(dated ? time : time.substr(time.rfind(' ') + 1), "  ", state_shown, "  ", kind, "\n");
+  const std::string head = absl::StrCat(dated ? time : time.substr(time.rfind(' ') + 1), "  ", state_shown, "  ", kind, "\n");
   if (reason.empty()) return head;
   constexpr size_t kIndent = 4;
   return absl::StrCat(head, std::string(kIndent, ' '), Wrapped(reason, width, kIndent, kIndent), "\n");

@@ -207,8 +207,8 @@ std::string TopScreen(const TopView& view, const TopStyle& style) {
       absl::StrCat(Summary(view), view.problem.empty() ? "" : absl::StrCat(VisibleLine(view.problem), "\n"));
   std::vector<std::string> wrapped = absl::StrSplit(head, '\n');
   for (std::string& line : wrapped) line = Wrapped(line, style.width, 0, 2);
-  const std::string whole =
-      absl::StrCat(absl::StrJoin(wrapped, "\n"), "\n", JobsTable(view, style), "\n", NodesTable(view, style), QueuesTable(view, style));
+  const std::string whole = absl::StrCat(absl::StrJoin(wrapped, "\n"), "\n", JobsTable(view, style), "\n",
+                                         NodesTable(view, style), QueuesTable(view, style));
   std::vector<std::string> lines = absl::StrSplit(whole, '\n');
   lines.pop_back();
   if (style.height > 0 && lines.size() > style.height) {

@@ -20,7 +20,7 @@ namespace lynx::cli {
 class ToldFiles : public worker::FileSystem {
  public:
   // `tell`: called when a file is opened, and then about every 16 MiB: "1.5 GiB read, 512.0 MiB written, model.safetensors".
-  // Control characters in the name are escaped.   // The caller keeps ownership of `disk`.
+  // Control characters in the name are escaped. The caller keeps ownership of `disk`.
   explicit ToldFiles(std::function<void(const std::string&)> tell, worker::FileSystem& disk = worker::PosixFileSystem())
       : tell_(std::move(tell)), disk_(disk) {}
 

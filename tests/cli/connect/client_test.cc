@@ -276,7 +276,8 @@ absl::Status WatchUntil(const std::string& servers, const std::function<bool()>&
   int asked = 0;
   return Client({servers, "the test"}, kSecond * 3600)
       .Watch(
-          "job", kSecond * 3600, [](const auto&) { return true; }, [] {}, [] {}, [&] { return !ends() || ++asked < questions; });
+          "job", kSecond * 3600, [](const auto&) { return true; }, [] {}, [] {},
+          [&] { return !ends() || ++asked < questions; });
 }
 
 // A socket that listens: the kernel accepts connections, and nobody ever answers.
@@ -398,7 +399,8 @@ TEST(ClientTest, AWatchEndsWhenAskedToBetweenTwoTries) {
       return Later(kSecond * 3600);  // the client takes it for a minute
     };
     // The end of the call takes a few of the 20 questions; the delay asks the others.
-    const absl::Status status = WatchUntil(jobs.address(), [&] { return refused.load(); }, 20);
+    const absl::Status status = WatchUntil(
+        jobs.address(), [&] { return refused.load(); }, 20);
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(jobs.watches(), 1) << "it ended in the delay, and did not call again";
   }

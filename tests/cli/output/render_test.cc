@@ -128,8 +128,7 @@ TEST(EventLine, AReasonWithoutRoomStandsBelow) {
   const std::string time = "2026-01-02 03:04:05";
   const std::string whole = time + "  RUNNING    restarting        rank 2 was\\nkilled\n";
   EXPECT_EQ(EventLine(event, time, whole.size() - 1, Style{}), whole);
-  EXPECT_EQ(EventLine(event, time, whole.size() - 2, Style{}),
-            time + "  RUNNING    restarting\n    rank 2 was\\nkilled\n");
+  EXPECT_EQ(EventLine(event, time, whole.size() - 2, Style{}), time + "  RUNNING    restarting\n    rank 2 was\\nkilled\n");
   EXPECT_EQ(EventLine(event, time, 42, Style{}), time + "  RUNNING    restarting\n    rank 2 was\\nkilled\n")
       << "the first line has 42 columns";
   EXPECT_EQ(EventLine(event, time, 41, Style{}), "03:04:05  RUNNING    restarting\n    rank 2 was\\nkilled\n");

@@ -156,7 +156,8 @@ TEST(TopScreen, NothingOfATableIsCutInWiderTerminals) {
   for (int i = 0; i < 30; ++i) *view.curves[1].add_steps() = last;
   EXPECT_THAT(TopScreen(view, {.width = 160, .unicode = false}), HasSubstr("  WHY\n")) << "there is room";
   const std::string wide = TopScreen(view, {.width = 100, .unicode = false});
-  EXPECT_THAT(wide, HasSubstr("\nJOB  NAME    STATE    DONE  LOSS                 TOK/S                            STEP     ETA\n"));
+  EXPECT_THAT(wide,
+              HasSubstr("\nJOB  NAME    STATE    DONE  LOSS                 TOK/S                            STEP     ETA\n"));
   EXPECT_THAT(wide, HasSubstr("  20.0 ms  3.00 s\n"));
   EXPECT_THAT(wide, HasSubstr("\n  waits for 4 devices, which the queue research has\n"));
   const std::string screen = TopScreen(view, {.width = 80, .unicode = false});
