@@ -124,7 +124,7 @@ TEST(ClusterText, CutsAKindThatIsTooLong) {
 
 TEST(ClusterText, HasALargestLength) {
   ClusterTopology cluster;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 4000; ++i) {
     cluster.groups.push_back(CpuGroup());
     cluster.groups.back().name = "kind " + std::to_string(i);
   }
