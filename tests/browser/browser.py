@@ -118,7 +118,8 @@ class Browser:
         if answer.get("errorText"):
             raise RuntimeError(f"{url}: {answer['errorText']}")
         with self._changed:
-            self._changed.wait_for(lambda: sum(e["method"] == "Page.loadEventFired" for e in self._events) > loaded, PATIENCE)
+            if not self._changed.wait_for(lambda: sum(e["method"] == "Page.loadEventFired" for e in self._events) > loaded, PATIENCE):
+                raise RuntimeError(f"{url} was not loaded; an address that differs only after # loads nothing")
         self.settle()
 
     def run(self, script, *arguments):

@@ -107,6 +107,7 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         window.until("return location.pathname === '/studio/' && document.querySelector('#tabs:not([hidden])')")
         self.assertEqual(window.run("return [...document.getElementById('machine').options].map((e) => e.value)")[0], "this cluster")
         # A model that two nodes of two CPU ranks hold.
+        window.open(f"http://{self.address()}/")  # only another fragment would load nothing
         window.open(f"http://{self.address()}/studio/" + studio.fragment(
             {"machine": {"name": "this cluster"}, "job": {"model.layers": 4, "model.hidden": 64, "model.heads": 4, "model.seq": 32,
                                                           "model.vocab": 256, "train.globalBatch": 8, "resources.ranks": 4}}))
