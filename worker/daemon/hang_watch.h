@@ -16,7 +16,7 @@ class HangWatch {
  public:
   // Time between two looks counts only up to this. So if the daemon does not run for a while, because the whole machine is
   // stopped, its ranks are not taken for hanging.
-  static constexpr Nanos kMostCounted{1'000'000'000};
+  static constexpr Nanos kMaxCounted{1'000'000'000};
 
   // `limit`: how long a rank may be without progress, without its quiet work (RankProgress::quiet). `begin`: the time on the
   // clock of `now`.
@@ -25,7 +25,7 @@ class HangWatch {
   // Takes what the rank tells at `now`. Returns true if it hangs. Before its first word the rank counts as having made no
   // progress. A rank that has told something and tells nothing any more cannot write, and does not hang for that.
   bool Hangs(const std::optional<ToldProgress>& told, Nanos now) {
-    const Nanos since = std::min(now - looked_, kMostCounted);
+    const Nanos since = std::min(now - looked_, kMaxCounted);
     looked_ = now;
     if (!told.has_value() && told_.has_value()) return false;
     still_ = told == told_ ? still_ + since : Nanos(0);
