@@ -136,11 +136,20 @@ class Browser:
         deadline = time.monotonic() + patience
         # Only JSON values can be returned from the page, and an element is not a JSON value.
         body = f"const value = await (async function () {{ {script} }}).apply(null, arguments); return value instanceof Node ? true : value;"
-        while not (value := self.run(body, *arguments)):
+        while not (value := self._value_unless_it_navigates(body, *arguments)):
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {patience} s: {script}\n{self.run('return document.body.innerText')[:4000]}")
             time.sleep(0.1)
         return value
+
+    def _value_unless_it_navigates(self, body, *arguments):
+        """The value of the function body; None if the page goes to another address meanwhile, as after a click on a link."""
+        try:
+            return self.run(body, *arguments)
+        except RuntimeError as error:
+            if "navigated" not in str(error):
+                raise
+            return None
 
     def settle(self):
         """Waits until two frames have been drawn."""

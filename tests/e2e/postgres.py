@@ -44,6 +44,8 @@ class Postgres:
             self.user = dict(user=other.pw_uid, group=other.pw_gid, extra_groups=[])
         self.data = self.directory / "data"
         shutil.rmtree(self.data, ignore_errors=True)
+        for left in self.directory.glob(".s.PGSQL.*"):  # a killed one leaves its socket, and a lock with the number of its process
+            left.unlink()
         if copy_of is None:
             self._run("initdb", "-D", self.data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
         else:
@@ -76,8 +78,12 @@ class Postgres:
 
     def control(self, verb, *arguments):
         """pg_ctl start, stop or restart; returns when it is done. Its output stays open, so it must not be a pipe."""
-        self._run("pg_ctl", verb, "-w", "-D", self.data, "-l", self.directory / "log", *arguments,
-                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        log = self.directory / "log"
+        try:
+            self._run("pg_ctl", verb, "-w", "-D", self.data, "-l", log, *arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        except subprocess.CalledProcessError as error:
+            told = log.read_text()[-4000:] if log.exists() else "it has no log"
+            raise AssertionError(f"pg_ctl {verb} of PostgreSQL in {self.directory}: exit {error.returncode}\n{told}") from error
 
     def sql(self, statement, database="lynx"):
         return self._run("psql", "-XAtqc", statement, self.url(database)).stdout.strip()
