@@ -88,7 +88,7 @@ class StudioQuestions {
   absl::Status Begin(const std::string& client, StudioAsk ask, int64_t sequence, const std::shared_ptr<Question>& question,
                      std::string& kept);
   void Cancel(std::shared_ptr<Question>& question);
-  // Nobody waits for the question's answer any more.
+  // Cancels and removes a question whose client has closed the connection.
   void Abandon(const std::string& client, StudioAsk ask, std::shared_ptr<Question> question);
   void ForgetOldClients();
 

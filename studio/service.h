@@ -42,7 +42,7 @@ inline constexpr size_t kMaxStudioBody = 1 << 20;
 
 // A cluster that runs, as the program that serves the page knows it.
 struct StudioCluster {
-  std::string machine;          // its name among `machines`; "" = it cannot be planned for now
+  std::string machine;          // its name among `machines`; "" = no plan can be made for it
   std::string machines = "[]";  // machines beside those compiled in, as a JSON list of {"name", "title", "text"}
   std::string note;             // for people, why it cannot be planned for, or what is left out; "" = nothing
 };

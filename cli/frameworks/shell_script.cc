@@ -31,8 +31,7 @@ Outcome OutcomeOf(std::optional<bool> holds) {
 
 bool IsWord(const ShellToken& token, const char* text) { return token.kind == ShellTokenKind::kWord && token.text == text; }
 
-// Splits "NAME=value" or "NAME+=value", without expanding it. Returns the position of the value; npos: the word is no
-// assignment.
+// Splits "NAME=value" or "NAME+=value" unexpanded. Returns the position of the value; npos: the word is no assignment.
 size_t AssignedValue(const std::string& word, std::string& name, bool& append) {
   size_t i = 0;
   while (i < word.size() && (absl::ascii_isalnum(static_cast<unsigned char>(word[i])) || word[i] == '_')) ++i;
@@ -75,8 +74,7 @@ std::vector<std::string> ChangedNames(const std::string& text) {
   return names;
 }
 
-// Evaluates tests such as [ "$X" = y ] and [[ -z $X && $Y -gt 1 ]]. nullopt: the result is known only in a run, as for a test
-// of a file.
+// Evaluates tests such as [ "$X" = y ] and [[ -z $X && $Y -gt 1 ]]. nullopt: only a run has the result, as for tests of files.
 class Test {
  public:
   explicit Test(std::vector<std::string> words) : words_(std::move(words)) {}
@@ -347,8 +345,7 @@ class Interpreter {
     return words.count(token.text) > 0;
   }
 
-  // Makes the variables unknown that the command (see IsSetter) in [begin, end) assigns. Returns true unless the command only
-  // prints.
+  // Makes the variables unknown that the command in [begin, end) assigns (see IsSetter). Returns true unless it only prints.
   bool Set(size_t begin, size_t end) {
     const std::string& verb = tokens_[begin].text;
     std::vector<std::string> words;
@@ -520,8 +517,7 @@ class Interpreter {
     return std::nullopt;
   }
 
-  // Handles a word after "export", "declare" or a similar command. The word is an assignment (possibly in quotes), an option,
-  // or a name.
+  // Handles a word after "export", "declare" or the like: an assignment (possibly in quotes), an option, or a name.
   void Declare(const ShellToken& token) {
     if (AssignOne(token) || token.kind != ShellTokenKind::kWord) return;
     const std::string word = absl::StrJoin(ExpandWord(token.text, variables_, false), " ");

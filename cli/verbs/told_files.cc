@@ -74,7 +74,7 @@ void ToldFiles::Tell(const std::string& path) {
   std::string text;
   if (read_ > 0) absl::StrAppend(&text, FormatBytes(Bytes(read_)), " read, ");
   if (written_ > 0) absl::StrAppend(&text, FormatBytes(Bytes(written_)), " written, ");
-  // Whoever wrote the folder chose the name, and a terminal would obey escape codes in it.
+  // The folder may come from a stranger. A terminal would execute escape codes in the name of a file.
   tell_(absl::StrCat(text, VisibleLine(std::filesystem::path(path).filename().string())));
 }
 

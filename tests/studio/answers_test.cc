@@ -299,7 +299,7 @@ TEST(StudioChoices, BeginWithAMachineOfTheQuestion) {
       Ask({{"ask", "choices"}, {"machines", {{{"name", "live"}, {"title", "this cluster"}, {"text", text}}}}}).answer;
   EXPECT_EQ(choices["machines"][0]["title"], "this cluster");
   EXPECT_EQ(choices["state"]["machine"], Json({{"name", "live"}}));
-  // Of such a machine nothing is known here: a small model, and nothing fixed.
+  // The studio knows nothing of a machine from a file. So it begins with a small model and fixes no value.
   EXPECT_EQ(choices["state"]["model"], Json({{"preset", "llama-7b"}}));
   EXPECT_EQ(choices["state"]["job"], Json::object());
   const Json file = Ask({{"ask", "choices"}, {"cluster", {{"text", text}, {"name", "c.yaml"}}}}).answer["state"];

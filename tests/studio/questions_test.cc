@@ -57,6 +57,28 @@ MakeQuestion Text(const std::string& text) {
 
 using Answer = absl::StatusOr<std::string>;
 
+TEST(StudioQuestions, AQuestionWithoutWaitingNeedsNoPlace) {
+  SlowAnswerer slow;
+  StudioQuestions questions(slow.answerer(), {.at_once = 1});
+  std::future<Answer> first = std::async(std::launch::async, [&] { return questions.AskAlone(Text("a plan")); });
+  slow.WaitFor(1);
+  std::future<Answer> second = std::async(std::launch::async, [&] { return questions.AskWithoutWaiting("choices"); });
+  slow.WaitFor(2);
+  slow.Go();
+  EXPECT_EQ(*first.get(), "answer to a plan");
+  EXPECT_EQ(*second.get(), "answer to choices");
+}
+
+TEST(StudioQuestions, StopEndsAQuestionWithoutWaiting) {
+  SlowAnswerer slow;
+  StudioQuestions questions(slow.answerer());
+  std::future<Answer> answer = std::async(std::launch::async, [&] { return questions.AskWithoutWaiting("choices"); });
+  slow.WaitFor(1);
+  questions.Stop();
+  EXPECT_EQ(answer.get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(questions.AskWithoutWaiting("choices").status().code(), absl::StatusCode::kCancelled);
+}
+
 TEST(StudioQuestions, AnswersAndKeepsThePlansLayoutOfEachClient) {
   SlowAnswerer slow;
   slow.Go();

@@ -108,6 +108,16 @@ TEST(StudioService, KnowsTheClusterOfItsProgram) {
             503);
 }
 
+// To make the choices can start a process, so another web page may not ask for them.
+TEST(StudioService, OtherPagesMayNotAskForTheChoices) {
+  StudioService service = EchoService();
+  HttpRequest request = Get("/api/choices");
+  request.fetch_site = "cross-site";
+  EXPECT_EQ(service.Answer(request).status, 403);
+  request.fetch_site = "same-origin";
+  EXPECT_EQ(service.Answer(request).status, 200);
+}
+
 TEST(StudioService, AnswersOnlyItsOwnNames) {
   StudioService service = EchoService();
   for (const char* host : {"evil.example", "evil.example:7480", "", "127.0.0.1.evil.example", "[::1]:7480"}) {

@@ -30,7 +30,7 @@ class HangWatch {
     if (!told.has_value() && told_.has_value()) return false;
     still_ = told == told_ ? still_ + since : Nanos(0);
     told_ = told;
-    // Not a sum of limit and quiet time: what another process says may be any number.
+    // The quiet time comes from another process and may be any number. Adding the limit to it could overflow.
     return still_ - limit_ >= quiet();
   }
   // The time since the last look does not count: the rank may be unable to tell its progress.

@@ -59,7 +59,7 @@ RankEnding Silent(const EndingFacts& facts) {
         .outcome = RankOutcome::kFailed};
   }
   if (facts.exit->signal == SIGKILL && facts.hung > Nanos(0)) {
-    // Not the code of the signal: for that, the server tells people the signal and not the reason.
+    // This is not the code of SIGKILL. For such a code the server shows people only the signal, and this reason would be lost.
     return {.exit_code = kRankExitFailure,
             .reason = WithLastLine(
                 absl::StrCat("had made no progress for ", FormatDuration(facts.hung), ", and was killed by the worker daemon"),

@@ -264,6 +264,14 @@ TEST_F(LivePageTest, WithTlsTheStudioAsksForATokenOfAViewer) {
   };
   EXPECT_THAT(post(""), StartsWith("HTTP/1.1 401 "));
   EXPECT_THAT(post(token), StartsWith("HTTP/1.1 400 ")) << "admitted, and then found to lack a state";
+  // The body never comes. A refusal does not wait for it.
+  const auto begin = [&](const std::string& path, const std::string& headers) {
+    return Exchange(server_->page_address(), absl::StrCat("POST ", path, " HTTP/1.1\r\nHost: ", server_->page_address(), "\r\n",
+                                                          headers, "Content-Length: 2\r\n\r\n"));
+  };
+  EXPECT_THAT(begin("/studio/api/plan", ""), StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(begin("/studio/api/plan", token), StartsWith("HTTP/1.1 408 "));
+  EXPECT_THAT(begin("/api/cluster", token), StartsWith("HTTP/1.1 405 "));
   EXPECT_THAT(Get("/studio/", token), StartsWith("HTTP/1.1 200 "));
 }
 
@@ -391,8 +399,11 @@ TEST_F(LivePageLimitsTest, TheStudioLooksAtTheClusterOnceForAWhile) {
   clock_.Advance(Nanos(1'000'000'000));
   EXPECT_EQ(page.Answer(Request("/studio/api/choices")).status, 503) << "the owner thread does not answer";
   EXPECT_EQ(page.Answer(Request("/studio/")).status, 200);
-  page.Stop();
   Release();
+  EXPECT_EQ(page.Answer(Request("/studio/api/choices")).status, 503) << "the error is kept for a while, too";
+  clock_.Advance(Nanos(1'000'000'000));
+  EXPECT_EQ(page.Answer(Request("/studio/api/choices")).body, first);
+  page.Stop();
 }
 
 TEST_F(LivePageLimitsTest, AServerThatIsBehindSaysSo) {

@@ -14,6 +14,7 @@
 
 #include "common/status.h"
 #include "tests/worker/engine/tiny_cluster.h"
+#include "worker/contract/rank_progress.h"
 #include "worker/engine/lr_schedule.h"
 
 namespace lynx::worker {
@@ -64,6 +65,20 @@ TEST(Engine, RefusesMicrobatchesThatDoNotMakeUpTheGlobalBatch) {
   const absl::Status status = OnRanks(job, OkBody)[0];
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("global batch is 9"));
+}
+
+// A slow processor takes minutes for an action of a large layer. Its rank must not be taken for one that hangs.
+TEST(Engine, MakesProgressWithEachOp) {
+  const TinyJob job = SmallJob(kSingle);
+  int64_t made = 0;
+  const auto step = [&](TinyRank& rank) -> absl::Status {
+    const int64_t before = OwnProgress().made();
+    LYNX_RETURN_IF_ERROR(rank.engine->RunStep(0).status());
+    made = OwnProgress().made() - before;
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(OnRanks(job, step)[0].ok());
+  EXPECT_GT(made, 2 * static_cast<int64_t>(job.stages[0].program.size())) << "more than each action";
 }
 
 TEST(Engine, ReportsTheStep) {
