@@ -4,7 +4,7 @@
     bench/copies.py cost [--steps 200] [--hidden 256]     steps with a copy under way beside steps without, alternating in one run
     bench/copies.py loss [--runs 5]                       a rank is killed, and then a node with its memory: steps lost, time to the next step
 
-Prints medians with the least and the most. The binaries are those of build/bin, or of LYNX_BIN.
+Prints medians, smallest and largest values. The programs are taken from build/bin, or from the folder LYNX_BIN.
 """
 
 import argparse

@@ -19,7 +19,7 @@ struct LinkUse {
   bool operator==(const LinkUse&) const = default;
 };
 
-// The most LinkUses that one rank may report for one step. In every layout, a rank has fewer neighbours than this.
+// The largest number of LinkUses that one rank may report for one step. In every layout, a rank has fewer neighbours than this.
 inline constexpr size_t kMaxLinkUses = 64;
 
 }  // namespace lynx

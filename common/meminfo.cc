@@ -27,8 +27,8 @@ Bytes AvailableMemory() {
   return AvailableMemory(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
-// In statm, the second number counts the process's pages in RAM. The third number counts those of them that are backed by
-// files or shared.
+// In statm, the second number counts the process's pages in RAM. The third number counts the pages among them that are backed
+// by files or shared.
 Bytes ResidentMemory(const std::string& statm, Bytes page) {
   const std::vector<std::string> words = absl::StrSplit(statm, ' ', absl::SkipEmpty());
   int64_t resident = 0, shared = 0;

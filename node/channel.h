@@ -20,8 +20,9 @@ namespace lynx {
 // plain text.
 using CredentialSource = std::function<absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>>()>;
 
-// How a channel finds out that the server's machine or process is lost, though nothing closed the connection. Each `every`, an
-// idle server is pinged, and it is given up after `limit` without an answer.
+// How a channel finds out that the server's machine or process is lost, though nothing closed the connection. When the server
+// has sent nothing for `every_ms` during a call, the channel pings it. Without an answer within `limit_ms`, the connection
+// counts as lost.
 struct PingPace {
   int every_ms, limit_ms;
 };

@@ -69,8 +69,8 @@ class Lease {
   static constexpr Nanos kForever{INT64_MAX};
   static constexpr Nanos kAskEvery{1'000'000'000};
 
-  // `deadline` and `terms` are those of an earlier daemon. Until the first renewal, the ranks may continue until that deadline,
-  // and the node asks the witnesses.
+  // `deadline` and `terms`: the values of an earlier daemon on this node. Until the first renewal, the ranks may continue until
+  // that deadline, and the node asks the witnesses.
   explicit Lease(Nanos now, Nanos deadline = kForever, LeaseTerms terms = {});
 
   void Sent(int64_t report, Nanos now);

@@ -294,7 +294,8 @@ Json ChangeOfState(const std::string& suggestion, const ClusterTopology& cluster
 std::string AnswerQuestion(const std::string& question, const AnswerMeans& means) {
   StudioState state;
   absl::StatusOr<Answer> answer;
-  // The service writes the question, so only a fault of a program makes it differ from what is read here.
+  // The studio's service wrote the question. If the question is not as this function expects, one of the two programs has a
+  // defect.
   const Json parsed = Json::parse(question, nullptr, false);
   answer = parsed.is_object() ? AnswerTo(parsed, state, means) : absl::InvalidArgumentError("the question is no JSON object");
   if (!answer.ok()) answer = ErrorAnswer(answer.status(), state);

@@ -1,9 +1,10 @@
-// StudioQuestions: has the questions of the studio's page answered, by a child process each, and lets the newest question of a
-// page win.
+// StudioQuestions: gets the answers to the questions of the studio's pages. A child process answers each question
+// (AnswererInProcess). A page's newer question replaces its older one.
 //
-// A page (a "client") numbers its questions. Of each kind, only the newest counts: an older one that waits or runs is stopped,
-// and is answered that it is stale. A new question for a plan also stops the client's question for more, which was about the
-// state before. So a person who moves a slider never waits for a state that the slider has left.
+// A page (a "client") numbers its questions. Of each kind (StudioAsk), only the newest question counts: an older one that waits
+// or runs is stopped, and its answer says that it is stale. A new question of the kind "plan" also stops the client's question
+// of the kind "more", which was about the earlier state of the page's fields. So a person who moves a slider never waits for an
+// answer about an earlier position of the slider.
 //
 // A question also ends when nobody waits for its answer any more: when the client closes the connection that brought it.
 //

@@ -44,7 +44,7 @@ const cli::JobField* FindField(const std::string& path) {
 
 bool IsModelBase(const std::string& path) { return path == cli::kModelPreset || path == cli::kModelConfig; }
 
-// Checks that `json` is an object with some of these keys.
+// Checks that `json` is an object, and that `known` contains each of its keys.
 absl::Status CheckKeys(const Json& json, const std::string& where, const std::vector<std::string>& known) {
   if (!json.is_object()) {
     return Wrong(where, absl::StrCat("expected an object with the keys ", absl::StrJoin(known, ", ")));

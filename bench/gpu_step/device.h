@@ -44,7 +44,7 @@ class MemoryWatch {
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
-  // The most memory in use since the construction, minus what was used before it. nullopt: the device does not report this.
+  // The largest memory use since the construction, minus what was used before it. nullopt: the device does not report this.
   std::optional<Bytes> Peak() const;
 
  private:

@@ -30,7 +30,7 @@ struct PytorchSettings {
 
 struct PytorchRun {
   std::vector<double> step_ms;       // without the steps to warm up
-  std::optional<Bytes> peak_memory;  // the most memory of the GPU that PyTorch had allocated
+  std::optional<Bytes> peak_memory;  // the largest GPU memory that PyTorch had allocated at once
 };
 
 // NotFound: Python or PyTorch is not installed, or this PyTorch cannot compile. ResourceExhausted: PyTorch had too little

@@ -72,7 +72,7 @@ class Client {
   const ServerAddress& server() const { return server_; }
   // The address of the server that answered last; before the first answer, the one that is called next.
   std::string present() const { return servers_.ok() ? servers_->present() : server_.address; }
-  // The present answer of each address, in the order of the addresses. Empty if there is only one address.
+  // What each address answers now, in the order of the addresses. Empty if there is only one address.
   struct Seen {
     std::string address;
     absl::Status status;                // why it cannot be called; OK: it leads, or it stands by
@@ -80,16 +80,17 @@ class Client {
   };
   std::vector<Seen> LookAtAll();
   // Waits before a call is tried again. gRPC connects only while somebody waits for the connection; after a plain sleep
-  // a new server would be noticed up to 5 s late. Ends early if `going`, which it asks all the while, returns false.
+  // a new server would be noticed up to 5 s late. Ends early if `going`, which it calls again and again, returns false.
   void Pause(
       Nanos time, const std::function<bool()>& going = [] { return true; });
   // Calls `each` for every message until the job has ended or `each` returns false. If a name is watched and a newer job takes
   // the name, the watch stays with the first job. A server that does not begin to answer within the timeout is an error, as in
   // every other call. If the server is lost later, connects again and again, until no server has led for `patience`; calls
   // `lost` after each failed round over the addresses. Calls `silent` once a second while the server is connected but sends
-  // nothing. Whatever it waits for, a message, a connection or the next try, it asks `going` about twenty times a second: false
-  // ends the watch. The answer may depend on what another thread sets. Only to find out why no server could be reached, at the
-  // end of a watch that fails, may it go on for up to two seconds.
+  // nothing. While it waits for a message, a connection or the next attempt, it calls `going` about twenty times a second;
+  // false ends the watch. The answer of `going` may depend on what another thread sets. There is one exception: when a watch
+  // fails at its end because no server could be reached, it may spend up to two seconds on finding the reason, without calling
+  // `going`.
   absl::Status Watch(
       const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
       const std::function<void()>& lost, const std::function<void()>& silent = [] {},

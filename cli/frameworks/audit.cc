@@ -22,7 +22,7 @@ std::vector<int32_t> LayersOfPieces(const StepRequest& request) {
   return layers;
 }
 
-// The number of layers of the rank that has the most. Pieces go to the ranks in turn: piece i goes to rank i modulo pp.
+// Returns the largest number of layers that a rank has. Pieces go to the ranks in turn: piece i goes to rank i modulo pp.
 int64_t LayersOfRank(const StepRequest& request) {
   std::vector<int64_t> ranks(static_cast<size_t>(request.layout.pp), 0);
   const std::vector<int32_t> pieces = LayersOfPieces(request);

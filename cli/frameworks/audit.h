@@ -18,7 +18,7 @@ namespace lynx::cli {
 
 // Where the time of a step goes. The parts add up to the step.
 struct StepParts {
-  Nanos layers;     // passes of the layers of a rank, without recomputation; of the rank with the most layers
+  Nanos layers;     // passes of the layers, on the rank with the most layers; without recomputation
   Nanos recompute;  // recomputation in these passes
   Nanos rest;       // the rest of the pipeline: embedding, loss, transfers, and waiting for other stages
   Nanos reduction;  // exposed time of gradient sums over replicas and of weight gathers

@@ -110,7 +110,7 @@ std::string MeasuredText(const RunAudit& audit) {
   return text;
 }
 
-// The predicted bytes of the rank with the most, in a plan of Lynx's planner.
+// Returns the largest memory that the plan of Lynx's planner predicts for a rank.
 Bytes PeakOf(const Plan& plan) {
   Bytes most;
   for (const StagePlan& stage : plan.stages) most = std::max(most, stage.arena + stage.states.total());

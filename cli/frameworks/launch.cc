@@ -56,9 +56,11 @@ absl::StatusOr<int64_t> CountOf(const std::string& place, const char* option, co
                                                  "', which is no number; give the number of devices with --devices"));
 }
 
-// The devices of torchrun, deepspeed, mpirun and srun. 0: the launcher does not say how many. srun may start one torchrun on
-// each node, and torchrun a process for each device: then torchrun's option counts. --num_gpus of deepspeed counts the devices
-// of one node. If srun's options give no number of nodes, the total number of processes counts.
+// The number of devices for which the options of torchrun, deepspeed, mpirun or srun start processes. 0: the options do not say
+// it. If srun starts one torchrun on each node, and torchrun starts one process for each device, then torchrun's option says
+// how many devices a node has, and srun's option does not. --num_gpus of deepspeed is the number of devices of one node. The
+// total number of processes is used if torchrun and deepspeed give no number, and srun does not give both the number of nodes
+// and a number per node.
 absl::StatusOr<int32_t> LauncherDevices(const Words& words, size_t program, const std::string& place) {
   const auto started = OptionOf(words, program, {"--nproc_per_node", "--nproc-per-node", "--num_gpus"});
   const auto reserved = OptionOf(words, program, {"--gpus-per-node", "--ntasks-per-node"});

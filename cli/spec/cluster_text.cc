@@ -12,7 +12,7 @@
 namespace lynx::cli {
 namespace {
 
-constexpr size_t kMaxName = 100;  // the most that the reader takes, in bytes
+constexpr size_t kMaxName = 100;  // the longest name that the reader accepts, in bytes
 constexpr const char* kCurveNames[] = {"gemm", "attention", "attentionBackward", "scores",
                                        "memory"};  // the index is the OpClass
 static_assert(std::size(kCurveNames) == kOpClassCount);

@@ -156,7 +156,7 @@ class CandidateBound {
     Nanos ends;                   // time of the embedding and the head
     std::optional<Bytes> memory;  // memory for states and activations
     Bytes states, states_per_layer;
-    Bytes states_per_any_layer;  // the states of a layer of the kind with smaller states
+    Bytes states_per_any_layer;  // states of a layer with or without experts, whichever are smaller
     int64_t chunks_in_flight = 1;
     int32_t most_dense = 0;  // number of layers without experts that the rank can have, if other layers have experts
   };

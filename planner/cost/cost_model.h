@@ -121,9 +121,9 @@ class CostModel {
   bool measured() const { return measured_; }
 
  private:
-  // A group whose members sum or gather. kGradient: the ranks that sum the gradients of the same weights. kShard: those of them
-  // that shard states among them (ParallelLayout::zero_group). kAcross: one rank of each of these groups, all with the same
-  // share.
+  // A group whose members sum or gather. kGradient: the ranks that sum the gradients of the same weights. kShard: a part of
+  // such a group, whose ranks shard states among themselves (ParallelLayout::zero_group). kAcross: one rank of each kShard
+  // group; these ranks hold the same share.
   enum class GroupKind : uint8_t { kTensor, kContext, kGradient, kShard, kAcross };
   // The ranks of the group whose first member is given, in ascending order.
   std::vector<int32_t> MembersOf(const RankCoordinates& first, GroupKind kind) const;
@@ -152,7 +152,8 @@ class CostModel {
   int32_t dense_layers_ = 0;
   // The sum of the op times of a segment, and WindowTime. The indices are layer type, segment and pass.
   std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{}, window_times_{};
-  // Parameters of a layer on one rank: those that do not belong to experts, for each layer type, and those of its experts.
+  // The number of parameters of a layer on one rank. of_all_ranks_: without those of experts, for each layer type.
+  // experts_of_layer_: only those of experts.
   std::array<int64_t, kLayerTypeCount> of_all_ranks_{};
   int64_t experts_of_layer_ = 0;
   RankPlaces places_;

@@ -19,7 +19,7 @@ struct FrameworkPlan {
   StepEstimate step;
   std::vector<MemoryEstimate> memory;  // the index is the pipeline rank
   Bytes device_memory;                 // memory of a device for the job; 0 = unknown
-  int32_t most_layers = 0;             // layers of the pipeline rank that has most
+  int32_t most_layers = 0;             // the largest number of layers of a pipeline rank
 
   Bytes peak() const;  // the memory of the fullest rank
   bool fits() const { return device_memory.value == 0 || peak() <= device_memory; }

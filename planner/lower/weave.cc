@@ -20,7 +20,7 @@ constexpr int32_t kNone = -1;
 constexpr int64_t kHardlySlower = 200;  // an order is hardly slower if it is at most 1 / kHardlySlower slower than the fastest
 constexpr int64_t kPromising = 50;      // promising: a rehearsal that is at most 1 / kPromising slower than the fastest
 constexpr int32_t kRehearsed = 4;  // forward passes, and as many backward passes, per strand in a rehearsal after the warm-up
-constexpr size_t kMaxInLine = 4;   // collectives of segments, one under way and the others in line
+constexpr size_t kMaxInLine = 4;   // collectives of segments: one under way, and others that wait
 
 // What the list scheduler prefers if several actions could run next.
 struct Tuning {
@@ -213,8 +213,8 @@ class ListScheduler {
     if (info.group == Group::kHost && info.phase == Phase::kWait) return EndOf(head) <= now_;
     if (!info.of_segment()) return true;
     if (info.phase == Phase::kWait) return EndOf(head) <= now_;
-    // A strand starts a collective only if the line has a free place. The first strand may always start one, because all other
-    // strands may need what it does next.
+    // A strand starts a collective only while fewer than kMaxInLine collectives are under way or wait for the link. The first
+    // strand may exceed this limit, because all other strands may need what it does next.
     return under_way_.size() < kMaxInLine || graph_.SlotOf(head) == strands_.front();
   }
 

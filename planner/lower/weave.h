@@ -4,8 +4,8 @@
 // A list scheduler builds the new order on a simulated clock, with the costs that the simulation uses. Whenever the compute
 // stream is free, it takes, from the strands that can continue, the action that the tuning prefers. If no strand can continue,
 // it runs recomputation or weight gradients, or waits for the collective under way. Collectives of the tensor-parallel group
-// wait in line for their link; a strand starts one only while fewer than four are under way or in line, except the strand that
-// began first. What must keep its order: planner/lower/weave_graph.h.
+// use their link one after another. A strand starts one only while fewer than four are under way or wait for the link; only the
+// strand that began first may exceed this limit. What must keep its order: planner/lower/weave_graph.h.
 //
 // The pass tries several tunings: first in a rehearsal, which schedules the first passes of the program, then the most
 // promising for the whole program. It takes the order with the least memory among those that are hardly slower than the

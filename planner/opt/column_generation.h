@@ -1,6 +1,7 @@
-// Column generation searches the prices at which StageChain's lower bound is highest (Kelley's cutting planes, 1960).
-// stage_chain.h explains prices and chains. StageChain's bound is the least priced cost of all chains, so each chain found so
-// far limits the bound from above. A small linear program over these chains gives the next prices to try. Deterministic.
+// Column generation searches for the prices at which StageChain's lower bound is highest (Kelley's cutting planes, 1960).
+// stage_chain.h explains prices and chains. At given prices, the bound is the smallest priced cost of any chain. So the priced
+// cost of each chain found so far is an upper limit of the bound. A small linear program finds the prices at which the lowest
+// of these limits is highest; these prices are tried next. Deterministic.
 #ifndef LYNX_PLANNER_OPT_COLUMN_GENERATION_H_
 #define LYNX_PLANNER_OPT_COLUMN_GENERATION_H_
 

@@ -16,7 +16,7 @@ struct BatchSplit {
   int32_t replicas = 1;      // dp
   int32_t micro_batch = 1;   // samples of a microbatch
 
-  // The samples of the replica that has the most.
+  // The largest number of samples that a replica has.
   int32_t MaxSamples() const { return (global_batch + replicas - 1) / replicas; }
   // The first sample of a replica, within the batch. With `replicas` as the argument: the end of the batch.
   int64_t FirstSample(int32_t replica) const { return int64_t{global_batch} * replica / replicas; }

@@ -3,8 +3,8 @@
 // The main dispatch fills the rooms of the experts, and its rows are sent, stored and recomputed as in any model with a
 // capacity. If rows of any rank of an expert group have no room, the group then runs rounds: in each, every rank has a small
 // room for each expert (LayerShape::round_room), fills it with its next rows without room, in the order of its choices, sends
-// the rows, and adds what comes back to its tokens. All ranks of a group run the same number of rounds: as many as the rank
-// needs that has the most rows of one expert without room. The backward pass runs the same rounds again.
+// the rows, and adds what comes back to its tokens. All ranks of a group run the same number of rounds: enough for the largest
+// number of rows of one expert that found no room on one rank. The backward pass runs the same rounds again.
 //
 // A round keeps nothing for later. It works in the workspace of unpermute (forward pass) or of permute (backward pass). This
 // file gives the size of that workspace, which does not depend on the load: so memory is known in advance. Pure; thread-safe.

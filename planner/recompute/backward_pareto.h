@@ -89,7 +89,7 @@ class BackwardPareto {
   std::vector<std::array<Bytes, kMaxPhases>> must_live_;
   std::vector<Range> ranges_;
   std::vector<BackwardPoint> points_;
-  size_t first_ = 0;  // index in points_ of the current set's first point
+  size_t first_ = 0;  // while Of computes the points of a set: where they begin in points_
 };
 
 }  // namespace lynx

@@ -96,7 +96,8 @@ void StageHeu::MixSearch::TryPairs(const Level& level, const ParetoPoint& top, B
 }
 
 void StageHeu::MixSearch::TryHull(const Level& level, const ParetoPoint& top, Bytes left) {
-  // Finds the point with the most memory on the hull that still fits if all inner layers use it, and the next larger point.
+  // Looks at the points of the hull that still fit if all inner layers use them. Takes the one with the most memory, and the
+  // next larger point.
   const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), left,
                                       [&](Bytes bytes, const ParetoPoint* p) { return bytes < p->held * inner_layers_; });
   const ParetoPoint& slow = **std::prev(after);

@@ -187,7 +187,7 @@ class Purchase {
     }
   }
 
-  // The most device memory that offloading can free.
+  // Returns the largest amount of device memory that offloading can free.
   Bytes Most() const {
     if (problem_.host_budget.value == 0 || frees_ <= 0) return Bytes(0);
     return std::min(bytes_ * problem_.layers, problem_.host_budget / problem_.in_flight) * frees_;

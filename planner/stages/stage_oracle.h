@@ -104,7 +104,8 @@ class StageOracle {
   Program Lower(const StageContext& context, const std::vector<RankSlot>& slots,
                 const std::vector<StagePolicy>& policies) const;
 
-  // The N of kUniform that takes the least memory by estimate. A larger N than this costs more time and more memory.
+  // Returns the N of kUniform (the number of layers in a group) for which the estimated memory is smallest. A larger N takes
+  // more time and does not save memory.
   int32_t LeastMemoryGroup(int32_t stage, int32_t layers);
 
   // True if the request allows the mode.

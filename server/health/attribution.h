@@ -14,18 +14,19 @@
 namespace lynx::server {
 
 enum class Attribution : uint8_t { kUnknown, kMemory, kData, kNode, kCode, kJob };
-const char* AttributionName(Attribution attribution);  // "unknown", "memory", "data", "node", "code", "the job"
+// The name in texts: "unknown", "memory", "data", "node", "code" or "the job".
+const char* AttributionName(Attribution attribution);
 
-// Facts about the failure of one rank: the rank that explains the failures of its peers.
+// Facts about the failure of one rank of a job. If several ranks failed, it is the rank whose failure explains the others.
 struct RankFailureFacts {
   JobId job;
   NodeId node;
   FaultCause cause = FaultCause::kUnknown;
   int32_t exit_code = 0;   // 128 + signal if a signal ended the rank; 0: its exit was not seen
   bool own_words = false;  // the rank reported the reason itself
-  int64_t step = 0;        // step in progress at the failure; -1: training had not begun
+  int64_t step = 0;        // the step that ran at the failure; -1: training had not begun
   bool node_gone = false;  // the process was lost with its machine or with its daemon's records
-  std::string condition;   // what the node's agent reports about the device; empty: nothing
+  std::string condition;   // what the node's agent reports about the device; empty: it reports nothing
   Nanos at;                // monotonic time
 };
 

@@ -18,9 +18,9 @@ class TraceAssembly {
   TraceAssembly() = default;
   explicit TraceAssembly(size_t stages) : stages_(stages) {}
 
-  // Adds a part of the trace of one step. `stage`: the pipeline rank of the rank that reports; only one rank of each pipeline
-  // rank reports traces. When the last part of the last stage has arrived, returns the traces of all stages. If a part is
-  // missing, for example after a restart of the server, the step has no trace.
+  // Adds a part of the trace of one step. `stage`: the pipeline rank whose trace it is; of all its ranks, only one reports
+  // traces. When this part completes the traces of all pipeline ranks, returns them in the order of pipeline ranks. If a part
+  // is missing, for example after a restart of the server, the step has no trace.
   std::optional<std::vector<std::vector<int64_t>>> Add(size_t stage, const TraceReport& part);
 
  private:

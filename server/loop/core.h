@@ -47,8 +47,8 @@ struct CoreOptions {
   std::shared_ptr<ServerHealth> health;  // null: there is no health page
   // Says whether this server leads. While it does not, streams are ended instead of served. Null: it always leads.
   std::shared_ptr<const Leadership> leadership;
-  // Called on the owner thread when another server has taken the store, so that this one can never write again. Null: nothing
-  // is called.
+  // Called on the owner thread (see event_loop.h) when another server has taken over the store. From then on this server can no
+  // longer write. Null: no call is made.
   std::function<void(const absl::Status&)> store_taken;
 };
 

@@ -1,5 +1,5 @@
-// ServerPage: the series that lynx-server shows at /metrics: whether it leads, and, once it has led, those of ServerMetrics.
-// Thread-safe.
+// ServerPage: the series that lynx-server shows at /metrics. They say whether the server leads. Once it has led, the series of
+// ServerMetrics are added. Thread-safe.
 #ifndef LYNX_SERVER_METRICS_SERVER_PAGE_H_
 #define LYNX_SERVER_METRICS_SERVER_PAGE_H_
 
@@ -24,7 +24,7 @@ class ServerPage : public prometheus::Collectable {
 
   // The epoch of the lease, whoever has it; 0: the store has no lease.
   void SetEpoch(int64_t epoch) { epoch_.Set(static_cast<double>(epoch)); }
-  // From now on the page also has these metrics, which include those of the build.
+  // From now on the page also shows these metrics. They include the build's metrics, which the page has shown itself until now.
   void Add(std::shared_ptr<prometheus::Collectable> metrics) {
     const std::lock_guard lock(mutex_);
     metrics_ = std::move(metrics);

@@ -135,7 +135,7 @@ struct JobRecord {
   Generation generation;
   int32_t restarts = 0;
   int32_t restart_charge = 0;     // used part of spec.max_restarts; a restart costs 1, or 2 if no new step came before it
-  int64_t best_steps = 0;         // the most steps that were ever done
+  int64_t best_steps = 0;         // the largest number of steps that were ever done
   int64_t base_steps = 0;         // best_steps at the start of this generation
   int64_t resume_step = -1;       // step at which this generation began; -1: from initial weights
   std::vector<RankRecord> ranks;  // all ranks by their number; empty while no generation is placed

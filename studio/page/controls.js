@@ -216,7 +216,8 @@ export class Slider {
     this.range.setAttribute("aria-valuetext", set === null && spec.auto ? `chosen by the planner: ${words}` : words);
     this.range.style.setProperty("--at", place(at));
     this.range.style.setProperty("--own", place(spec.auto ? 0 : nearest(this.stops, own)));
-    const unknown = set === null && context.edited && spec.ofMachine; // what people have written into the description
+    // True if the value comes from a description of the machine that somebody has edited. The page does not read that text.
+    const unknown = set === null && context.edited && spec.ofMachine;
     this.shown = unknown || (spec.auto && set === null) ? "" : this.#numeral(value);
     if (!this.dirty) this.number.value = this.shown;
     this.number.placeholder = spec.auto ? "auto" : "";

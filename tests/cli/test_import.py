@@ -1,4 +1,5 @@
-"""`lynxctl import`: a job file from the arguments of another framework's run, and what has no counterpart beside it."""
+"""Tests of `lynxctl import`, which makes a job file from the arguments of another framework's run and lists the arguments for which a
+job file has no counterpart. And of `lynxctl audit`."""
 
 import json
 import os

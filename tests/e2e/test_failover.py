@@ -18,7 +18,7 @@ ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
 
 class Submitter(threading.Thread):
-    """Submits jobs that wait, each with a key of its own, and repeats what was not acknowledged under the same key."""
+    """Submits jobs on hold, each with its own idempotency key. A submission without an acknowledgement is repeated with its key."""
 
     def __init__(self, servers, path):
         super().__init__(daemon=True)

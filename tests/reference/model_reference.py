@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The reference models: each family that the engine trains, in PyTorch, trained from the same weights on the same samples.
+"""The reference models: each model family that the engine trains, written in PyTorch. They train from the same weights and on
+the same samples as the engine.
 
 Writes tests/golden/reference/MODEL_reference_losses.txt, which engine_test compares with our own losses. The tests need
 no PyTorch; only this script does (Debian: python3-torch). To make a golden file again:
@@ -8,8 +9,9 @@ no PyTorch; only this script does (Debian: python3-torch). To make a golden file
     build/bin/export_reference gpt /tmp/reference
     /usr/bin/python3 tests/reference/model_reference.py /tmp/reference > tests/golden/reference/gpt_reference_losses.txt
 
-With --logits it writes tests/golden/reference/MODEL_reference_logits.txt instead, which test_hugging_face.py compares with an
-independent reader's: the logits at the last token of the first sample, from the initial weights.
+With --logits it writes tests/golden/reference/MODEL_reference_logits.txt instead, which test_hugging_face.py compares with
+the logits that its own reader of the exported weights computes. They are the logits at the last token of the first sample,
+with the initial weights.
 
 Everything is in double precision, so that the file is the same on every machine to more digits than the test asks for.
 """

@@ -19,7 +19,8 @@ namespace {
 constexpr double kGigabyte = 1e9;
 constexpr double kTera = 1e12;
 
-// What is known about all runs of one publication. In its rows, the columns begin with `framework` and `gpu`.
+// What is known about all runs of one publication. A row belongs to the first Publication whose `framework` and `gpu` are the
+// beginnings of the row's columns "framework" and "gpu".
 struct Publication {
   const char* framework;
   const char* gpu;
@@ -32,7 +33,7 @@ struct Publication {
   // The value that was fitted for FrameworkTraits::attention_permille of the kernel that ran; 0: use the value of the traits.
   int32_t attention_permille = 0;
   bool no_accumulation = false;  // if no batch is published, a replica has one microbatch
-  // The recipes run the distributed optimizer (ZeRO-1), although the publication does not say so. Those of mixtures are
+  // The recipes run the distributed optimizer (ZeRO-1), although the publication does not say so. The recipes of mixtures are
   // model_configs/benchmarking/*.yaml of Megatron-MoE-ModelZoo.
   bool distributed_optimizer = false;
 };

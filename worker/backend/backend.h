@@ -268,8 +268,8 @@ class LayerBackend {
   virtual void RouterForward(const RouterShape& shape, const T* x, const T* w, const float* bias, float* scores,
                              RouteChoice* route) = 0;
   // dscores (n, E) = the gradient of the scores: of the weights of rows and of the losses. dx += dscores w.
-  // dweights (E, room): the gradients of the rows' weights. late (n, top_k): those of the choices without room; other elements
-  // are not read; nullptr: the rows without room were dropped, and their weights have no gradient
+  // dweights (E, room): the gradients of the rows' weights. late (n, top_k): the gradients of the weights of choices without
+  // room; other elements are not read; nullptr: the rows without room were dropped, and their weights have no gradient
   virtual void RouterBackward(const RouterShape& shape, const RouterLosses& losses, const float* scores,
                               const RouteChoice* route, const float* dweights, const float* late, const T* w, float* dscores,
                               T* dx) = 0;

@@ -422,7 +422,8 @@ void CompareSamples(const CheckpointIdentity& checkpoint, const CheckpointIdenti
 }  // namespace
 
 bool ReplicasWriteShards(const ParallelLayout& layout) {
-  // If expert groups lie inside replicas, each replica has all experts, and its ranks have those of their tensor numbers.
+  // If expert groups lie inside replicas, each replica has all experts, and which experts a rank has depends only on its number
+  // in the tensor-parallel group.
   return DividesStates(layout) || layout.tp % layout.ep != 0;
 }
 

@@ -60,8 +60,8 @@ enum class Channel : uint8_t { kControl, kTensor, kData, kWorld, kStage, kExpert
 struct LinkKey {
   int32_t peer = 0;
   Channel channel = Channel::kControl;
-  // kStage: the lower one of the two virtual stages. kData: in a bidirectional pipeline, the number of the piece of the model;
-  // for a tied embedding, the number of pieces. Otherwise 0.
+  // kStage: the lower one of the two virtual stages. kData: in a bidirectional pipeline, the index of the piece of the model;
+  // for a tied embedding, the index after the last piece. Otherwise 0.
   int32_t part = 0;
   auto operator<=>(const LinkKey&) const = default;
 };

@@ -59,12 +59,12 @@ struct ExpertLoad {
   int64_t rows_in_rounds = 0;
   int64_t rounds = 0;
   int64_t most_rounds = 0;
-  double skew = 0;           // rows of the rank that received the most, as a multiple of the even share
+  double skew = 0;           // largest number of rows that a rank received, as a multiple of the even share
   int32_t fullest_rank = 0;  // that rank
   // The other fields describe this rank. They are 0 if it has no layers with experts.
   int64_t rows = 0;             // rows that its experts received
   double fullest_dispatch = 0;  // rows in the fullest dispatch (of one layer and microbatch), as a multiple of the even share
-  double fullest_expert = 0;    // rows of the expert that received the most, as a multiple of the even share of an expert
+  double fullest_expert = 0;    // most rows of one expert, as a multiple of an expert's even share
   double median_expert = 0;     // rows of the median expert; of two middle ones, the upper
   double emptiest_expert = 0;
 

@@ -87,8 +87,8 @@ class Engine {
   // names step and action.
   absl::StatusOr<StepReport> RunStep(int64_t step);
 
-  // Requests that all ranks give way to another plan. The request reaches the other ranks with the sums at the end of the next
-  // step.
+  // Requests that all ranks give way to another plan. The request reaches the other ranks at the end of the next step, together
+  // with the loss and the other values that are then summed over all ranks (StepSums).
   void AskToYield() { asks_to_yield_ = true; }
   // True if any rank had called AskToYield by the end of the last step. The value is the same on every rank. The next step
   // resets it unless a rank asks again.

@@ -47,7 +47,8 @@ class TypedExpertRounds final : public ExpertRounds {
 
   // Sends the rows of a round to their experts, and computes what swiglu makes of them.
   absl::Status Dispatch(const Action& action, const TensorTable& tensors, int32_t number, const Round& round);
-  // Computes the gradients of the weights of the experts and of their rows, and those of the rows, in `grad_results`.
+  // Computes the gradients of the experts' weights and of the rows' weights. In `grad_results`, replaces the gradients of the
+  // rows' results by the gradients of the rows.
   void ExpertGradients(int32_t layer, const Round& round);
 
   static const T* Read(const TensorTable& tensors, Tensor tensor) {

@@ -40,7 +40,8 @@ class ExpertRounds {
 
   // Sets the counts to 0 at the beginning of a step.
   void BeginStep() { rounds_ = most_ = 0; }
-  // Since BeginStep: the rounds of this rank's expert group in forward actions, and the most of one layer and microbatch.
+  // rounds: the number of all rounds that this rank's expert group ran in forward actions since BeginStep. most_rounds: the
+  // largest number of these rounds that one layer needed for one microbatch.
   int64_t rounds() const { return rounds_; }
   int64_t most_rounds() const { return most_; }
   // True on the first rank of each expert group, whose count of rounds is the group's.

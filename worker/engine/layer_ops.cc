@@ -46,9 +46,10 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
                                        Tensor::kGradExpertWeights, Tensor::kGradExpertOut}),
       v_shard_(shape_.vocab_shard()), v_valid_(std::clamp<int64_t>(shape_.vocab - v_shard_ * tp_rank, 0, v_shard_)),
       v_first_(static_cast<int32_t>(v_shard_ * tp_rank)) {
-  // CheckEngineRuns refuses norms over a part of the heads, or over fewer keys than queries.
+  // One norm over all heads of a token needs all heads on this rank, and as many key heads as query heads. CheckEngineRuns
+  // refuses other models.
   LYNX_CHECK(!shape_.qk_norm_whole || (shape_.tp == 1 && shape_.key_heads() == shape_.heads));
-  LYNX_CHECK(!mlp_.moe || shape_.capacity_permille > 0);  // CheckEngineRuns refuses the others
+  LYNX_CHECK(!mlp_.moe || shape_.capacity_permille > 0);  // CheckEngineRuns refuses capacity 0
 }
 
 void LayerOps::BeginStep(int64_t step) {

@@ -113,8 +113,8 @@ class LayerOps {
   const bool shared_gate_;      // true: this block has a gate
   const bool router_bias_;      // true: routers have biases, and backward passes count the loads of experts
   const ExpertShape experts_;
-  // True if rows without room go through rounds. Those of the backward pass leave the gradients of their rows' weights at the
-  // beginning of the workspace, where the router reads them (ExpertRounds).
+  // True if rows without room go through rounds. The rounds of the backward pass leave the gradients of their rows' weights at
+  // the beginning of the workspace, where the router reads them (ExpertRounds).
   const bool rounds_;
   // The rows that permute writes and unpermute reads: those of the rank's own experts if no other rank has experts.
   struct RowTensors {

@@ -20,9 +20,9 @@ struct ActionTrace {
   Nanos transfer_begin, transfer_end;  // for start actions: the begin and the end of the transfer
 };
 
-// The time on the compute stream, divided by phase. tensor_wait: for collectives that end segments, those of the expert group
-// included. data_parallel_wait: for transfers between ranks that hold the same weights, those of experts included. The start of
-// a transfer counts in the same phase as its wait, with one exception: the start of the gradient norm's sum counts as
+// The time on the compute stream, divided by phase. tensor_wait: the wait for collectives that end segments, also in the expert
+// group. data_parallel_wait: the wait for transfers between ranks that hold the same weights, also the weights of experts. The
+// start of a transfer counts in the same phase as its wait, with one exception: the start of the gradient norm's sum counts as
 // optimizer, because it computes the sum of squares.
 struct StepPhases {
   Nanos forward, backward, weight, optimizer;

@@ -26,8 +26,9 @@ struct StepSums {
   // Rows of experts (ExpertLoad). expert_skew is no sum: on one rank the rows of its experts, as a multiple of the even share;
   // over all ranks the largest.
   double rows_routed = 0, rows_dropped = 0, expert_skew = 0;
-  // Rows that went through rounds. `rounds`: on one rank those of its expert group, if it is the group's first rank, otherwise
-  // 0. most_rounds is no sum, but the largest number of any dispatch.
+  // rows_in_rounds: rows that went through rounds. rounds: in the values of one rank, the number of rounds of its expert group
+  // if it is the group's first rank, otherwise 0. most_rounds is not summed: it is the largest number of rounds of one layer
+  // and microbatch.
   double rows_in_rounds = 0, rounds = 0, most_rounds = 0;
 };
 
@@ -48,8 +49,8 @@ class WorldSum {
   StepSums Sums() const;
   // Returns the first rank with a value that is not finite, or -1 if all values are finite.
   int32_t FirstNotFinite() const;
-  // Returns the rank whose experts have received the most rows, as a multiple of the even share; the first of them if there are
-  // several.
+  // Returns the rank whose experts have received the most rows as a multiple of the even share. If several ranks have the same
+  // value, it is the first of them.
   int32_t FullestRank() const;
 
  private:

@@ -224,8 +224,8 @@ std::string NameOf(const ParameterInfo& info, int32_t layer) {
   return absl::StrCat("layers.", layer, ".", suffix);
 }
 
-// Slots that follow each other: of one layer, without its experts or only its experts, or the biases of all routers. The
-// gradients of a section are reduced together.
+// True if both slots belong to the same section. A section is one of these: the parameters of a layer without its experts, the
+// parameters of a layer's experts, or the biases of all routers. The slots of a section follow each other.
 bool SameSection(const ParameterSlot& a, const ParameterSlot& b) {
   return a.by_load || b.by_load ? a.by_load && b.by_load : a.layer == b.layer && a.expert == b.expert;
 }
@@ -236,7 +236,8 @@ int64_t SharesOf(const StageContext& context, const ParameterSlot& slot) {
   return slot.expert ? ExpertShares(context) : OptimizerShares(context);
 }
 
-// Returns the number of elements of a section, with its padding. `slot`: one of the section.
+// Returns the number of elements of a section, with its padding. `slot`: any slot of the section. `elements`: their number
+// without padding.
 int64_t PaddedSection(const StageContext& context, const ParameterSlot& slot, int64_t elements) {
   if (slot.by_load) return elements;
   return slot.expert ? ShareableExperts(context, elements) : Shareable(context, elements);

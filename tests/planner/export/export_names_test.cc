@@ -190,7 +190,7 @@ const std::map<std::string, std::set<std::string>> kMegatronValues = {
     {"--vocab-size", {}},
     {"--weight-decay", {}},
     // The names of experts are in megatron/core/transformer/transformer_config.py and megatron/core/model_parallel_config.py,
-    // those of --num-experts, of the kind of balancing and of its factor in arguments.py.
+    // except --num-experts and the options for the kind of balancing and its factor, which are in arguments.py.
     {"--num-experts", {}},
     {"--moe-ffn-hidden-size", {}},
     {"--moe-router-topk", {}},

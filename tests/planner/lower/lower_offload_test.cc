@@ -94,7 +94,8 @@ TEST(Offload, FreesTheDeviceAndFillsTheHost) {
       EXPECT_TRUE(buffer.last <= static_cast<int32_t>(i) || buffer.first >= back) << BufferKeyText(buffer.key);
     }
   }
-  // Computes the most bytes that the host holds at once: all tensors that have left the device and have not yet returned.
+  // Computes the largest number of bytes that the host holds at once. It holds all tensors that have left the device and have
+  // not returned yet.
   Bytes there, most, of_layer;
   for (const Tensor tensor : all.contexts[0].graph().recomputable()) {
     of_layer += StoredBytes(tensor, all.contexts[0].shape());

@@ -37,8 +37,8 @@ Lowered RandomProgram(uint64_t seed) {
 }
 
 // Tensors that are on the host at the same time must not share a byte, and all must lie inside the pool. A tensor must be read
-// back from the place to which it was written. The pool must be only a little larger than the most bytes that are on the host
-// at once.
+// back from the place to which it was written. The pool must be only a little larger than the largest number of bytes that are
+// on the host at once.
 TEST(HostLayout, KeepsWhatIsThereApart) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

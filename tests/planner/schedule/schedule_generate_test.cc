@@ -30,8 +30,8 @@ TEST(GenerateSchedule, RefusesWhatHasNoSchedule) {
   EXPECT_EQ(error(ScheduleKind::kOneForwardOneBackward, -1, 1, 8), "a pipeline has 1 to 4096 ranks, not -1");
 }
 
-// In every pass, the microbatches of one pipe pass each stage in ascending order. So gradients are always summed in the same
-// order.
+// Each virtual stage runs its forward slots in ascending order of their microbatches, and likewise its backward slots and its
+// weight-gradient slots. So gradients are always summed in the same order.
 TEST(GenerateSchedule, RunsMicrobatchesOfAStageInOrder) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 rng(seed);

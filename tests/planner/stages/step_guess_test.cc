@@ -44,8 +44,8 @@ void ExpectGuesses(WeaveMode weave, double least, double most) {
 TEST(StepGuess, OfOnePassAtATimeIsHardlyTooShort) { ExpectGuesses(WeaveMode::kOff, 0.98, 1.005); }
 
 // The next stage begins when a whole group has ended. A guess in which it begins after the first microbatch is too short.
-// (The guess is most too long for a single group of four over a slow link: there the first transfers of the group count as
-// late.)
+// (The largest error is that of a single group of four over a slow link. There the guess is too long, because it counts the
+// first transfers of the group as late.)
 TEST(StepGuess, OfWovenPipelinesCountsWholeGroups) {
   ExpectGuesses(WeaveMode::kPairs, 0.98, 1.02);
   ExpectGuesses(WeaveMode::kQuads, 0.98, 1.15);

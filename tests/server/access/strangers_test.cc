@@ -24,8 +24,8 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr size_t kLarge = 1 << 20;
-// The most bytes that are sent although no message is read: gRPC's first window (64 KiB), a TLS handshake, and the headers of
-// some calls.
+// The largest number of bytes that are sent although no message is read: gRPC's first window (64 KiB), a TLS handshake, and the
+// headers of some calls.
 constexpr int64_t kMaxUnread = 160 << 10;
 
 // Passes bytes between clients and the server at 127.0.0.1:PORT, and counts those that clients send.

@@ -143,7 +143,7 @@ TEST_F(ControllerDevicesTest, GpusOfSeveralNodesWaitUntilTheRateOfTheirNetworkIs
   EXPECT_EQ(used, (std::set<std::string>{"g0", "g1"}));
 }
 
-// The GPUs of one node are too few for the model. With those of both it might fit, so the job must not fail.
+// The GPUs of one node are too few for the model. On the GPUs of both nodes it might fit, so the job must not fail.
 TEST_F(ControllerDevicesTest, AJobThatDoesNotFitOnANodeThatMustBeAloneWaits) {
   cluster_.AddNode("g1", 2, DeviceKind::kCuda);
   for (const std::string name : {"g0", "g1"}) {
