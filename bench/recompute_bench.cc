@@ -60,7 +60,8 @@ void BM_HeuStageWithMasks(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuStageWithMasks)->ArgsProduct({{12}, {2, 4}, {200}, {30}, {0, 3500}});
 
-// Measures a further stage of a pipeline: as many layers, another number of microbatches in flight, and a budget of its own.
+// Measures a further stage of a pipeline, with the same number of layers, another number of microbatches in flight, and a
+// budget of its own.
 void BM_HeuNextStage(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);
   const StageHeu first(problem);

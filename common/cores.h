@@ -27,11 +27,12 @@ std::vector<int32_t> AvailableCores(const ReadAffinity& read);
 // if the kernel refuses.
 bool RunOnCores(const std::vector<int32_t>& cores);
 
-// Limit for tasks that run at once. Each task may hold the programs of a plan for thousands of devices, so more tasks would
-// need more memory than a laptop has.
+// Limit for the number of tasks that run at the same time. Each task may hold the programs of a plan for thousands of devices,
+// so more tasks would need more memory than a laptop has.
 inline constexpr size_t kMaxTasksAtOnce = 8;
 
-// Runs each task once, as many at a time as this process has cores, at most kMaxTasksAtOnce. Returns when all are done.
+// Runs each task once. As many tasks run at the same time as this process has cores, but at most kMaxTasksAtOnce. Returns when
+// all are done.
 // The calling thread runs some of the tasks itself. What a task throws, such as std::bad_alloc, is thrown again when all
 // threads have ended; then some tasks may not have run.
 void RunOnAllCores(const std::vector<std::function<void()>>& tasks);

@@ -1,5 +1,5 @@
 // Backoff: how long to wait before the next attempt. The wait grows exponentially up to a limit, with jitter, so that the nodes
-// of a cluster do not all connect to a restarted server at once. Not thread-safe.
+// of a cluster do not all connect to a restarted server at the same time. Not thread-safe.
 #ifndef LYNX_NODE_BACKOFF_H_
 #define LYNX_NODE_BACKOFF_H_
 

@@ -11,7 +11,7 @@
 //
 // A NodeStream has two threads: one connects and writes, the other reads. Only the owner's thread calls TakeDesired, TrySend
 // and attachment. The WakeEvent is raised after every change that may concern the owner. Bounded: at most one report waits to
-// be written. At most kInboxLimit desired states wait to be taken; when there are so many, reading pauses.
+// be written. At most kInboxLimit desired states wait to be taken; when this number waits, reading pauses.
 #ifndef LYNX_NODE_STREAM_H_
 #define LYNX_NODE_STREAM_H_
 

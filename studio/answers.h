@@ -1,5 +1,5 @@
 // Answers to the questions of the studio's page. A question and its answer are JSON texts; studio/service.h describes the
-// addresses at which the page asks. The keys of the answers, beside those of errors:
+// addresses at which the page asks. The keys of the answers that are no errors:
 //
 //     choices  "version", "models", "machines", "policies", "fields" (of the job file), "formats", "state" (to begin with)
 //     plan     "summary" (figures; times in ns), "parts" and "data" (PlanPageParts in planner/report/html_page.h; empty and
@@ -27,7 +27,7 @@ namespace lynx {
 
 // What the answers need from the program that gives them.
 struct AnswerMeans {
-  RunTasks run;        // runs independent plans at once; may be empty
+  RunTasks run;        // runs independent plans at the same time; may be empty
   StageSolver exact;   // for jobs with recompute opt; may be empty: such jobs are refused with a reason
   const Clock* clock;  // measures how long planning takes
 };

@@ -46,8 +46,8 @@ struct StudioLimits {
 
 // Has one question answered: the text that AnswerQuestion (studio/answers.h) gets and returns. Cancelled: `cancel` was raised.
 using StudioAnswerer = std::function<absl::StatusOr<std::string>(const std::string& question, const WakeEvent& cancel)>;
-// Starts the program lynx-studio, beside this one, for each question. NotFound or PermissionDenied: there is no such program;
-// the text says where it belongs.
+// For each question, starts the program lynx-studio, which must be in the folder of this program. NotFound or PermissionDenied:
+// there is no such program; the text says where it belongs.
 absl::StatusOr<StudioAnswerer> AnswererInProcess(const StudioLimits& limits);
 
 // Makes the question from what the service keeps of the client's last plan ("{}" if nothing).

@@ -22,9 +22,9 @@ struct RunSettings {
   int32_t cores_per_rank = 1;
   RankDevice device;         // every rank has this kind of device
   int64_t warmup_steps = 1;  // the first steps, which are left out of the reports
-  // 0: the ranks do all steps of the job, and write its checkpoint. Above 0: each rank is killed after so many steps, or at the
-  // time limit if it has then done more than the warm-up steps. The job must have more steps. No checkpoint is written, which
-  // for a large model takes longer than the steps.
+  // 0: the ranks do all steps of the job, and write its checkpoint. Above 0: each rank is killed after this number of steps, or
+  // at the time limit if it has then done more than the warm-up steps. The job must have more steps. No checkpoint is written,
+  // which for a large model takes longer than the steps.
   int64_t stop_after = 0;
   Nanos limit{300'000'000'000};
 };

@@ -44,7 +44,7 @@ struct Options {
 struct Sides {
   std::vector<double> lynx, pytorch;  // milliseconds per step: the median of each round
   std::vector<StepReport> steps;      // Lynx's step reports of all rounds
-  int64_t flops_per_second = 0;       // rate of a matrix product with so many threads: the best round's
+  int64_t flops_per_second = 0;       // rate of a matrix product with these threads, in the best round
   double foreign_share = 0;
 };
 

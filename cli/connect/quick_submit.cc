@@ -21,8 +21,8 @@ namespace {
 
 // The limits of --timeout in all verbs.
 constexpr double kLeastTimeout = 0.1, kMaxTimeout = 3600;
-// With several servers: kSilence: if one of them sends nothing for so long, the next one is called. 1 / kAttempts: the part of
-// the time in which a server that has sent something must answer.
+// Used with several servers. kSilence: if a server sends nothing for this time, the next one is called. 1 / kAttempts: the part
+// of the timeout within which a server that has sent something must answer.
 constexpr Nanos kSilence{250'000'000};
 constexpr int64_t kAttempts = 3;
 

@@ -310,7 +310,8 @@ absl::Status StartAndRecord(const std::string& directory, const LocalCluster& cl
 }
 
 // The command that stops the ranks of the worker daemon. It has only the arguments that are needed for that, because the daemon
-// may have refused the other arguments. If the daemon's own program is gone, the command uses the program beside this one.
+// may have refused the other arguments. If the daemon's own program is gone, the command uses the program in the folder of
+// lynxctl.
 LocalDaemon StopperOf(const LocalDaemon& worker) {
   LocalDaemon stopper = worker;
   const bool there = !worker.argv.empty() && access(worker.argv[0].c_str(), X_OK) == 0;

@@ -20,7 +20,8 @@ namespace lynx::cli {
 namespace {
 
 constexpr size_t kSparks = 24;
-// Where the table of jobs is too wide, names of jobs are cut to so many columns, which depend on the width of the terminal.
+// Where the table of jobs is too wide, names of jobs are cut to one of these widths, which depends on the width of the
+// terminal.
 constexpr size_t kWideName = 24, kNarrow = 80, kNarrowName = 12, kVeryNarrow = 50, kVeryNarrowName = 8;
 
 std::vector<double> Rates(const v1::JobCurves& curves) {

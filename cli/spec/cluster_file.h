@@ -30,8 +30,8 @@ absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& path);
 // InvalidArgument: no group has this kind; the text lists the kinds that there are.
 absl::Status UseMeasured(const HardwareProfile& measured, ClusterTopology& cluster);
 
-// Gives the cluster's only group so many nodes. InvalidArgument: there are several groups; `where` names the cluster in the
-// text.
+// Sets the number of nodes of the cluster's only group. InvalidArgument: there are several groups; `where` names the cluster in
+// the text.
 absl::Status SetNodes(int32_t nodes, const std::string& where, ClusterTopology& cluster);
 
 // Markdown tables of all fields with their defaults and meanings.

@@ -395,7 +395,7 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
   if (options.dry_run) return PrintDryRun(global, requests);
   Client client = Connect(global);
   int code = kExitOk;
-  bool headed = false;  // a csv has only one header
+  bool headed = false;  // true once the header is printed; a csv has only one
   for (size_t i = 0; i < requests.size(); ++i) {
     auto response = client.Submit(requests[i]);
     if (!response.ok()) {

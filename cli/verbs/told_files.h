@@ -32,7 +32,7 @@ class ToldFiles : public worker::FileSystem {
   absl::Status SyncFolder(const std::string& path) override { return disk_.SyncFolder(path); }
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override { return disk_.List(path); }
 
-  // For the files that it opens: so many bytes of the file at `path` have been read or written.
+  // The files that this class opens call these functions after they have read or written `bytes` bytes of the file at `path`.
   void Read(const std::string& path, int64_t bytes) { Count(path, read_, bytes); }
   void Wrote(const std::string& path, int64_t bytes) { Count(path, written_, bytes); }
 

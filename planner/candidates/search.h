@@ -62,7 +62,7 @@ inline constexpr WeaveMode kGroupedWeaves[] = {WeaveMode::kPairs, WeaveMode::kQu
 
 // Shapes whose op times MakePlan would like to have measured: one per (tp, micro_batch), at most kMaxWantedShapes. CostModel
 // derives the times with sequence parallelism from them. If the first layers of a model with experts have none, the shapes of
-// these layers follow (DenseShape), at most as many again.
+// these layers follow (DenseShape). Then there are up to twice as many shapes.
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
 // The shape from whose op times the plan's times were predicted; of the layers with experts, if the model has any. WantedShapes
 // may have left it out, because it has a limit.

@@ -63,7 +63,7 @@ const LinkCost& LinkAt(size_t level, const HardwareProfile& profile);
 // The link between two nodes of different pods, for a transfer that all nodes of the pod do at the same time.
 LinkCost LinkBetweenPods(const HardwareProfile& profile, int32_t used_nodes);
 
-// Time of an all-gather over n ranks whose result has `bytes`, or of a reduce-scatter of as many; 0 if n = 1.
+// Time of an all-gather over n ranks whose result has `bytes`, or of a reduce-scatter whose input has `bytes`; 0 if n = 1.
 Nanos AllGatherTime(Bytes bytes, int32_t n, const GroupPath& path);
 // Time of an all-to-all in which each of n ranks has `bytes`, of which it keeps 1/n and sends 1/n to each other rank; 0 if n =
 // 1. Ranks of the engine exchange with one peer after another: n - 1 steps. NCCL's messages to all peers are under way at the

@@ -39,7 +39,8 @@ struct FrameworkTraits {
   bool checkpoints_functions = false;
   // A rank does not compute while it exchanges activations with its neighbours.
   bool blocking_transfers = false;
-  // Like blocking_transfers, but only if each rank has one part of the model: with several, transfers run beside other passes.
+  // Like blocking_transfers, but only if each rank has one part of the model: with several, transfers run while other passes
+  // compute.
   bool blocks_without_virtual_stages = false;
   // Each rank sends its share of x to the next stage, which gathers the shares again ("scatter/gather", Narayanan et al. 2021).
   // This is done if every tensor-parallel rank has the whole x.

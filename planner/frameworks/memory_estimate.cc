@@ -97,7 +97,7 @@ Bytes MemoryEstimator::KeptBytes(int32_t piece) const {
   return kept;
 }
 
-// While a layer runs backward, the gradient of its widest tensor is in memory beside that of its input. With recomputation, the
+// While a layer runs backward, the gradients of its widest tensor and of its input are both in memory. With recomputation, the
 // tensors that the layer did not store are also in memory again.
 Bytes MemoryEstimator::LayerTransient(const LayerGraph& graph, const LayerShape& shape) const {
   const Bytes again = StoredLayerBytes(graph, shape, RecomputeMode::kNone) - StoredLayerBytes(graph, shape, request_.recompute);

@@ -1,5 +1,5 @@
-// The lowering pass that weaves a rank's program: 2 or 4 slots (passes of microbatches) run side by side as *strands*, so one
-// computes while another's collective is under way. Only the order of actions changes. Pure.
+// Weave is the part of lowering that weaves a rank's program: 2 or 4 slots (passes of microbatches) run side by side as
+// *strands*, so one computes while another's collective is under way. Only the order of actions changes. Pure.
 //
 // A list scheduler builds the new order on a simulated clock, with the costs that the simulation uses. Whenever the compute
 // stream is free, it takes, from the strands that can continue, the action that the tuning prefers. If no strand can continue,
@@ -7,9 +7,8 @@
 // use their link one after another. A strand starts one only while fewer than four are under way or wait for the link; only the
 // strand that began first may exceed this limit. What must keep its order: planner/lower/weave_graph.h.
 //
-// The pass tries several tunings: first in a rehearsal, which schedules the first passes of the program, then the most
-// promising for the whole program. It takes the order with the least memory among those that are hardly slower than the
-// fastest.
+// Weave tries several tunings: first in a rehearsal, which schedules the first passes of the program, then the most promising
+// for the whole program. It takes the order with the least memory among those that are hardly slower than the fastest.
 #ifndef LYNX_PLANNER_LOWER_WEAVE_H_
 #define LYNX_PLANNER_LOWER_WEAVE_H_
 
@@ -23,7 +22,7 @@
 
 namespace lynx {
 
-// The number of tunings that the pass tries. They are numbered from 0.
+// The number of tunings that Weave tries. They are numbered from 0.
 inline constexpr int32_t kWeaveTunings = 24;
 
 struct WovenProgram {

@@ -206,7 +206,7 @@ Bytes StoredBytes(Tensor tensor, const LayerShape& shape) {
 }
 
 // The constant and the two functions must agree with kAttentionRows and WideHeadFloats of the CPU backend (worker/backend).
-// kAttentionRows: the number of rows that attention works on at once. WideHeadBytes: if tensors have 16-bit elements,
+// kAttentionRows: the number of rows that attention works on at the same time. WideHeadBytes: if tensors have 16-bit elements,
 // attention makes 32-bit copies of one head, and this function returns their bytes: `whole` matrices with all positions, and
 // `rows` matrices with RowsAtOnce rows.
 constexpr int32_t kAttentionRows = 64;

@@ -1,6 +1,6 @@
-// The table of known model families, one row each. A row says, in terms of ModelSpec, what the layers of the family consist of,
-// and which features of the family the engine lacks. Reading a config.json, planning, training, importing, exporting and
-// docs/models.md all use this table.
+// The table of known model families, with one row for each family. A row says, in terms of ModelSpec, what the layers of the
+// family consist of, and which features of the family the engine lacks. Reading a config.json, planning, training, importing,
+// exporting and docs/models.md all use this table.
 //
 // The field `model_type` of a model's config.json (Hugging Face's transformers) names the family. A field that is absent from
 // config.json has the default of transformers' configuration class. Pure; thread-safe.

@@ -196,7 +196,8 @@ class StageValidator {
     return absl::FailedPreconditionError(absl::StrCat("the step still lacks ", ActionText(action)));
   }
 
-  // Checks that NORM+, NORM- and OPT come in this order, once each. Only gathers of updated weights may follow OPT.
+  // Checks that each of NORM+, NORM- and OPT comes once, and that they come in this order. Only gathers of updated weights may
+  // follow OPT.
   absl::Status CheckEndOfStep(const Action& action) {
     if (action.kind == kWeightGatherStart || action.kind == kWeightGatherWait) return CheckWeightGather(action);
     if (action.kind == kExpertGatherStart || action.kind == kExpertGatherWait) return CheckExpertGather(action);

@@ -32,7 +32,7 @@ absl::Status CheckMicrobatchOrder(const Schedule& schedule) {
   return absl::OkStatus();
 }
 
-// For each pass, stage and microbatch, the position of its slot on its rank.
+// For each kind of pass, each virtual stage and each microbatch: the position of its slot on its rank.
 class Places {
  public:
   explicit Places(const Schedule& schedule)

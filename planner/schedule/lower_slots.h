@@ -28,7 +28,7 @@ struct RankSlot {
   // This slot posts the receives of the slots [post_begin, post_end) of this rank, as far as these slots receive something.
   // Receives that no slot posts are posted before the first slot.
   int32_t post_begin = 0, post_end = 0;
-  bool last = false;  // no later slot has this pass and stage
+  bool last = false;  // no later slot has this kind of pass and stage
 
   bool operator==(const RankSlot&) const = default;
 };

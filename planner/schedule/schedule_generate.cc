@@ -12,8 +12,9 @@
 namespace lynx {
 namespace {
 
-// Collects the slots of one rank, in their order. In each pass and chunk, the microbatches come in ascending order. Slots of
-// microbatches with a number of `microbatches` or more are left out, because these microbatches do not exist.
+// Collects the slots of one rank, in their order. The slots of one chunk and one kind of pass (forward, backward or weight
+// gradient) are in ascending order of their microbatches. Slots of microbatches with a number of `microbatches` or more are
+// left out, because these microbatches do not exist.
 class RankSlots {
  public:
   RankSlots(const PipelineShape& shape, int32_t rank, int32_t microbatches, int32_t passes) : microbatches_(microbatches) {

@@ -26,9 +26,9 @@ struct InFlightCount {
 std::vector<InFlightCount> CountInFlight(const Schedule& schedule);
 
 // The activations of rank `rank` in the interleaved schedule of M = `microbatches`, by a formula: what CountInFlight counts.
-// The rank runs 2(p-r-1) + (v-1)p forwards before its first backward, so it holds the activations of one more: of as many
-// forward slots of the schedule for the next multiple of p, without the slots of microbatches that do not exist. If p divides
-// M, these are min((v-1)p + 2(p-r-1) + 1, vM) (Korthikanti et al. 2022).
+// The rank runs 2(p-r-1) + (v-1)p forwards before its first backward, so it holds the activations of one more than this. These
+// are the first forward slots of the schedule for the next multiple of p, from which the slots of microbatches that do not
+// exist are left out. If p divides M, these are min((v-1)p + 2(p-r-1) + 1, vM) (Korthikanti et al. 2022).
 int64_t InterleavedInFlight(const PipelineShape& shape, int32_t rank, int64_t microbatches);
 
 // Bytes that one microbatch holds on a virtual stage.

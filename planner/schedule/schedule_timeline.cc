@@ -12,7 +12,7 @@ struct SlotCost {
   Nanos duration, delay;
 };
 
-// One entry for each pass and stage. The index is OrderedSlot::pass_and_stage.
+// One entry for each kind of pass on each stage. The index is OrderedSlot::pass_and_stage.
 std::vector<SlotCost> SlotCosts(const SlotOrder& order, const std::vector<StagePassTimes>& costs) {
   const PipelineShape& shape = order.shape;
   const size_t stages = static_cast<size_t>(shape.stages());

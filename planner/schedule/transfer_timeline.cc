@@ -12,7 +12,7 @@ namespace {
 constexpr Nanos kNotYet{-1};
 constexpr int32_t kNoLink = -1;
 
-// Times of the slots of one pass and stage.
+// Times of the slots of one kind of pass on one stage.
 struct SlotCost {
   Nanos duration;
   Nanos posts_before_end;  // the slot posts a receive this long before its end

@@ -11,7 +11,7 @@ namespace lynx {
 // devices, no divisor fits, or CheckCluster refuses the cluster. Also returns the errors of the request's exact solver and of
 // FinishedPlan without changes.
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
-// Does the same as MakePlan, but an Infeasible has no suggestion, because finding one takes as long as many plans.
+// Does the same as MakePlan, but an Infeasible has no suggestion, because finding one takes as long as making many plans.
 absl::StatusOr<PlanResult> MakePlanWithoutAdvice(const PlanRequest& request);
 
 }  // namespace lynx

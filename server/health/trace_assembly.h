@@ -1,5 +1,5 @@
 // TraceAssembly: joins the traces of one generation's steps, which ranks report in parts. Not thread-safe; owned by the
-// controller. Bounded: kPending steps at once.
+// controller. Bounded: it keeps at most kPending unfinished steps.
 #ifndef LYNX_SERVER_HEALTH_TRACE_ASSEMBLY_H_
 #define LYNX_SERVER_HEALTH_TRACE_ASSEMBLY_H_
 

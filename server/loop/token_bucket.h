@@ -1,5 +1,5 @@
-// TokenBucket: a rate limit. It gives `per_second` tokens a second on average, and at most `burst` at once. A value; not
-// thread-safe.
+// TokenBucket: a rate limit. It gives `per_second` tokens a second on average, and at most `burst` without a pause. A value;
+// not thread-safe.
 #ifndef LYNX_SERVER_LOOP_TOKEN_BUCKET_H_
 #define LYNX_SERVER_LOOP_TOKEN_BUCKET_H_
 

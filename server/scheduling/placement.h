@@ -59,9 +59,9 @@ std::vector<DeviceRef> InNodeOrder(const Reservation& reservation, const std::ve
 // Takes the same number of devices of each node, because the planner assumes that nodes are alike. The number is at least
 // `group`. From all such choices it takes the one with the most devices up to `max_ranks`, then the fewest nodes, then the
 // nodes that lie closest together. If no such choice reaches `min_ranks`, but all free devices together do and `group` is 1,
-// each device counts as a node of its own. A node that must be alone is a choice of its own; the other nodes together come
-// before it if they give as many devices. nullopt: too few devices, or `min_ranks` exceeds `max_ranks`. `nodes` and the devices
-// of the result are in locality order (locality_selection.h).
+// each device counts as a node of its own. A node that must be alone is a choice of its own. If the other nodes together give
+// the same number of devices, they are preferred to it. nullopt: too few devices, or `min_ranks` exceeds `max_ranks`. `nodes`
+// and the devices of the result are in locality order (locality_selection.h).
 std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand);
 
 // Gang placement: returns one device for every rank, by rank; nullopt: they do not all fit. Nodes are filled in the given

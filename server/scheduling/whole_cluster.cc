@@ -22,7 +22,8 @@ std::vector<const WholeNode*> Usable(const std::vector<WholeNode>& nodes) {
   return {alone.front()};
 }
 
-// The groups of nodes with as many devices each. Adds to `groups`, and their nodes, in order, to `members`.
+// `nodes` have the same number of devices each. Adds their groups to `groups`, and the nodes of each group, in order, to
+// `members`.
 void AddGroups(const std::vector<const WholeNode*>& nodes, std::vector<NodeGroup>& groups,
                std::vector<std::vector<const WholeNode*>>& members) {
   std::vector<std::shared_ptr<const HardwareProfile>> profiles;

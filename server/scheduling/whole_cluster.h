@@ -21,11 +21,11 @@ struct WholeNode {
   std::vector<CoreUse> cores;                      // of each device
 };
 
-// What the planner may assume about the nodes: nodes that are alike (node_groups.h) and have as many devices are a group, which
-// has the slowest figures of its nodes and the smallest memory. Groups have the names "kind 1", "kind 2", ..., in the order of
-// the first node with their number of devices, and then of their own first node. Nodes that must be alone (NodeDevices::alone)
-// are left out, except that the first of them is the cluster if there are no others. Nodes without a profile are left out.
-// Without nodes, the result has no groups. `nodes` must be in locality order (locality_selection.h).
+// What the planner may assume about the nodes: nodes that are alike (node_groups.h) and have the same number of devices are a
+// group. A group has the slowest figures of its nodes and the smallest memory. Groups have the names "kind 1", "kind 2", ...,
+// in the order of the first node with their number of devices, and then of their own first node. Nodes that must be alone
+// (NodeDevices::alone) are left out, except that the first of them is the cluster if there are no others. Nodes without a
+// profile are left out. Without nodes, the result has no groups. `nodes` must be in locality order (locality_selection.h).
 ClusterTopology WholeCluster(const std::vector<WholeNode>& nodes);
 
 }  // namespace lynx::server

@@ -28,7 +28,7 @@ enum class ColumnKind { kInteger, kText, kBlob };
 struct Column {
   std::string name;
   ColumnKind kind = ColumnKind::kText;
-  bool in_key = false;  // a part of the primary key
+  bool in_key = false;  // the column is a part of the primary key
   bool operator==(const Column&) const = default;
 };
 

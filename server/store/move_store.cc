@@ -22,7 +22,7 @@
 namespace lynx::server {
 namespace {
 
-// The number of rows that are read at once. Some rows contain plans of several megabytes.
+// The number of rows that one query reads. Some rows contain plans of several megabytes.
 constexpr int64_t kRowsPerPage = 100;
 
 using Row = std::vector<Parameter>;

@@ -84,8 +84,8 @@ absl::StatusOr<std::optional<LeaseRow>> ReadLease(PostgresConnection& connection
 }
 
 absl::StatusOr<int64_t> TakeLease(PostgresConnection& connection, const ServerIdentity& holder, const LeaseTimes& times) {
-  // If two servers run this statement at once, the second one waits until the first has committed. Then it finds that the lease
-  // is not free.
+  // If two servers run this statement at the same time, the second one waits until the first has committed. Then it finds that
+  // the lease is not free.
   LYNX_ASSIGN_OR_RETURN(
       const PostgresResult rows,
       connection.Run(absl::StrCat("UPDATE lynx_lease SET id=?, address=?, host=?, process=?, version=?, encryption=?, "

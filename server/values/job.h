@@ -75,7 +75,7 @@ struct Progress {
   bool operator==(const Progress&) const = default;
 };
 
-// Mean times of the slowest rank of a stage, over the steps of the current generation except the first two.
+// Mean times of the slowest rank of one stage, over the steps of the current generation except the first two.
 struct StageMeasurement {
   int64_t steps = 0;
   Nanos step, forward, backward, weight, optimizer;

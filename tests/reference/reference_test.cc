@@ -39,8 +39,7 @@ void ExpectReference(worker::TinyJob job, const worker::TinySetting& setting) {
   for (size_t step = 0; step < expected.size(); ++step) {
     const StepReport& report = run.reports[0][step];
     EXPECT_NEAR(report.loss, expected[step].loss, kTolerance * expected[step].loss) << "step " << step;
-    // The norm depends on every gradient at once. Late in the training it is a difference of large sums, so its tolerance is
-    // larger.
+    // The norm depends on every gradient. Late in the training it is a difference of large sums, so its tolerance is larger.
     EXPECT_NEAR(report.gradient_norm, expected[step].gradient_norm, 10 * kTolerance * expected[step].gradient_norm)
         << "step " << step;
   }

@@ -103,7 +103,7 @@ struct SimNode {
   int64_t agent_stream = 0, worker_stream = 0;  // 0: no stream
   int64_t boots = 0;
   bool cut_to_server = false, cut_from_server = false;
-  bool isolated = false;  // cut off from all other nodes
+  bool isolated = false;  // true if the node is cut off from all other nodes
   bool apart = false;     // in a separate part of the network, which reaches neither the server nor the nodes outside it
   bool Reaches(const SimNode& other) const { return this == &other || (!isolated && !other.isolated && apart == other.apart); }
   std::optional<WorkerDesired> wish;  // the newest desired state that was received since the daemon began

@@ -44,7 +44,7 @@ inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "inco
 
 namespace lynx::validation {
 
-// Fused attention of 2023, before FlashAttention-2, beside the curves of the cluster files
+// Fused attention of 2023, before FlashAttention-2, compared with the curves of the cluster files
 // (FrameworkTraits::attention_permille). Fitted: see FittedConstants.
 inline constexpr int32_t kOldAttentionOnA100 = 490;
 inline constexpr int32_t kOldAttentionOnH100 = 320;

@@ -367,7 +367,8 @@ class Backend : public LayerBackend<float> {
   virtual void Release(std::span<float> memory) = 0;
   // Returns the memory of the device that is free now. Memory that other processes hold is not free. Unimplemented on the CPU.
   virtual absl::StatusOr<Bytes> FreeMemory() const = 0;
-  // Allocates pinned host memory, for copies that run beside ops (DeviceQueue::Copy). It lasts until the backend is destroyed.
+  // Allocates pinned host memory, for copies that run while ops run (DeviceQueue::Copy). It lasts until the backend is
+  // destroyed.
   virtual absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) = 0;
   // True if this process can read and write the memory that Allocate returned. If false, it must use Copy (host_view.h).
   virtual bool host_addressable() const = 0;
@@ -391,7 +392,7 @@ class Backend : public LayerBackend<float> {
   // effect on the CPU. `name` is read before the call returns.
   virtual void BeginRange(const char* /*name*/) {}
   virtual void EndRange() {}
-  // Makes a queue for work that runs beside the ops. The backend must live longer than the queue. Unimplemented on the CPU.
+  // Makes a queue for work that runs while the ops run. The backend must live longer than the queue. Unimplemented on the CPU.
   virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue() = 0;
 
   virtual std::string Name() const = 0;  // "cpu: OpenBLAS 0.3.21 Zen"

@@ -163,7 +163,7 @@ class CommunicationThread {
 };
 
 // The memory that one communicator allocates for itself. It does not depend on the size of the transfers, and does not include
-// the kernel's socket buffers. Each encrypted connection has 2 * kMaxFrameBytes besides (link_stream.h).
+// the kernel's socket buffers. Each encrypted connection needs 2 * kMaxFrameBytes more (link_stream.h).
 inline constexpr Bytes kCommunicatorStaging{256 * 1024};
 
 }  // namespace lynx::worker

@@ -4,7 +4,7 @@
 //
 // The ranks of an expert group run the same program, so they begin their rounds in the same order. How many they need, they ask
 // each other in the forward pass of each layer and microbatch. The host must know the number, so there, on a device with memory
-// of its own, it waits for the device. Recomputation and the backward pass run as many rounds again, of the same rows.
+// of its own, it waits for the device. Recomputation and the backward pass run the same rounds again, with the same rows.
 //
 // Not thread-safe: only the thread of the engine calls it. The backend, the communicator and the states must outlive the
 // object, because it keeps references to them.

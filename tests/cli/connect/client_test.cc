@@ -270,8 +270,8 @@ TEST(ClientTest, AWatchOfASilentServerEndsWhenAskedTo) {
   EXPECT_EQ(jobs.watches(), 1);
 }
 
-// Watches with an hour for every wait, until `ends` has been true for so many questions. A watch that does not ask while it
-// waits would outlast the test's own limit.
+// Watches with an hour for every wait, until the watch has asked `questions` times while `ends` was true. A watch that does not
+// ask while it waits would outlast the test's own limit.
 absl::Status WatchUntil(const std::string& servers, const std::function<bool()>& ends, int questions = 2) {
   int asked = 0;
   return Client({servers, "the test"}, kSecond * 3600)

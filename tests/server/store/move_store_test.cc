@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Between, MoveStoreTest,
                                            std::pair(EngineKind::kPostgres, EngineKind::kPostgres)),
                          [](const auto& info) { return NameOf(info.param.first) + "And" + NameOf(info.param.second); });
 
-// Writes rows into every table: more jobs than are read at once, and text that PostgreSQL can store only in encoded form.
+// Writes rows into every table: more jobs than one query reads, and text that PostgreSQL can store only in encoded form.
 void Fill(const StorePlace& place) {
   const std::unique_ptr<Store> store = OpenStore(place.address(), "").value();
   const std::shared_ptr<const Plan> plan = MakeSmallPlan(*MakeJob(1).spec);

@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 constexpr char kDirectory[] = "/run/checkpoints";
-// A checkpoint of the small model never makes so many calls.
+// A checkpoint of the small model always makes fewer calls than this.
 constexpr int kCallLimit = 5000;
 
 struct FaultMode {

@@ -12,7 +12,7 @@ constexpr Nanos kLimit = kSecond * 20;
 
 class HangWatchTest : public testing::Test {
  protected:
-  // Looks after each of so many seconds. Returns the number of the look that found that the rank hangs; 0: none did.
+  // Looks `looks` times, once a second. Returns the number of the look that found that the rank hangs; 0: none did.
   int FoundAt(int looks, std::optional<ToldProgress> told) {
     for (int look = 1; look <= looks; ++look) {
       now_ = now_ + kSecond;

@@ -51,9 +51,8 @@ enum class TinyModel : uint8_t {
 const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"
 inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kOlmoe) + 1;
 ModelSpec SpecOf(TinyModel model);
-// A model with experts, of which it has so many, and so many key heads, that up to four tensor-parallel ranks, and expert
-// groups of up to eight ranks, can share them. Nothing is dropped, and there are no losses of the router, so all layouts train
-// the same model.
+// A model with experts. It has enough key heads for up to four tensor-parallel ranks, and enough experts for expert groups of
+// up to eight ranks. Nothing is dropped, and there are no losses of the router, so all layouts train the same model.
 ModelSpec TinyMoe(DataType dtype = DataType::kFloat32, TinyModel model = TinyModel::kMixtral);
 
 struct TinyJob {

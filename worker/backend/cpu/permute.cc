@@ -9,7 +9,7 @@
 namespace lynx::worker::cpu {
 namespace {
 
-// The number of columns of a row that are summed at once.
+// The number of columns of a row that are summed in one go.
 constexpr int64_t kColumns = 256;
 
 template <class T>

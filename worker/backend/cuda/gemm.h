@@ -21,8 +21,8 @@ enum class Transpose : uint8_t { kNo, kYes };
 enum class ProductInto : uint8_t { kOverwrite, kAdd };
 
 // The product is c (m, n) = op(a) (m, k) op(b) (k, n), or it is added to c. All matrices are contiguous. A transposed operand
-// is stored as (k, m) or (n, k). A batch is that many products of the same shape, each of matrices that follow those of the
-// product before it.
+// is stored as (k, m) or (n, k). `batch` is the number of products of this shape; the matrices of each product follow those of
+// the product before it.
 struct ProductShape {
   Transpose a = Transpose::kNo, b = Transpose::kNo;
   int64_t m = 0, n = 0, k = 0;

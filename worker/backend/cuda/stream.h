@@ -28,8 +28,8 @@ class Stream {
   // The size of the memory that an op may use between its kernels, and that a matrix product may use within a kernel.
   static constexpr Bytes kScratch{int64_t{32} << 20};
 
-  // Copies from and to memory of the host that is not pinned go through so many pieces of pinned memory, each of this size. A
-  // piece is free again when the device has copied it, so the host can run so many small copies ahead.
+  // Copies from and to memory of the host that is not pinned go through kPieces pieces of pinned memory of kPiece bytes each. A
+  // piece is free again when the device has copied it. So the host can be ahead of the device by up to kPieces small copies.
   static constexpr int kPieces = 32;
   static constexpr Bytes kPiece{int64_t{512} << 10};
 

@@ -37,7 +37,7 @@ __device__ inline int LaneOfWarp() { return static_cast<int>(threadIdx.x) % kWar
 __device__ inline int WarpOfBlock() { return static_cast<int>(threadIdx.x) / kWarp; }
 
 #ifdef __CUDACC__
-// A place in shared memory. Adding an integer gives the place as many bytes later.
+// An address in shared memory. Adding n gives the address n bytes later.
 using SharedAddress = uint32_t;
 __device__ inline SharedAddress AddressOf(const void* shared) {
   return static_cast<SharedAddress>(__cvta_generic_to_shared(shared));

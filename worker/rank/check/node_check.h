@@ -1,8 +1,8 @@
 // Checks the nodes before a generation. Each rank checks its device (check_device.h). Then the ranks check the links between
 // ranks that communicate while they train. Each pair of ranks makes a connection for the check, and sends a buffer of known
-// words in both directions at once. Each rank compares every word that it receives with the word that was sent. The time of a
-// link is compared with that of the other links of the same kind (within a host, between hosts). A link that seems slow is
-// tried several times before it counts as slow, because the machine may stop any rank for a moment.
+// words in both directions at the same time. Each rank compares every word that it receives with the word that was sent. The
+// time of a link is compared with that of the other links of the same kind (within a host, between hosts). A link that seems
+// slow is tried several times before it counts as slow, because the machine may stop any rank for a moment.
 //
 //   device -> ranks exchange results -> pairs, round after round -> ranks exchange times -> slow pairs again -> verdict
 //

@@ -31,8 +31,8 @@ absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const GpuLinksRequest& request, c
                                                const GpuLinkSizes& sizes = {});
 
 // Measured times. transfer: a transfer alone. few: a few products alone, which take less time than the transfer. few_beside:
-// these products while the transfer runs. many: as many products, alone, as take about the time of the transfer. both: these
-// many products together with the transfer, until both are done.
+// these products while the transfer runs. many: more products alone, so many that they take about the time of the transfer.
+// both: the products of `many` together with the transfer, until both are done.
 struct OverlapTimes {
   Nanos transfer, few, few_beside, many, both;
 };
