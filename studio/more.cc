@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kFrontierLimits = 7;   // memory limits of the frontier, beside the machine's own
+constexpr int64_t kFrontierLimits = 7;   // memory limits of the frontier, in addition to the machine's own
 constexpr int64_t kMinGainPermille = 5;  // a change that makes the step shorter by less is not named
 constexpr size_t kMaxNamedGains = 2;
 

@@ -82,7 +82,7 @@ class StudioQuestions {
     std::array<int64_t, kStudioAskCount> newest = {-1, -1, -1, -1};
     std::array<std::shared_ptr<Question>, kStudioAskCount> present;
     std::string kept = "{}";
-    uint64_t used = 0;  // when it asked last, in questions
+    uint64_t used = 0;  // number of the client's latest question among those of all clients
   };
 
   // Registers the question and waits for its turn. If the result is OK, the question counts as running.

@@ -54,7 +54,7 @@ struct ModelResult {
   MeasureResult rates;
   std::string ops_error;  // why `ops` is empty
   std::vector<OpRow> ops;
-  Nanos optimizer;  // its time in a step, computed from the time measured for a number of parameters
+  Nanos optimizer;  // its time in a step, scaled from the time for the number of parameters that was measured
   std::vector<CaseResult> cases;
 };
 

@@ -75,7 +75,7 @@ void LeaveOutColumns(std::vector<std::vector<std::string>>& rows, size_t width, 
   }
   size_t whole = 0;
   for (const size_t one : widths) whole += one + kBetween;
-  std::set<size_t, std::greater<>> left_out;  // from the right, so that the places of the others stay right
+  std::set<size_t, std::greater<>> left_out;  // in descending order: erasing one does not move those that are erased later
   for (const size_t column : least_first) {
     if (whole <= width + kBetween) break;
     whole -= widths[column] + kBetween;

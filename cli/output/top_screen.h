@@ -30,7 +30,7 @@ struct TopStyle {
   // Columns. In a table that is wider, reasons stand below their jobs, names are cut and columns are left out; other lines that
   // are longer are broken, and in the last resort cut.
   size_t width = 100;
-  size_t height = 0;  // lines; 0 = no limit
+  size_t height = 0;  // number of lines; 0 = no limit
   bool color = false;
   bool unicode = true;
 };

@@ -123,7 +123,8 @@ Nanos RoughStep(const PlanRequest& request, const Candidate& candidate, PlanCach
   const LayerLowerBound& floor = caches.Floor(candidate);
   const StateLowerBound& states = caches.States(candidate);
   const Nanos layers = LayersTime(request, candidate, caches), layer = layers / request.spec.model.layers;
-  // A stage that works for `time`, and recomputes for `exposed`.
+  // Returns the times of the passes of a stage whose passes take `time` for one microbatch, in addition to `exposed` for
+  // recomputation.
   const auto passes = [&](Nanos time, Nanos exposed) {
     TransferPassTimes times{.forward = time * floor.delay_permille(/*splits_weight=*/true) / 1000};
     const Nanos delays = SplitsWeight(layout) ? time * floor.delay_permille(/*splits_weight=*/false) / 1000 : time;

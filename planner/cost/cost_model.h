@@ -100,7 +100,7 @@ class CostModel {
   Nanos CopyTime(Nanos alone, bool to_host, Nanos other_busy) const;
   // Time that `work` takes if copies to or from the host run during the first `window` nanoseconds.
   Nanos BesideCopies(Nanos work, Nanos window) const;
-  // Time of the optimizer for `parameters` parameters of a rank, `experts` of them of experts.
+  // Time of the optimizer on a rank with `parameters` parameters, of which `experts` belong to experts.
   Nanos OptimizerTime(int64_t parameters, int64_t experts = 0) const;
   // Time to sum two numbers over all ranks: the squared gradient norm and the loss.
   Nanos NormTime() const;
@@ -161,7 +161,7 @@ class CostModel {
   GroupPath shard_path_, across_path_;                // the first is data_path_ if states are sharded over all replicas
   GroupPath expert_path_, expert_data_path_;          // the paths of the slowest expert group and expert data group
   double sent_between_nodes_ = 1;         // share of the rows for other nodes that crosses the network; see rows_once_per_node
-  LinkCost world_link_;                   // the link by which the host sums over all ranks, in a ring also on GPUs
+  LinkCost world_link_;                   // the link over which the hosts sum values of all ranks, in a ring; GPUs do so, too
   std::vector<LinkCost> boundary_links_;  // [i] joins stages i and i + 1; the last one joins the last and the first stage
 };
 

@@ -19,8 +19,8 @@ namespace {
 constexpr int32_t kNone = -1;
 constexpr int64_t kHardlySlower = 200;  // an order is hardly slower if it is at most 1 / kHardlySlower slower than the fastest
 constexpr int64_t kPromising = 50;      // promising: a rehearsal that is at most 1 / kPromising slower than the fastest
-constexpr int32_t kRehearsed = 4;  // forward passes, and as many backward passes, per strand in a rehearsal after the warm-up
-constexpr size_t kMaxInLine = 4;   // collectives of segments: one under way, and others that wait
+constexpr int32_t kRehearsed = 4;       // forward passes per strand in a rehearsal after the warm-up; as many backward passes
+constexpr size_t kMaxInLine = 4;        // collectives of segments: one under way, and others that wait
 
 // What the list scheduler prefers if several actions could run next.
 struct Tuning {

@@ -115,7 +115,7 @@ void WeaveGraph::AddPassOrder(const Program& program, const StageContext& contex
   const bool tied = HoldsTiedEmbedding(context);
   std::map<std::tuple<ActionKind, int32_t, int32_t, Segment>, int32_t> of_segment;     // the latest action of each key
   std::map<std::tuple<int32_t, int32_t, Segment>, int32_t> backward;                   // layer, microbatch, segment
-  std::map<std::tuple<int32_t, int32_t>, int32_t> forward_of_layer, forward_of_stage;  // the last F of a microbatch
+  std::map<std::tuple<int32_t, int32_t>, int32_t> forward_of_layer, forward_of_stage;  // the latest F
   std::map<std::tuple<int32_t, int32_t>, std::vector<int32_t>> recomputation;  // since the last B; key: layer, microbatch
   int32_t adds_to_tied = kNone;
   const auto after = [&](const auto& map, const auto& key, int32_t action) {

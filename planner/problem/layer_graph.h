@@ -328,7 +328,7 @@ struct LayerShape {
   // part of the keys.
   int32_t latent_width() const { return latent() ? query_rank + kv_rank + rotary_dims : 0; }
   bool has_qkv_bias() const { return qkv_bias || family == ModelFamily::kGpt; }
-  // Width of the feed-forward block on one rank: f / t, or that of an expert.
+  // Width of the feed-forward block on one rank: f / t, or the width of an expert.
   int64_t mlp_width() const { return moe() ? expert_ffn : int64_t{ffn} / tp; }
   int64_t mlp_rows() const { return moe() ? expert_rows() : tokens(); }
   int64_t fc1_width() const { return mlp_width() * (family == ModelFamily::kLlama ? 2 : 1); }

@@ -30,7 +30,7 @@ struct SlotOrder {
   int32_t microbatches = 0;
   bool splits_weight = false;
   std::vector<OrderedSlot> slots;           // the slots of one rank are in the order of the schedule
-  std::vector<int32_t> pipe_of_microbatch;  // 0; in a bidirectional pipeline 0 or 1
+  std::vector<int32_t> pipe_of_microbatch;  // for each microbatch 0; in a bidirectional pipeline 0 or 1
 };
 
 // Computes the order. Returns InvalidArgument if the schedule is not valid. The error names the rank and the slot (counted from

@@ -127,7 +127,7 @@ TransferOrder OrderTransfers(const SlotOrder& order, const PipelineSlots& slots)
   const std::vector<StagePassTimes> ticks(static_cast<size_t>(order.shape.stages()), {kTick, kTick, kTick, Nanos(0)});
   const Timeline timeline = ComputeTimeline(order, ticks);
   const auto count = static_cast<int32_t>(order.slots.size());
-  std::vector<std::vector<int32_t>> of_rank(slots.size());  // places in order.slots, from 0
+  std::vector<std::vector<int32_t>> of_rank(slots.size());  // for each rank, the indices of its slots in order.slots
   std::vector<Nanos> begins;
   for (int32_t i = 0; i < count; ++i) {
     const auto rank = static_cast<size_t>(order.slots[static_cast<size_t>(i)].rank);

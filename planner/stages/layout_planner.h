@@ -39,7 +39,7 @@ struct Draft {
   // Only if `step` follows from shorter steps: the simulation of the shortest one, and the number of its actions.
   Simulation simulation_of_fewer;
   int64_t actions_of_fewer = 0;
-  std::vector<std::optional<StageProof>> proofs;  // one entry per rank; or empty
+  std::vector<std::optional<StageProof>> proofs;  // one entry per rank, or no entries
 
   int64_t actions() const;  // number of actions in the programs
 };

@@ -243,7 +243,7 @@ class StageOracle {
   std::vector<int32_t> for_weights_;
   std::vector<std::array<Nanos, kLayerTypeCount>> busy_times_;  // for each stage and layer type, the time of the forward and
                                                                 // backward pass of a layer
-  std::vector<Nanos> dense_busy_times_;                         // for each stage, the same for a layer without experts
+  std::vector<Nanos> dense_busy_times_;                         // for each stage, as busy_times_, for a layer without experts
   std::vector<Bytes> device_memory_;                            // one entry per stage; 0 = unknown
   std::vector<Nanos> stalls_;                                   // for each stage, the stall per microbatch
   std::vector<Bytes> reserves_;                                 // for each stage, the bytes that are subtracted from the limit

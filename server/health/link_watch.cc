@@ -9,7 +9,7 @@ namespace lynx::server {
 namespace {
 
 constexpr double kShareOfStep = 0.1;
-constexpr double kLeastChange = 2;  // as a factor; other users of the network cause smaller changes now and then
+constexpr double kLeastChange = 2;  // a factor; other users of the network cause changes by smaller factors now and then
 
 }  // namespace
 

@@ -19,7 +19,7 @@ LIMIT = 300  # seconds for one command
 
 class NarrowTest(ClusterTest):
     def on_terminal(self, width, *words, awaited="", then=None, **variables):
-        """What the command writes to a terminal of so many columns. Once it has written `awaited`, `then` is called."""
+        """What the command writes to a terminal with `width` columns. Once it has written `awaited`, `then` is called."""
         outer, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
         env = {name: value for name, value in self.env.items() if name != "NO_COLOR"}

@@ -78,7 +78,7 @@ class PostgresTest(ClusterTest):
                 self.refusals.append(result.err)
 
     def test_restarts_of_postgresql_lose_and_double_nothing(self):
-        for node in ("node0", "node1"):  # without the agents of both nodes, the jobs wait
+        for node in ("node0", "node1"):  # cordoned nodes get no ranks, so the jobs wait
             self.assertEqual(self.ctl("node", "cordon", node, "--reason", "test").code, 0)
         self.path = self.job_file()
         self.refusals = []

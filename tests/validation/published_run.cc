@@ -132,7 +132,7 @@ int32_t Or(const Row& row, const char* column, int32_t absent) {
 
 // The experts of a model. The rows do not describe them, so this is taken from the model's config.json on Hugging Face.
 struct Mixture {
-  const char* model;  // in its rows, this column begins with this text
+  const char* model;  // the column "model" of its rows begins with this text
   int32_t experts, top_k, ffn, head_dim;
   bool qk_norm;
 };

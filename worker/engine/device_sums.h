@@ -1,5 +1,5 @@
 // DeviceSums holds a step's loss, the sum of squares of its gradients, and counters. The rank's device computes them in its own
-// memory, and the host reads all of them with one copy.
+// memory, and the host reads them all with one copy.
 //
 // Not thread-safe. Borrows the backend, which owns the memory.
 #ifndef LYNX_WORKER_ENGINE_DEVICE_SUMS_H_

@@ -97,7 +97,7 @@ Nanos DriftWatch::PredictedOn(const LiveJob& job, const NodeId& from, const Node
 // both times may include time in which messages waited for the link.
 std::vector<std::string> DriftWatch::NoteLinkDrift(LiveJob& job) {
   std::vector<SlowLink> slower;
-  std::map<NodeId, double> faster;  // for each node, the largest factor of a link that became faster; from 0 to 1
+  std::map<NodeId, double> faster;  // for each node, the largest factor of its links that became faster; from 0 to 1
   for (const LinkWatch::Change& change : job.drift.links.Changes()) {
     const NodeId& from = job.record.ranks[static_cast<size_t>(change.from)].where.node;
     const NodeId& to = job.record.ranks[static_cast<size_t>(change.to)].where.node;

@@ -33,7 +33,7 @@ struct QueuePass::PassState {
   std::string room;                        // names of the jobs that give way to the head
   int64_t ahead = 0;                       // number of waiting jobs before the present one
   std::map<DeviceKind, DevicePool::AttachedCount> attached;
-  std::vector<NodeDevices> own;  // free devices for the present job, if it excludes some nodes
+  std::vector<NodeDevices> own;  // free devices without those of the nodes that the present job excludes
 };
 
 QueuePass::QueuePass(const Parts& parts)

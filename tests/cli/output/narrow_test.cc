@@ -65,7 +65,7 @@ TEST(Narrow, NoLineOfWrappedTextIsTooWide) {
 
 TEST(Narrow, TheLeastColumnsGoFirst) {
   using Rows = std::vector<std::vector<std::string>>;
-  const Rows whole = {{"A", "B", "C", "D"}, {"1", "22", "333", "4"}};  // 1 + 2 + 3 + 1, and 2 between each: 13 columns
+  const Rows whole = {{"A", "B", "C", "D"}, {"1", "22", "333", "4"}};  // 1 + 2 + 3 + 1, and 2 between neighbours: 13 columns
   Rows rows = whole;
   LeaveOutColumns(rows, 13, {1, 2});
   EXPECT_EQ(rows, whole);
