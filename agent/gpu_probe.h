@@ -58,7 +58,8 @@ class GpuProbe : public DeviceProbe {
 // The memory of a GPU that a rank needs in addition to states and activations: CUDA's context and kernels, and scratch
 // memory for cuBLAS and the ops.
 Bytes OwnMemory(Bytes total);
-// Part `index` of the cores when `count` parts share them; at least one core.
+// Divides the cores among `count` users, and returns the part of user `index`. If there are fewer cores than users, each user
+// gets one core, which others may get, too.
 std::vector<int32_t> ShareOfCores(const std::vector<int32_t>& cores, size_t index, size_t count);
 
 }  // namespace lynx::agent

@@ -16,7 +16,7 @@ namespace lynx::agent {
 
 struct MeasurementOptions {
   std::string rank_binary;
-  std::string directory;  // for the request files of the processes; must exist
+  std::string directory;  // the folder for the request files of the processes; it must exist
   std::string address;    // the node's numeric address; the measured link runs over it
   int64_t pacing_bytes_per_second = 0;
   bool encrypt = false;         // measure the link with encrypted connections

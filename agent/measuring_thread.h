@@ -1,4 +1,4 @@
-// MeasuringThread: does one measurement at a time beside the agent's loop, or takes its result from the cache. The
+// MeasuringThread: does one measurement at a time while the agent's loop runs, or takes its result from the cache. The
 // owner calls Begin, is woken when the result is there, and takes it. All calls of the owner come from one thread.
 #ifndef LYNX_AGENT_MEASURING_THREAD_H_
 #define LYNX_AGENT_MEASURING_THREAD_H_

@@ -61,7 +61,7 @@ Json InfeasibleJson(const Infeasible& infeasible, const ClusterTopology& cluster
             {"set", ChangeOfState(infeasible.suggestion, cluster, state)}}}};
 }
 
-// The request of a state as `lynxctl plan` makes it from files.
+// Completes the request of a state, as `lynxctl plan` completes one that it reads from files.
 absl::StatusOr<PlanRequest> FinishedRequest(StudioRequest made, const AnswerMeans& means) {
   PlanRequest request = std::move(made.request);
   if (request.spec.recompute == RecomputeMode::kOpt) request.exact = means.exact;
@@ -173,7 +173,7 @@ absl::StatusOr<Answer> MoreAnswer(const StudioState& state, const std::vector<St
   return Answer{std::move(more)};
 }
 
-// What a job file does not say of the state.
+// Returns a sentence for each value of the state that a job file cannot express.
 std::vector<std::string> NotInJobFile(const StudioState& state) {
   std::vector<std::string> sentences;
   if (state.nodes > 0) {

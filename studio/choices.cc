@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 // the search is short.
 constexpr char kFirstModel[] = "llama-65b", kFirstMachine[] = "a100-80gb-nvlink";
 constexpr const char* kFirstValues[][2] = {{"train.globalBatch", "64"}, {"train.microBatch", "2"}};
-constexpr char kSmallModel[] = "llama-7b";  // to begin with on a machine of which nothing is known here
+constexpr char kSmallModel[] = "llama-7b";  // the model to begin with on a machine about which nothing is known here
 constexpr const char* kScalarNames[] = {"text", "integer", "real", "boolean", "integers"};  // the index is the ScalarKind
 
 absl::StatusOr<Json> MachinesJson(const std::vector<StudioMachine>& machines) {

@@ -42,7 +42,7 @@ class Client {
   absl::StatusOr<v1::Job> Get(const v1::GetJobRequest& request);
   // The job with all its events that the server keeps, oldest first.
   absl::StatusOr<v1::Job> GetWithEvents(const std::string& job);
-  // Returns the server's whole answer: the job, and what the request asks for beside the job, such as curves.
+  // Returns the server's whole answer: the job, and what else the request asks for, such as curves.
   absl::StatusOr<v1::GetJobResponse> GetAll(const v1::GetJobRequest& request);
   // Accepts any limit: if one call does not return enough, asks page by page. A job that changes meanwhile may be missing, or
   // may be listed in its earlier state.

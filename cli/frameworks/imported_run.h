@@ -42,7 +42,8 @@ struct ImportRequest {
 };
 
 // Reads a run. InvalidArgument names the file and the argument, and says what to do: a required value is missing or unknown,
-// the model has layers that Lynx does not plan (such as latent attention), or the values contradict each other.
+// the model has layers that Lynx does not plan (such as those that predict several tokens), or the values contradict each
+// other.
 absl::StatusOr<ImportedRun> ImportRun(Framework framework, const ImportRequest& request);
 
 // The frameworks that ImportRun reads, as text for people: "megatron, deepspeed, torchtitan or nemo".

@@ -15,7 +15,8 @@ namespace lynx::cli {
 // A part of a word that the text of the script does not determine, such as "$DATA".
 std::string UnknownPart(const std::string& as_written);
 
-// Returns a word for any number of words: those that the script adds to a variable if a test holds that only a run can decide.
+// Returns a word that stands for any number of words. The script adds these words to a variable under a condition that only a
+// run can decide.
 std::string UnknownRest(const std::string& name);
 
 class ShellVariables {

@@ -54,7 +54,7 @@ void PrintLivePage(const std::string& directory) {
 std::string Elsewhere(const LocalCluster& cluster, const std::string& directory) {
   const ServerAddress found = FindServer({});
   if (found.status.ok() && found.address == cluster.server_address && found.authority.empty()) return "";
-  std::vector<std::string> variables;  // variables that count even if --server is given
+  std::vector<std::string> variables;  // environment variables that are read even if --server is given
   for (const char* name : {"LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"}) {
     if (!Environment(name).empty()) variables.push_back(name);
   }

@@ -34,9 +34,10 @@
 // many layers as (1) allows: the more layers the later ranks have, the fewer layers remain for the earlier ranks. This decision
 // is exact for (1).
 //
-// Layers without experts. If only some layers of a model have experts, each piece before a piece of the model has a layer at
-// least, so it is known how many layers without experts a rank can have at most. These layers count with the shorter time of
-// both kinds of layers, with the states of the smaller kind, and with neither stored bytes nor recomputation.
+// Layers without experts. If only some layers of a model have experts, the first layers have none. Each piece of the model has
+// at least one layer, which limits how many of these first layers a later piece can have, and so a rank. This number of layers
+// counts with the shorter time of the two kinds of layers, with the states of the smaller kind, and with neither stored bytes
+// nor recomputation.
 //
 // If nodes differ, the best value of each quantity is used for every rank. Pure; not thread-safe.
 #ifndef LYNX_PLANNER_CANDIDATES_CANDIDATE_BOUND_H_

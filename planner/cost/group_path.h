@@ -27,7 +27,7 @@ namespace lynx {
 struct GroupPath {
   LinkCost link;         // the slowest link; its rate is that of the whole group's rings
   Nanos inside_latency;  // the latency of a step between two members in a node; used only if nodes > 1
-  int32_t nodes = 1;     // nodes that NCCL's rings and trees pass; 1 also for ranks of the engine, on however many nodes
+  int32_t nodes = 1;     // number of nodes that NCCL's rings and trees pass; for rings of the engine always 1
   bool operator==(const GroupPath&) const = default;
 };
 

@@ -23,8 +23,8 @@ namespace lynx {
 struct RoundScratch {
   Bytes late;    // (b, n, top_k) 32-bit; gradients of the weights of the rows without room. At 0, where the router reads it
   Bytes route;   // (b, n, top_k, 3) 32-bit; the route, with the places of this round
-  Bytes counts;  // (ep) 32-bit; how many rows of one expert each rank has without room
-  Bytes sent, received;                  // (r, h); the same place if ep is 1
+  Bytes counts;  // (ep) 32-bit; for each rank: the largest number of rows of one expert without room
+  Bytes sent, received;                  // (r, h); one place for both if ep is 1
   Bytes sent_weights, received_weights;  // (r) 32-bit; the same place if ep is 1
   Bytes fc1;                             // (r, 2, w)
   Bytes silu, swiglu;                    // (r, w)

@@ -31,7 +31,7 @@ double LinearWeights(const LayerShape& shape) {
 TokenFlops TokenFlopsOf(const ModelSpec& model) {
   const LayerShape shape = ShapeOf(model, ParallelLayout{}, 1);
   const double hidden = model.hidden, layers = model.layers, dense = model.moe.dense_layers;
-  // Products of the scores: with queries and keys, and with values.
+  // Products for each pair of positions: of queries and keys, which give the scores, and of scores and values.
   const double scores = double{1} * model.heads * model.head_size() + static_cast<double>(shape.context_width());
   double linears = (layers - dense) * LinearWeights(shape);
   if (dense > 0) linears += dense * LinearWeights(DenseShape(shape));

@@ -13,14 +13,15 @@ namespace {
 constexpr char kLynxPaper[] = "sizes of arXiv 2406.08756; shape by 12Lh^2 + vh";
 constexpr char kKorthikanti[] = "arXiv 2205.05198, table 3";
 constexpr char kYuan[] = "Yuan et al., USENIX ATC 2024";
-// Released models with experts. Shapes are those of the weights' config.json. Sequences are as long as the positions of
-// Mixtral, as those of most of the pretraining of Qwen3 and OLMoE, and as the positions of gpt-oss before they are scaled.
+// Released models with experts. Shapes are those of the weights' config.json. Sequences have the length for which the model was
+// made (Mixtral), of most of its pretraining (Qwen3, OLMoE), or for which positions were made before they were scaled
+// (gpt-oss).
 constexpr char kMixtral[] = "mistralai's config.json; arXiv 2401.04088";
 constexpr char kQwen3[] = "Qwen's config.json; arXiv 2505.09388";
 constexpr char kOlmoe[] = "allenai's config.json; arXiv 2409.02060";
 constexpr char kGptOss[] = "openai's config.json; arXiv 2508.10925";
-// Sequences of these are as long as those of most of the pretraining. The layer of DeepSeek-V3 that predicts further tokens is
-// left out.
+// The sequences of these models are as long as in most of their pretraining. The layer of DeepSeek-V3 that predicts further
+// tokens is left out.
 constexpr char kDeepseekV2[] = "deepseek-ai's config.json; arXiv 2405.04434";
 constexpr char kDeepseekV3[] = "deepseek-ai's config.json; arXiv 2412.19437";
 constexpr char kKimiK2[] = "moonshotai's config.json; arXiv 2507.20534";

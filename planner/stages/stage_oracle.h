@@ -70,7 +70,7 @@ class StageOracle {
   // Must be called when the arena of a stage has turned out to exceed its limit by `bytes`. From then on, the stage's limit is
   // lower by this amount, or peaks are found by lowering instead of sums. Forgets the fits of the stage, or all of them.
   void Reserve(int32_t stage, Bytes bytes);
-  // Restores all limits. Forgets all fits.
+  // Undoes the effect of all calls of Reserve on the limits. Forgets all fits.
   void ForgetReserves();
   // Sets how long, on each stage, the backward of a microbatch waits for its gradient. Recomputation can also run during this
   // wait. Forgets all fits.
@@ -165,8 +165,8 @@ class StageOracle {
   void ForgetFits(int32_t stage);
   std::vector<Part> PartsOf(int32_t stage, int32_t layers) const;
   // A context for one rank. The layers of the other ranks are not known. So the slices have the right number of layers, but the
-  // indices of these layers start at 0. If only some layers of the model have experts, the indices are instead those that the
-  // rank would have if the pieces before each of its pieces had as many layers as that one.
+  // indices of these layers start at 0. If only some layers of the model have experts, the indices are computed in another way:
+  // for each piece of the rank, they assume that every earlier piece has as many layers as this piece.
   StageContext Context(int32_t stage, int32_t layers) const;
   // The first layer of a piece of the model if every piece before it had this number of layers, or those that the job says.
   int32_t FirstLayerOf(int32_t piece, int32_t layers) const;

@@ -129,7 +129,7 @@ JobMetrics::Series::StepSums& JobMetrics::Series::SumsOf(int64_t step, int32_t r
   StepSums& sums = open_steps[step];
   if (sums.ranks.contains(rank)) sums = {};
   sums.ranks.insert(rank);
-  // Ranks that have ended leave steps open.
+  // A step stays open for ever if a rank ends without reporting it. So only the newest kOpenSteps steps are kept.
   if (const auto oldest = open_steps.begin(); open_steps.size() > kOpenSteps && oldest->first != step) open_steps.erase(oldest);
   return sums;
 }

@@ -20,7 +20,7 @@ struct NodeDevices {
   Bytes memory_per_device;       // memory of the smallest device; 0: unknown
   std::string domain;            // place in the network (common/network_domain.h); empty: unknown
   bool slow = false;             // slower than its agent measured; used only after other nodes that are equally close
-  bool alone = false;            // the rate of its network is not known: ranks on it have no ranks on other nodes
+  bool alone = false;            // its network's rate is not known, so a job may not be on it and on other nodes
   int64_t flops_per_second = 0;  // rate of each device, measured by its agent: CPUs in float32, GPUs in bfloat16; 0: unknown
 };
 

@@ -46,7 +46,7 @@ bool IsHeldByAnother(const absl::Status& status);
 struct PostgresLimits {
   std::chrono::milliseconds answer{30'000};  // how long a statement may take before the connection counts as lost
   std::chrono::milliseconds doubt{10'000};   // how long Commit tries to find out what became of a transaction
-  std::chrono::milliseconds pause{1'000};    // from one attempt to connect to the next; longer if an attempt takes longer
+  std::chrono::milliseconds pause{1'000};    // pause after a failed attempt to connect, or the length of the attempt, if longer
 };
 
 class PostgresEngine : public Engine {

@@ -12,7 +12,7 @@ namespace lynx::server {
 
 struct ServerIdentity {
   std::string id;       // random; identifies this run of the process
-  std::string address;  // HOST:PORT by which clients reach it; empty: it takes no calls, such as one that moves the store
+  std::string address;  // HOST:PORT by which clients reach it; empty: it takes no calls, for example because it moves the store
   std::string host;     // the machine's name
   int64_t process = 0;
   std::string version;

@@ -46,7 +46,7 @@ function writeLink() {
   }
 }
 
-// At most once a frame, however many changes come.
+// Asks for a plan. However many changes come, it asks at most once in each frame of the screen.
 function plan(moving) {
   clearTimeout(restTimer);
   moreAsker.stop();

@@ -195,7 +195,7 @@ TEST(ConvertTest, ClustersComeBackTheSame) {
   std::mt19937_64 random(kSeed);
   for (int i = 0; i < 20; ++i) {
     ClusterTopology cluster = UniformCluster(3, 4, lynx::testing::RandomProfile(random), Bytes(1 << 30));
-    cluster.groups[0].profile.inner_links.clear();  // their sizes must divide the devices of a node
+    cluster.groups[0].profile.inner_links.clear();  // random inner links need not divide the 4 devices of a node, as they must
     cluster.groups[0].name = "first";
     cluster.groups[0].host_memory = Bytes(int64_t{1} << 40);
     cluster.groups[0].host_is_device = true;

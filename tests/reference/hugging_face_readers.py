@@ -316,7 +316,7 @@ class Qwen2Moe(Qwen3Moe):
 
 class Glm4Moe(Mixtral):
     """The first layers have no experts. Experts are chosen by the sigmoid of their score plus a bias, and weighted by the
-    sigmoid. Each token passes a block of its own beside them."""
+    sigmoid. Each token also passes one more block."""
 
     BLOCK, GATE, UP, DOWN = "mlp.", "gate_proj", "up_proj", "down_proj"
 

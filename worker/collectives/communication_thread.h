@@ -70,7 +70,8 @@ class CommunicationThread {
     LaneInfo info;
     int32_t out = -1;  // index into links_; -1: the lane has no link in this direction
     int32_t in = -1;
-    // Only the expert group: the links of LaneInfo::by_distance. During an all-to-all, `out` and `in` are those of its step.
+    // Only for the expert group: the links of LaneInfo::by_distance. During an all-to-all, `out` and `in` are the links of its
+    // current step.
     std::vector<int32_t> by_distance;
     int32_t step = 1;  // the current step of the operation in progress; only an all-to-all has several steps
     int64_t next_number = 0;

@@ -11,7 +11,7 @@ namespace lynx::worker {
 namespace {
 
 constexpr char kPath[] = "copies in memory";
-// A short read, such as a header or rows of a few KiB, requests this number of bytes at once.
+// A short read, such as that of a header or of rows of a few KiB, reads ahead: it requests this number of bytes.
 constexpr int64_t kWindowBytes = int64_t{256} << 10;
 
 class RemoteFile : public ReadableFile {

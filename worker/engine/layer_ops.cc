@@ -32,7 +32,8 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
                                      .sigmoid = context.model.moe.scores == RouterScores::kSigmoid,
                                      .scale = static_cast<float>(context.model.moe.weight_scale)}
                        : RouterShape{}),
-      // The losses are means over tokens, and their mean is taken over all shares of the step's tokens.
+      // The router's losses are means over the tokens of a share. The step's loss is the mean over all shares, weighted by
+      // tokens.
       router_losses_{.aux = context.model.moe.aux_loss,
                      .z = context.model.moe.z_loss,
                      .scale = loss_scale * static_cast<double>(share_n_)},

@@ -247,7 +247,7 @@ TEST(CostModel, TheOrderOfRanksDecidesWhichGroupsStayInsideANode) {
 }
 
 // In a ring of 8 ranks, each rank sends 2 x 7/8 of the gradients. If a node has several ranks of the group, the ring can use
-// one of the node's adapters for each of them, as far as the node has so many.
+// one of the node's adapters for each of them, up to the number of adapters.
 TEST(CostModel, RingsBetweenNodesUseTheAdaptersOfAllTheirMembers) {
   const ModelSpec model = TinyModel(4);
   HardwareProfile profile = RoundProfile(model);

@@ -82,8 +82,8 @@ TEST(ModelPresets, ModelsWithExpertsHaveTheReleasedCounts) {
     }
     EXPECT_NEAR(static_cast<double>(ActiveParameters(model)) / c.active, 1, 0.02) << c.name;
   }
-  // The published totals of DeepSeek-V3 (671B) and Kimi K2 (1.04T) contain the biases with which experts are chosen; those of
-  // the papers and cards for the active parameters leave out the embedding.
+  // The published totals of DeepSeek-V3 (671B) and Kimi K2 (1.04T) contain the biases with which experts are chosen; the
+  // published numbers of active parameters leave out the embedding.
   const struct {
     const char* name;
     int64_t total, biases;
