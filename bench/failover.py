@@ -75,7 +75,7 @@ def spread(values):
 
 
 def fail_over(servers, database, load, kind, between):
-    """One failover. Returns the seconds to the first submission and to all nodes."""
+    """Makes one failover. Returns the seconds until a submission was accepted, and until all nodes were attached."""
     old = servers.leader()
     moment = time.monotonic()
     if kind == "promote":

@@ -36,11 +36,11 @@ struct Renewal {
   int64_t report = 0;  // number of the report
   Nanos server_up;     // time since the server began
   // After this time without the server, the ranks end if too few witnesses reply. 0: the ranks continue without the server, and
-  // `cut_off` does not count.
+  // `cut_off` has no effect.
   Nanos isolated;
   Nanos cut_off;                       // after this time, the ranks end if the server answers a witness but not this node
   std::vector<std::string> witnesses;  // host:port; empty: there is no other node, so nobody could take over the work
-  // The server has just begun and does not know all witnesses, so earlier witnesses still count.
+  // The server has just begun and does not know all witnesses, so earlier witnesses remain witnesses.
   bool more_witnesses = false;
 };
 

@@ -20,7 +20,7 @@ class ServerAddresses {
  public:
   static constexpr size_t kMaxServers = 16;
 
-  // Parses "HOST:PORT" or several of them with commas, such as "a:7470,b:7470,[::1]:7470". Spaces around a part do not count.
+  // Parses "HOST:PORT" or several of them with commas, such as "a:7470,b:7470,[::1]:7470". Spaces around a part are ignored.
   // InvalidArgument names the part that is wrong: it is empty, it has no host or no port from 1 to 65535, or it is there twice;
   // or there are more than kMaxServers.
   static absl::StatusOr<ServerAddresses> Parse(const std::string& text);

@@ -24,7 +24,7 @@ struct SheetRow {
   double teraflops;
   const char* source;
 };
-// The first row whose text is part of the device's name counts. Rates that a data sheet states with sparsity are halved here.
+// The first row whose text is part of the device's name is used. Rates that a data sheet states with sparsity are halved here.
 constexpr SheetRow kSheet[] = {
     {"H100 PCIe", 756, "NVIDIA H100 data sheet, PCIe"},
     {"H100 NVL", 835, "NVIDIA H100 data sheet, NVL"},

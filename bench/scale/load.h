@@ -1,5 +1,6 @@
 // Load: submissions at a steady rate. Each is repeated with its idempotency key until the server accepts or refuses it.
-// Latency counts from the time at which a submission was due, so that the submissions that a stalled server delays count too.
+// Latency counts from the time at which a submission was due, so that it includes the time by which a stalled server delays
+// later submissions.
 #ifndef LYNX_BENCH_SCALE_LOAD_H_
 #define LYNX_BENCH_SCALE_LOAD_H_
 

@@ -43,8 +43,8 @@ struct RunAudit {
   std::string no_lynx;  // why there is no plan, or why the engine cannot run it
 };
 
-// `cluster` has one group of nodes; it gets as many of them as the run's devices fill. InvalidArgument: the cluster has several
-// groups, or the layout of the run cannot be estimated.
+// `cluster` has one group of nodes. Its number of nodes is changed to the number that the run's devices fill. InvalidArgument:
+// the cluster has several groups, or the layout of the run cannot be estimated.
 absl::StatusOr<RunAudit> AuditOf(ImportedRun run, ClusterTopology cluster, std::optional<RunLog> log);
 
 // Returns the job of the run, with all fields left open that a planner may choose.

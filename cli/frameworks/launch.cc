@@ -37,7 +37,7 @@ absl::StatusOr<Words> Unwrapped(const Words& words) {
 }
 
 // The value of an option before the program, as "--option value" or "--option=value". If the command has several of the
-// options, the one that comes first in `options` counts.
+// options, the one that comes first in `options` is used.
 std::optional<std::string> OptionOf(const Words& words, size_t end, std::initializer_list<const char*> options) {
   for (const char* option : options) {
     for (size_t i = 0; i < end; ++i) {

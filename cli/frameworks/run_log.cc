@@ -85,7 +85,7 @@ class LogReader {
     }
   }
 
-  // A run may increase its batch during the first steps. Only the steps with the last batch count.
+  // A run may increase its batch during the first steps. Only the steps with the last batch are used.
   RunLog Finish() {
     std::vector<LoggedStep>& steps = log_.steps;
     if (steps.empty()) return std::move(log_);
@@ -164,7 +164,7 @@ class LogReader {
     Flops(NumberAfter(line, "tflops:"), step);
   }
 
-  // Lightning's progress bar writes several states of a step into one line. The last state counts.
+  // Lightning's progress bar writes several states of a step into one line. The last state is used.
   void Nemo(const std::string& line) {
     const char mark[] = "train_step_timing in s";
     const size_t at = line.rfind(mark);

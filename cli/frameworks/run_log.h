@@ -29,7 +29,7 @@ struct RunLog {
   std::vector<LoggedStep> steps;
   size_t other_batches = 0;  // steps that were left out because of another batch size, as when a run increases it
   Bytes most_allocated;      // the largest of all ranks that the log names (torchtitan: reserved); 0 = the log does not say
-  double tflops = 0;         // the median of the steps that TimesOf counts; 0 = the log does not say
+  double tflops = 0;         // the median of the steps that TimesOf uses; 0 = the log does not say
   int64_t global_batch = 0;  // samples of a step as the log says; 0 = the log does not say
 };
 

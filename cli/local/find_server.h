@@ -21,11 +21,11 @@ struct ConnectionFlags {
 // FindServer takes the address from the first of these that is given: --server; $LYNX_SERVER; the context's server; the local
 // cluster in LocalDirectory(); the server in ~/.config/lynx/context.json; 127.0.0.1:7470.
 // It takes the context from the first of these: --context; $LYNX_CONTEXT, a name (cli/connect/contexts.h) or a file; the
-// context in use. If --server or $LYNX_SERVER is given, the context in use counts only if it names the same server, or
-// all of those that are called. If there is no such context, a file that somebody put at ~/.config/lynx/context.json by hand
-// counts under the same condition. --no-context ignores all of them; it excludes --context.
+// context in use. If --server or $LYNX_SERVER is given, the context in use is read only if it names the same server, or all
+// servers that are called. If there is no such context, a file that somebody put at ~/.config/lynx/context.json by hand is read
+// under the same condition. --no-context ignores all of them; it excludes --context.
 // It takes authority and token from --ca-file or $LYNX_CA_FILE, and --token-file or $LYNX_TOKEN_FILE; otherwise from the
-// context. With --no-context only the two flags count.
+// context. With --no-context only the two flags are read.
 ServerAddress FindServer(const ConnectionFlags& flags);
 
 // The address for a context that is given to somebody. `own`: the one that this call used; `servers`: what the server says of

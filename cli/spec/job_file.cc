@@ -73,7 +73,7 @@ struct ModelBase {
   const Override* change = nullptr;  // the --set that names the base
 };
 
-// Finds the base of the model. If overrides name a preset or a config.json, the last of them counts; otherwise the one that
+// Finds the base of the model. If overrides name a preset or a config.json, the last of them is used; otherwise the one that
 // the file names. If the field in the file is not a scalar, it is ignored here, and YamlReader::Read reports it later.
 absl::StatusOr<std::optional<ModelBase>> FindModelBase(const YamlValue& root, const std::vector<Override>& overrides,
                                                        const YamlReader& reader) {

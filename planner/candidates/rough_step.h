@@ -23,7 +23,7 @@ Nanos PipelineTime(const Candidate& candidate, std::vector<TransferPassTimes> pa
 // wait for each other, for transfers, and for reductions that the last passes do not hide, of which a bound (CandidateBound)
 // counts only a part. Not a bound, but rarely longer than a guess (LayoutPlanner::Guess), and it takes far less time. Longer
 // than any real step if the layers seem not to fit. 0 if the ranks do not form a chain from the first layers to the last.
-// Memory does not count if nodes are of several kinds, or if the job says the layers of each stage.
+// Memory is ignored if nodes are of several kinds, or if the job says the layers of each stage.
 Nanos RoughStep(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches);
 
 }  // namespace lynx

@@ -247,7 +247,7 @@ HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b) {
   TakeSlower(a.intra_node, b.intra_node);
   TakeSlower(a.inter_node, b.inter_node);
   a.adapters = std::min(a.adapters, b.adapters);
-  // The ranks of a group may fill smaller pods first. If a kind of node has no pods, the pods of the other kind count.
+  // The ranks of a group may fill smaller pods first. If a kind of node has no pods, the pods of the other kind are used.
   if (a.pod_nodes == 0 || (b.pod_nodes > 0 && b.pod_nodes < a.pod_nodes)) a.pod_nodes = b.pod_nodes;
   a.oversubscription_permille = std::max(a.oversubscription_permille, b.oversubscription_permille);
   a.overlap_slowdown_permille = std::max(a.overlap_slowdown_permille, b.overlap_slowdown_permille);

@@ -23,7 +23,7 @@ absl::Status Bad(const std::string& field, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", why));
 }
 
-// Returns an error if the job sets a field that this estimate cannot count, or that the framework does not have.
+// Returns an error if the job sets a field that this estimate cannot take into account, or that the framework does not have.
 absl::Status CheckPins(const JobSpec& spec, Framework framework) {
   const std::string name = EnumName(framework);
   if (spec.resources.activation_memory_per_rank.value > 0) {

@@ -1,7 +1,7 @@
-// Lowering turns schedule, policies and partition into one action program per pipeline rank, in passes. The first passes add
-// these things: the order of slots and what crosses the rank's borders (planner/schedule/lower_slots.h); segments, their
-// collectives, and recomputation in their windows (planner/lower/lower_layers.h); transfers between ranks, gradient reduction
-// and the optimizer. Further passes change the finished program: they add recomputation of inputs
+// Lowering turns schedule, policies and partition into one action program per pipeline rank, in several phases. The first
+// phases add these things: the order of slots and what crosses the rank's borders (planner/schedule/lower_slots.h); segments,
+// their collectives, and recomputation in their windows (planner/lower/lower_layers.h); transfers between ranks, gradient
+// reduction and the optimizer. Further phases change the finished program: they add recomputation of inputs
 // (planner/lower/lower_chain.h), copies to the host (planner/lower/lower_offload.h), and sharded model states
 // (planner/lower/lower_sharing.h). Pure.
 //

@@ -1,4 +1,4 @@
-// The lowering pass for recomputed inputs of layers (StagePolicy::input_recomputed). This is Megatron-LM's uniform
+// The phase of lowering for recomputed inputs of layers (StagePolicy::input_recomputed). This is Megatron-LM's uniform
 // recomputation of groups of layers. Pure.
 //
 // A chain is a sequence of consecutive layers of which only the first layer's input is stored. Before anything is recomputed

@@ -1,4 +1,4 @@
-// The lowering pass that sends stored tensors to the host's memory and fetches them back (Placement::kOffload). Pure.
+// The phase of lowering that sends stored tensors to the host's memory and fetches them back (Placement::kOffload). Pure.
 //
 // A *run* is a stretch of a program in which one layer computes its forward or its backward of one microbatch. The offloaded
 // tensors of a layer and microbatch get four actions:

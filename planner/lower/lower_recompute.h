@@ -1,4 +1,4 @@
-// The lowering pass for recomputation: says which ops a layer's policy runs at each point before and during the layer's
+// The phase of lowering for recomputation: says which ops a layer's policy runs at each point before and during the layer's
 // backward pass. Pure values; thread-safe.
 #ifndef LYNX_PLANNER_LOWER_LOWER_RECOMPUTE_H_
 #define LYNX_PLANNER_LOWER_LOWER_RECOMPUTE_H_

@@ -1,4 +1,5 @@
-// The lowering pass for ZeRO (see state_sharing.h): model states are sharded among the ranks that hold the same weights. Pure.
+// The phase of lowering for ZeRO (see state_sharing.h): it shards model states among the ranks that hold the same weights.
+// Pure.
 //
 // ZeRO-3. A *visit* is a sequence of consecutive compute actions that use the weights of one layer. The gather of a layer's
 // weights starts when the previous visit begins, and its wait comes before the layer's own visit. So each gather has the time

@@ -1,5 +1,5 @@
-// Weave is the part of lowering that weaves a rank's program: 2 or 4 slots (passes of microbatches) run side by side as
-// *strands*, so one computes while another's collective is under way. Only the order of actions changes. Pure.
+// The phase of lowering that weaves a rank's program: 2 or 4 slots (passes of microbatches) run side by side as *strands*, so
+// that one computes while another's collective is under way. Only the order of actions changes. Pure.
 //
 // A list scheduler builds the new order on a simulated clock, with the costs that the simulation uses. Whenever the compute
 // stream is free, it takes, from the strands that can continue, the action that the tuning prefers. If no strand can continue,

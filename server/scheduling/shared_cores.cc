@@ -76,7 +76,7 @@ std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices) {
     Members& of_limit = limited[use.limit_group];
     of_limit.devices.push_back(i);
     // Devices of one group report the same limit, unless the limit changed between the starts of their agents. In that case the
-    // lowest limit counts.
+    // lowest limit is used.
     of_limit.limit_permille =
         of_limit.limit_permille == 0 ? use.limit_permille : std::min(of_limit.limit_permille, use.limit_permille);
   }

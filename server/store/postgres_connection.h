@@ -45,7 +45,7 @@ struct ConnectOptions {
   // How long a statement may take. A database that does not answer for that long is treated as gone.
   std::chrono::milliseconds answer = std::chrono::seconds(30);
   std::string name = "lynx-server";  // what the database shows as the name of the program
-  std::string seconds;               // the longest time to connect to one host; empty: PGCONNECT_TIMEOUT, or 5
+  std::string seconds;               // limit in seconds for connecting to one host; empty: $PGCONNECT_TIMEOUT, or 5
 };
 
 class PostgresConnection {

@@ -24,7 +24,7 @@ class Leadership {
   void End() { until_ = 0; }
 
  private:
-  std::atomic<int64_t> until_{0};  // BootTime; 0: it does not lead
+  std::atomic<int64_t> until_{0};  // the BootTime until which this server leads; 0: it does not lead
 };
 
 }  // namespace lynx::server

@@ -32,7 +32,7 @@ class ClientTest(ClusterTest):
         self.client = lynx.Client(timeout=30)
 
     def test_the_life_of_a_job(self):
-        """One cluster for all of it, because to start one takes longest."""
+        """One test with one cluster, because starting a cluster takes most of the time."""
         self.assertEqual(len(self.client.nodes()), 2)
         self.assertEqual(self.client.whoami().name, "local")
         self.submits_and_watches()

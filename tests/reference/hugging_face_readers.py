@@ -302,7 +302,7 @@ def sigmoid(x):
 
 
 class Qwen2Moe(Qwen3Moe):
-    """Beside the experts, each token passes a block of its own, whose output is multiplied by a gate."""
+    """Each token also passes one more block, whose output is multiplied by a gate."""
 
     def feed_forward(self, prefix, x):
         block = prefix + "mlp.shared_expert."

@@ -106,7 +106,7 @@ TEST(StudioState, RefusesWhatItDoesNotKnow) {
   }
 }
 
-// States cut off, and with a byte changed, are read, or refused with a text; nothing else happens.
+// A state that is cut off, or has a changed byte, must be read or refused with a text. Nothing else may happen.
 TEST(StudioState, AnyTextIsReadOrRefused) {
   const std::string whole =
       R"({"model":{"config":"{\"model_type\": \"llama\"}","name":"c.json"},"machine":{"text":"kind: Cluster"},)"

@@ -12,7 +12,7 @@ namespace {
 constexpr int kOnce = 1, kBeside = 2, kGraph = 4, kBalanced = 8;
 
 // One setting of a recipe, from one release to another. Releases are numbered like the containers: 2604 is 26.04. `bits` 0: the
-// rule is for 8 and for 16 bits. The first rule that fits counts.
+// rule is for 8 and for 16 bits. The first rule that fits is used.
 struct Rule {
   int first, last;
   const char* model;

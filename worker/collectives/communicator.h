@@ -37,8 +37,8 @@ struct TransferTicket {
 
 struct TransferTimes {
   // The moment when the first byte had moved in every direction that the transfer has on this rank: sending, receiving or both.
-  // A received byte shows that the neighbour has begun too. In an all-to-all, the first pair of neighbours counts. For
-  // transfers between devices: the moment when this rank's transfer could have begun.
+  // A received byte shows that the neighbour has begun too. In an all-to-all, it is the moment of the first pair of neighbours.
+  // For transfers between devices: the moment when this rank's transfer could have begun.
   Moment started;
   Moment completed;
 };

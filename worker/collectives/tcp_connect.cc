@@ -368,7 +368,7 @@ bool Rendezvous::AnswerProof(Arrival& arrival) {
   }
   if (!sent) return true;
   const LinkKey key{hello.from, hello.channel, hello.part};
-  // If a peer connects again, its earlier connection was lost, so the newer one counts.
+  // If a peer connects again, its earlier connection was lost, so the newer one is used.
   established_[key] = std::move(arrival.stream);
   awaited_.erase(key);
   return true;

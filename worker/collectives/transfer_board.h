@@ -43,7 +43,7 @@ class TransferBoard {
   // Returns a ticket that is already complete. It is for an operation in which no other rank takes part.
   absl::StatusOr<TransferTicket> PostCompleted();
   absl::StatusOr<TransferTimes> Await(TransferTicket ticket);
-  // Only the first failure counts. After a failure, Await returns as soon as the communication thread uses no buffer any more.
+  // Only the first failure is kept. After a failure, Await returns as soon as the communication thread uses no buffer any more.
   void Fail(const Failure& failure);
   // Returns the failure as the callers on this rank see it; OK if there was no failure. Any thread may call it.
   absl::Status failure() const;

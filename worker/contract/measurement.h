@@ -55,7 +55,7 @@ struct MeasureRequest {
   std::string device_uuid;  // the UUID of a GPU; empty for a CPU
   // The cores of one rank. The process is pinned to them and uses one BLAS thread for each core. Empty: it is not pinned.
   std::vector<int32_t> cores;
-  // Runs of each op after one run to warm up; the median counts. On a CPU, ops run in passes over n layers, and such a pass
+  // Runs of each op after one run to warm up; the median is used. On a CPU, ops run in passes over n layers, and such a pass
   // counts as n runs; there are at least two passes. Must be in 1..1000.
   int32_t repetitions = 5;
   // A soft limit, > 0. After this time no further shape is begun. If one shape takes too long, it gets fewer repetitions. The

@@ -23,8 +23,8 @@ namespace lynx::worker {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
-// The niceness of the threads that StartCopyThread starts; the thread that writes checkpoints to disk has the same. If training
-// wants the same core, such a thread gets about a quarter of the core's time.
+// The niceness of the threads that StartCopyThread starts; the thread that writes checkpoints to disk has the same priority. If
+// training wants the same core, such a thread gets about a quarter of the core's time.
 constexpr int kNiceness = 5;
 // The largest number of connections that have not proven their identity yet.
 constexpr int64_t kMaxProving = 16;

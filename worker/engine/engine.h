@@ -97,7 +97,8 @@ class Engine {
   // At the end of each step, when the engine sums the loss over all ranks, it calls `votes` for this rank's votes about
   // in-memory checkpoints. Null: the engine uses the votes of CopyVotes{}.
   void SetCopyVotes(std::function<CopyVotes()> votes) { own_copy_votes_ = std::move(votes); }
-  // The votes of all ranks at the end of the last step: a field is true only if all ranks set it. Every rank gets the same.
+  // The votes of all ranks at the end of the last step: a field is true only if all ranks set it. Every rank gets the same
+  // votes.
   const CopyVotes& copy_votes() const { return copy_votes_; }
 
   // Why the last step's update was skipped; empty: it was not skipped.

@@ -101,7 +101,7 @@ class LayerOps {
 
     bool moe;           // true: it has experts
     int64_t rows;       // all tokens, or the rows of the rank's experts
-    int64_t width;      // f / t: this rank's part of the inner size; the inner size of an expert
+    int64_t width;      // f / t, this rank's part of the inner size; with experts, the inner size of an expert
     int64_t fc1_width;  // width of the output of fc1
   };
   const Mlp& MlpOf(int32_t layer) const { return kinds_.IsDense(layer) ? dense_mlp_ : mlp_; }

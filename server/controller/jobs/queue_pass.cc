@@ -98,8 +98,8 @@ void QueuePass::ForgetFree() {
   used_.reset();
 }
 
-// The jobs of the queue that this pass examines, in their order. Jobs that only wait for the quota of their user do not count
-// against kDepth: otherwise one user's jobs could hide those of all others.
+// The jobs of the queue that this pass examines, in their order. Jobs that only wait for the quota of their user are not
+// counted in kDepth: otherwise one user's jobs could hide those of all others.
 std::vector<WaitingJob> QueuePass::FirstInLine(const std::string& queue,
                                                const std::set<std::pair<int32_t, int64_t>>& line) const {
   const auto config = devices_.queues().find(queue);

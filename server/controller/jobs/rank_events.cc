@@ -210,7 +210,7 @@ void RankEvents::ObserveExit(LiveJob& job, int32_t rank, const RankObservation& 
   }
 }
 
-// A failure is usually reported twice: by the rank itself, and by its daemon when the process exits. The first report counts,
+// A failure is usually reported twice: by the rank itself, and by its daemon when the process exits. The first report is kept,
 // but the rank's own report replaces an earlier report of the daemon.
 void RankEvents::Failed(LiveJob& job, int32_t rank, const RankFailure& fault, Source source) {
   LiveRank& live = job.generation.ranks[static_cast<size_t>(rank)];

@@ -98,7 +98,7 @@ TEST(GroupPath, RanksOfTheEngineRunRingsOnly) {
   EXPECT_EQ(AllReduceTime(Bytes(128'000), 128, path), Nanos(254 * (10'000 + 13)));
 }
 
-// Pods of 4 nodes with one rank each. Out of a pod there is room for one node's data at a time.
+// Pods of 4 nodes with one rank each. The links out of a pod carry the data of one node at a time.
 TEST(GroupPath, GroupsShareTheLinksBetweenPods) {
   HardwareProfile profile = Gpu(1);
   profile.pod_nodes = 4;

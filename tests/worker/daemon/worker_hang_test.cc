@@ -216,7 +216,7 @@ TEST_F(OnlyRankTest, AStoppedRankIsKilledAndTheNextOneGoesOnWithTheSameLosses) {
   siginfo_t stopped{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &stopped, WSTOPPED | WNOWAIT), 0);
   supervisor_->Step();
-  // It may have been stopped while it wrote a checkpoint, which may be quiet for longer.
+  // The rank may have been stopped while it wrote a checkpoint. Then it may show no progress for longer.
   const int64_t quiet = Told()->quiet.value;
   ExpectKilledAfter(kLimitSeconds + static_cast<int>((quiet + kSecond.value - 1) / kSecond.value));
   const std::map<int64_t, double> before = TakeLosses();

@@ -1,4 +1,5 @@
-// Counts the rows of experts and the choices of tokens, and moves the router's biases against them.
+// Counts the rows of experts and the choices of tokens, and changes the router's biases by these counts: down for experts that
+// are chosen often.
 #include <algorithm>
 
 #include "common/check.h"

@@ -117,7 +117,8 @@ void Stream::CopyToPageable(const char* from, int64_t bytes, char* to) {
   }
 }
 
-// CUDA's own copies of memory that is not pinned may read or write it later, if the device can address that memory.
+// If the device can address memory that is not pinned, a copy by CUDA itself may read or write this memory after the call has
+// returned.
 void Stream::Copy(const void* from, Bytes bytes, void* to) {
   if (!ok() || bytes.value == 0) return;
   if (IsPageable(from)) return CopyFromPageable(static_cast<const char*>(from), bytes.value, static_cast<char*>(to));

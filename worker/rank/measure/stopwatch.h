@@ -72,8 +72,8 @@ class Stopwatch {
     return Median(times);
   }
 
-  // Does one run to warm up, then `times` runs whose time counts. If the budget is used up, it stops repeating, but it does at
-  // least one run whose time counts.
+  // Does one run to warm up, then `times` runs whose time is measured. If the budget is used up, it stops repeating, but it
+  // measures at least one run.
   template <class Run>
   void Repeat(int32_t times, Run run) const {
     run(RunCounts::kNo);

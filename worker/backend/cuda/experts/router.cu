@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kChunk = 1024;  // choices that a block holds in shared memory
 constexpr int64_t kMaxParts = 128;
-// The counts of all parts, and a slope for each expert.
+// The scratch memory has room for the counts of all parts, and for a slope for each expert.
 static_assert((kMaxParts + 1) * kMaxExperts * static_cast<int64_t>(sizeof(int32_t)) <= Stream::kScratch.value);
 
 // How the choices are divided into parts of whole chunks. The last part may have less.
