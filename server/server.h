@@ -203,7 +203,7 @@ class Server {
   bool serving_ = false;     // true: clients were told that this server leads
   std::optional<std::chrono::steady_clock::time_point> paused_;
   std::string shared_chain_;                    // the authority's certificates that the store has
-  std::shared_ptr<std::atomic<bool>> sharing_;  // true while the owner thread writes them
+  std::shared_ptr<std::atomic<bool>> sharing_;  // true while the owner thread writes the certificates to the store
   int looks_ = 0;
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -99,7 +99,8 @@ std::string WithSequence(int64_t sequence, const std::string& body) {
   return absl::StrCat("{\"sequence\":", sequence, ",", body.substr(1));
 }
 
-// What no answer could be found for. Errors of the question itself are answers.
+// Returns the reply to a question that got no answer, because it became stale, because too many questions wait, or because the
+// answerer failed. An error in the question itself is an answer.
 HttpReply Unanswered(const absl::Status& status, int64_t sequence) {
   if (absl::IsCancelled(status)) return {.type = kJson, .body = WithSequence(sequence, "{\"stale\":true}\n")};
   if (absl::IsUnavailable(status)) {

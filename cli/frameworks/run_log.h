@@ -28,7 +28,7 @@ struct RunLog {
   // The steps with the last batch size, in the log's order; one for each logged step, or for each logged group of steps.
   std::vector<LoggedStep> steps;
   size_t other_batches = 0;  // steps that were left out because of another batch size, as when a run increases it
-  Bytes most_allocated;      // the largest of all ranks that the log names (torchtitan: reserved); 0 = the log does not say
+  Bytes most_allocated;      // the largest memory that a rank has allocated (torchtitan: reserved); 0 = not in the log
   double tflops = 0;         // the median of the steps that TimesOf uses; 0 = the log does not say
   int64_t global_batch = 0;  // samples of a step as the log says; 0 = the log does not say
 };

@@ -161,7 +161,7 @@ class CostModel {
   GroupPath shard_path_, across_path_;                // the first is data_path_ if states are sharded over all replicas
   GroupPath expert_path_, expert_data_path_;          // the paths of the slowest expert group and expert data group
   double sent_between_nodes_ = 1;         // share of the rows for other nodes that crosses the network; see rows_once_per_node
-  LinkCost world_link_;                   // the link over which the hosts sum values of all ranks, in a ring; GPUs do so, too
+  LinkCost world_link_;                   // the link over which all ranks sum numbers on their hosts, in a ring, also for GPUs
   std::vector<LinkCost> boundary_links_;  // [i] joins stages i and i + 1; the last one joins the last and the first stage
 };
 

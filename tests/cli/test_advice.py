@@ -1,4 +1,4 @@
-"""What `lynxctl plan` advises for jobs that do not fit, on the example clusters."""
+"""Tests what `lynxctl plan` advises for jobs that do not fit on the example clusters."""
 
 import os
 import pathlib

@@ -1,4 +1,5 @@
-"""`lynxctl audit` on public runs of Megatron-LM: the arguments of a run, and a log in its format with what was measured.
+"""Tests `lynxctl audit` with public runs of Megatron-LM. It gets the arguments of a run, and a log in the format of Megatron-LM
+with the measured figures.
 
 The runs are rows of tests/validation/reference: cases of Megatron-LM's continuous integration, which states the arguments
 and the memory of the last rank, and runs on B200 that SimuMax published with their steps and memory."""

@@ -1,4 +1,4 @@
-"""Options about the server that are wrong or of no use are told, and a watch of a silent server can be ended."""
+"""Tests that lynxctl reports wrong and useless options about the server, and that a watch of a silent server can be ended."""
 
 import os
 import pathlib

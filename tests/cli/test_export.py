@@ -1,4 +1,4 @@
-"""`lynxctl export`: where it writes its files, and what it prints if a framework cannot express a part of the plan."""
+"""Tests where `lynxctl export` writes its files, and what it prints if a framework cannot express a part of the plan."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""`lynxctl plan --framework`: what another framework would need and take."""
+"""Tests `lynxctl plan --framework`, which says what memory a run of another framework would need and how long its step would
+take."""
 
 import json
 import os

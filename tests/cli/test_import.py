@@ -1,5 +1,5 @@
-"""Tests of `lynxctl import`, which makes a job file from the arguments of another framework's run and lists the arguments for which a
-job file has no counterpart. And of `lynxctl audit`."""
+"""Tests `lynxctl import`, which makes a job file from the arguments of another framework's run, and lists the arguments for
+which a job file has no counterpart. Also tests `lynxctl audit`."""
 
 import json
 import os

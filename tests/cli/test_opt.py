@@ -1,4 +1,4 @@
-"""The exact solver, which lynxctl starts as a separate process."""
+"""Tests the exact solver, which lynxctl starts as a separate process."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The fast path of 'lynxctl submit': it submits without the full program, and leaves to that program what it cannot handle."""
+"""Tests the fast path of 'lynxctl submit': it submits without the full program, and starts that program for what it cannot
+handle."""
 
 import os
 import pathlib

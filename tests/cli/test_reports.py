@@ -1,4 +1,5 @@
-"""What `lynxctl plan` writes into files, what it says if it cannot, and what `explain` says about other layouts."""
+"""Tests what `lynxctl plan` writes into files, what it says if it cannot write them, and what `explain` says about other
+layouts."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The plans of `lynxctl plan` where searches go wrong: slow networks, mixed clusters, more memory, very many microbatches."""
+"""Tests the plans of `lynxctl plan` in cases where a search easily goes wrong: slow networks, mixed clusters, more memory, very
+many microbatches."""
 
 import os
 import pathlib

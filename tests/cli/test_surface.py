@@ -1,4 +1,5 @@
-"""What lynxctl prints about itself: docs/cli.md has the printed reference, and completions and manual pages work in real shells and in man."""
+"""Tests what lynxctl prints about itself: docs/cli.md has the printed reference, and completions and manual pages work in real
+shells and in man."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Dashboards, rules and runbooks agree with each other and with docs/metrics.md."""
+"""Tests that dashboards, rules and runbooks agree with each other and with docs/metrics.md."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""The glossary and the sources agree: its names exist, and the names that were given up do not come back."""
+"""Tests that the glossary and the sources agree: its names exist, and the names that were given up do not come back."""
 
 import pathlib
 import re

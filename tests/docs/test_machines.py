@@ -1,4 +1,5 @@
-"""Runs the commands that pages give for several machines on three simulated ones: a server's, a node's and a person's."""
+"""Runs the commands that pages give for several machines. Three simulated machines stand for them: a server's, a node's and a
+person's."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Wrong job files and data, and the messages that people get about them."""
+"""Tests the messages that people get about wrong job files and data."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The check before a restart finds a node that computes wrong results, and the job goes on without it."""
+"""Tests that the check before a restart finds a node that computes wrong results, and that the job goes on without this
+node."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Problems with checkpoints: a full disk, damaged files, reports lost with a machine, a predecessor that is still
+"""Tests problems with checkpoints: a full disk, damaged files, reports lost with a machine, an earlier generation that is still
 alive, shared directories."""
 
 import os

@@ -1,4 +1,5 @@
-"""What lynxctl prints about a cluster: every output format, events, logs, the history, the overview of the cluster, a job's report."""
+"""Tests what lynxctl prints about a cluster: every output format, events, logs, the history, the overview of the cluster, a
+job's report."""
 
 import csv
 import html.parser

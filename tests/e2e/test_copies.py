@@ -1,4 +1,5 @@
-"""A job continues from copies of its states in the memory of nodes: what the loss of a rank or of a node costs."""
+"""Tests that a job continues from copies of its states in the memory of nodes, and how many steps the loss of a rank or of a
+node costs."""
 
 import csv
 import os

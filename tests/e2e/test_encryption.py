@@ -1,5 +1,5 @@
-"""A cluster whose operator wants ranks to encrypt their connections: what people see, and that a job has the same losses as on a
-cluster without encryption."""
+"""Tests a cluster whose operator wants ranks to encrypt their connections: what people see, and that a job has the same losses
+as on a cluster without encryption."""
 
 import csv
 import shutil

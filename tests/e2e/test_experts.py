@@ -1,5 +1,5 @@
-"""Models with experts: the example, exported for an independent reader; weights from other programs; and a rank that is killed
-while another one waits for its rows."""
+"""Tests models with experts: an independent reader checks the weights that the example exports, weights come from other
+programs, and a rank is killed while another one waits for its rows."""
 
 import csv
 import json

@@ -1,5 +1,5 @@
-"""Several servers on one PostgreSQL: the one that leads is killed, then the next one is stopped, while a job trains and people submit. And
-PostgreSQL itself is killed, and its standby promoted."""
+"""Tests several servers on one PostgreSQL while a job trains and people submit. The server that leads is killed, then the next
+one is stopped. In another test PostgreSQL itself is killed, and its standby is promoted."""
 
 import json
 import pathlib

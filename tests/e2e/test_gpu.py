@@ -1,5 +1,5 @@
-"""From the agent's GPUs to a trained model, on machines without a GPU: the agent uses the tests' NVML, and the rank
-process computes with CUDA on the host. Everything else is the real product."""
+"""Tests the way from the agent's GPUs to a trained model, on machines without a GPU: the agent uses the tests' NVML, and the
+rank process computes with CUDA on the host. Everything else is the real product."""
 
 import os
 import pathlib

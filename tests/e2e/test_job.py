@@ -1,4 +1,4 @@
-"""A job from submission to the trained model, and every verb that shows it."""
+"""Tests a job from its submission to the trained model, and every verb that shows the job."""
 
 import json
 import pathlib

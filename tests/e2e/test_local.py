@@ -1,4 +1,4 @@
-"""The local cluster itself: its numbers of nodes and devices, and that `down` always stops all its processes."""
+"""Tests the local cluster itself: its numbers of nodes and devices, and that `down` always stops all its processes."""
 
 import json
 import os
@@ -19,7 +19,7 @@ class ShapeTest(ClusterTest):
         self.kill_daemon("node0.agent")
         log = self.home / "logs/node0.agent.log"
         os.truncate(log, 17 << 20)
-        mended = self.ctl("local", "up", timeout=120)  # one node with one device, unlike a new cluster
+        mended = self.ctl("local", "up", timeout=120)  # it keeps one node with one device; a new cluster would have more
         self.assertEqual(mended.code, 0, mended)
         self.assertIn("1 nodes", mended.out)
         self.assertEqual(log.with_name("node0.agent.log.1").stat().st_size, 17 << 20, "a long log is put aside")

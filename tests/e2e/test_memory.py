@@ -1,4 +1,5 @@
-"""A job that runs out of memory gets a new plan that needs less, and its losses are the same to the bit."""
+"""Tests that a job that runs out of memory gets a new plan that needs less, and that its losses stay the same to the last
+bit."""
 
 import csv
 import os

@@ -1,4 +1,5 @@
-"""What the daemons' /metrics pages show while a cluster trains, and what a real Prometheus makes of it for the dashboards."""
+"""Tests what the daemons' /metrics pages show while a cluster trains, and what the dashboards' queries return from a real
+Prometheus."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""What lynxctl shows of a job again and again, on narrow terminals, on terminals without a cursor, and in pipes."""
+"""Tests the commands of lynxctl that update what they show of a job: on narrow terminals, on terminals without a cursor, and in
+pipes."""
 
 import fcntl
 import os

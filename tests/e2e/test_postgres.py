@@ -1,4 +1,4 @@
-"""A cluster whose server keeps its state in PostgreSQL: the server and PostgreSQL are killed under load."""
+"""Tests a cluster whose server keeps its state in PostgreSQL. The server and PostgreSQL are killed under load."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A job with a range of ranks follows its cluster: it shrinks when a node dies and grows when one joins."""
+"""Tests that a job with a range of ranks follows its cluster: it shrinks when a node dies, and grows when a node joins."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""Which job runs when, with real daemons and ranks: jobs make room, are held, or wait for other jobs; nodes are drained."""
+"""Tests with real daemons and ranks which job runs when: jobs give way, are held, or wait for other jobs; nodes are drained."""
 
 import subprocess
 import threading

@@ -1,4 +1,4 @@
-"""A cluster with TLS and real processes: how nodes and people get access, and which nodes and people are refused."""
+"""Tests a cluster with TLS and real processes: how nodes and people get access, and which nodes and people are refused."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A link between two nodes becomes slow. Runs bench/slow_link.py once and checks what it prints, but not its times."""
+"""Runs bench/slow_link.py once, in which a link between two nodes becomes slow. Checks what it prints, but not its times."""
 
 import os
 import pathlib

@@ -1,4 +1,5 @@
-"""deploy/slurm with a real Slurm: nodes join with an allocation and are drained before it ends."""
+"""Tests deploy/slurm with a real Slurm: when an allocation begins, its nodes join the cluster, and they are drained before it
+ends."""
 
 import os
 import pathlib

@@ -1,4 +1,5 @@
-"""The studio as a tab of the live page: the cluster that runs is its first machine, and its plans are those of lynxctl."""
+"""Tests the studio as a tab of the live page: the running cluster is its first machine, and it makes the same plans as
+lynxctl."""
 
 import contextlib
 import http.client

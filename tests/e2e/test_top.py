@@ -1,4 +1,4 @@
-"""`lynxctl top` on a terminal: it draws again and again, says when the server is away, and leaves the terminal as it was."""
+"""Tests `lynxctl top` on a terminal: it updates its view, says when the server is away, and leaves the terminal as it was."""
 
 import fcntl
 import os

@@ -1,5 +1,5 @@
-// A struct, its description and its message must have the same fields. All three are written by hand, so one of them may lack a
-// field.
+// Tests that a struct, its description and its message have the same fields. All three are written by hand, so one of them may
+// lack a field.
 #include "proto/field_visitors.h"
 
 #include <gmock/gmock.h>

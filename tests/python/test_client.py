@@ -1,4 +1,4 @@
-"""lynx.Client with a cluster on this machine, started as people start one."""
+"""Tests lynx.Client with a cluster on this machine, which is started as people start one."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The package's results are lynxctl's, to the byte."""
+"""Tests that the package's results equal those of lynxctl to the byte."""
 
 import pathlib
 import tempfile

@@ -1,4 +1,4 @@
-"""The package as people get it: stubs, the wheel, and the page."""
+"""Tests the package as people get it: its type stubs, the wheel, and the page docs/python.md."""
 
 import ast
 import inspect

@@ -1,4 +1,5 @@
-"""lynx.Job, Cluster, plan and their errors; tables; sweeps; memory; notebooks; interruption."""
+"""Tests lynx.Job, lynx.Cluster and lynx.plan with their errors, tables, sweeps, memory estimates, notebooks, and interruption
+by Ctrl-C."""
 
 import html.parser
 import json

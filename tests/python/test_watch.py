@@ -1,4 +1,4 @@
-"""A watch ends at once when it is told to, whatever it waits for: here servers that never answer."""
+"""Tests that a watch ends immediately when it is told to, whatever it waits for: here for servers that never answer."""
 
 import contextlib
 import os

@@ -1,7 +1,7 @@
-"""`lynxctl checkpoint export --format hf` and `import`. An independent reader computes the model from the exported
-files, by the names, shapes and configurations of Hugging Face's GPT-2, GPTBigCode, Llama, Mistral, Qwen2, Qwen3,
-Phi-3, Mixtral, Qwen3-MoE, Qwen2-MoE, GLM-4.5 and OLMoE. Its logits must be those of the PyTorch reference. The reader is plain Python in double precision and knows
-nothing of Lynx's names."""
+"""Tests `lynxctl checkpoint export --format hf` and `import`. An independent reader computes the model from the exported files,
+by the names, shapes and configurations of Hugging Face's GPT-2, GPTBigCode, Llama, Mistral, Qwen2, Qwen3, Phi-3, Mixtral,
+Qwen3-MoE, Qwen2-MoE, GLM-4.5 and OLMoE. Its logits must be those of the PyTorch reference. The reader is plain Python in double
+precision and knows nothing of Lynx's names."""
 
 import array
 import json

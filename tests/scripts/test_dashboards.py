@@ -1,4 +1,4 @@
-"""scripts/dashboards.py talks directly to the servers that it starts, not through a proxy."""
+"""Tests that scripts/dashboards.py talks directly to the servers that it starts, not through a proxy."""
 
 import http.server
 import os

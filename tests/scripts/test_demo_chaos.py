@@ -1,4 +1,4 @@
-"""The chaos demo waits for a job that makes progress, however slowly, but not for one that does nothing."""
+"""Tests that the chaos demo waits for a job that makes progress, however slowly, but not for a job that does nothing."""
 
 import os
 import pathlib

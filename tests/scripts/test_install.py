@@ -1,4 +1,4 @@
-"""scripts/install.sh installs what is missing, and starts no server that comes with it."""
+"""Tests that scripts/install.sh installs the missing packages, and starts no server that a package brings."""
 
 import os
 import pathlib

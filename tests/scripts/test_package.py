@@ -1,4 +1,5 @@
-"""scripts/package.sh says which program is missing. scripts/packages.txt names the packages of all programs that it needs."""
+"""Tests that scripts/package.sh says which program is missing. scripts/packages.txt names the packages of all programs that it
+needs."""
 
 import pathlib
 import re

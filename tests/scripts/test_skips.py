@@ -1,4 +1,5 @@
-"""scripts/test.sh reports every skipped test with its reason. It runs here on small tests that skip in every possible way."""
+"""Tests that scripts/test.sh reports every skipped test with its reason. It runs here on small tests that skip in every
+possible way."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-// Two nodes talk to each other. Each must know that the other one belongs to the cluster, and the called node must know who
-// calls.
+// Tests two nodes that talk to each other. Each must know that the other one belongs to the cluster, and the called node must
+// know who calls.
 #include "security/credentials.h"
 
 #include <chrono>

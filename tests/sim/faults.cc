@@ -1,4 +1,4 @@
-// The faults of a simulated cluster, and the checks of its jobs at the end.
+// Makes the faults of a simulated cluster, and checks its jobs at the end.
 #include <utility>
 
 #include "tests/sim/world.h"

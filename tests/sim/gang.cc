@@ -1,4 +1,4 @@
-// Training in a simulation: the ranks of one generation do each step together. Also simulates the checkpoint directories.
+// Simulates training: the ranks of one generation do each step together. Also simulates the checkpoint directories.
 #include <algorithm>
 #include <utility>
 

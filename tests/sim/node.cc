@@ -1,5 +1,4 @@
-// The nodes of a simulation: the daemon's table of ranks, and the real daemon's rule (Reconcile) that leads to the desired
-// state.
+// Simulates nodes: the daemon's table of ranks, with the real daemon's rule (Reconcile) that leads to the desired state.
 #include <utility>
 
 #include "tests/sim/world.h"

@@ -1,4 +1,4 @@
-// The server of a simulation, its store, and the network between it and the nodes.
+// Simulates the server, its store, and the network between the server and the nodes.
 #include <utility>
 
 #include "planner/candidates/search.h"

@@ -1,4 +1,5 @@
-"""`lynxctl studio` as people start it: its answers over HTTP are those of `lynxctl plan`, and nothing of it outlives it."""
+"""Tests `lynxctl studio` as people start it: its answers over HTTP equal those of `lynxctl plan`, and none of its processes
+outlives it."""
 
 import http.client
 import json

@@ -1,6 +1,7 @@
-"""Two servers on one PostgreSQL, their agents and their worker daemons become those of the next minor version, one by one and in any order that
-operating.md allows, while a job trains and people submit. Servers of both versions lead in turn. LYNX_PREVIOUS_BIN names the programs of the
-previous minor version; the seed of the order is printed, and LYNX_SEED sets it."""
+"""Upgrades two servers on one PostgreSQL, and their agents and worker daemons, to the next minor version while a job trains and
+people submit. The processes are upgraded one by one, in any order that operating.md allows. Servers of both versions lead in
+turn. LYNX_PREVIOUS_BIN names the programs of the previous minor version; the seed of the order is printed, and LYNX_SEED sets
+it."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-// Mixtures of experts in runs of Megatron-LM: which arguments become fields of the job, which are only reported, and which are
-// refused.
+// Tests the import of mixtures of experts in runs of Megatron-LM: which arguments become fields of the job, which are only
+// reported, and which are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

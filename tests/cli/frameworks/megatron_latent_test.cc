@@ -1,4 +1,4 @@
-// Latent attention, shared experts and first layers without experts in runs of Megatron-LM.
+// Tests the import of latent attention, of shared experts and of first layers without experts in runs of Megatron-LM.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

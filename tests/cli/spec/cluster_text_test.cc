@@ -1,4 +1,4 @@
-// A topology that is written as a cluster file is read as the same topology.
+// Tests that a topology that is written as a cluster file is read as the same topology.
 #include "cli/spec/cluster_text.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The optimum of a problem must never get worse with more memory, longer windows or one more allowed placement.
+// Tests that the optimum of a problem never gets worse with more memory, longer windows or one more allowed placement.
 #include <gtest/gtest.h>
 
 #include "planner/opt/stage_opt.h"

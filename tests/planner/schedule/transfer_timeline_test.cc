@@ -74,7 +74,7 @@ TEST(TransferTimeline, IsNeverShorterThanWithoutLinks) {
   }
 }
 
-// The links of a step are busy one transfer at a time.
+// A link carries one transfer at a time, so a step takes at least the sum of the transfers of any link.
 TEST(TransferTimeline, IsNeverShorterThanTheTransfersOfALink) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 rng(seed);

@@ -1,4 +1,4 @@
-// Plans for models with experts.
+// Tests plans for models with experts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// A larger space must not give a slower plan than a part of it. Neither must a relaxed request: more memory, a faster network.
-// The search is not exact, so some relations have exceptions; the tests limit how many and how large they are.
+// Tests that a larger search space does not give a slower plan than a part of it, and that a relaxed request (more memory, a
+// faster network) does not give a slower plan than the stricter one. The search is not exact, so some relations have
+// exceptions; the tests limit how many and how large they are.
 //
 // LYNX_REQUESTS=1000 makes each test try this number of random requests and print what it found.
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// A plan in a given layout should never get slower if there is more memory, less contention in windows, or one more policy that
-// the planner may choose. For the optimum of a stage, opt/monotone_test.cc checks this. A whole plan is not a proven optimum:
-// the best use of more memory in HEU's model may be a little slower as a program.
+// Tests that a plan in a given layout does not get slower if there is more memory, less contention in windows, or one more
+// policy that the planner may choose. For the optimum of a stage, opt/monotone_test.cc checks this. A whole plan is not a
+// proven optimum: the best use of more memory in HEU's model may be a little slower as a program.
 #include <gtest/gtest.h>
 
 #include <algorithm>

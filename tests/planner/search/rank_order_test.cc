@@ -1,4 +1,4 @@
-// The two orders in which ranks are numbered (RankOrder), as the planner's choice.
+// Tests which of the two orders in which ranks can be numbered (RankOrder) the planner chooses.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,4 +1,4 @@
-// A server with TLS in this process, and the people and nodes that call it.
+// AccessTest has a server with TLS in this process, and the people and nodes that call it.
 #ifndef LYNX_TESTS_SERVER_ACCESS_ACCESS_FIXTURE_H_
 #define LYNX_TESTS_SERVER_ACCESS_ACCESS_FIXTURE_H_
 

@@ -1,5 +1,5 @@
-// Every disk operation of the store fails once, in each way in which disks fail. Also, the process or the machine ends at each
-// operation. Afterwards the store must have everything for which Commit had returned OK, and no batch may be there only in
+// Lets every disk operation of the store fail once, in each way in which disks fail. Also ends the process or the machine at
+// each operation. Afterwards the store must have everything for which Commit had returned OK, and no batch may be there only in
 // part.
 #include <algorithm>
 #include <map>

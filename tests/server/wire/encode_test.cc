@@ -1,5 +1,5 @@
-// The server's assignment to a rank passes through a message to the daemon, and from there into the rank's configuration.
-// Nothing may be lost on this way.
+// Tests that nothing of the server's assignment to a rank is lost on its way: in a message to the daemon, and from there into
+// the rank's configuration.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

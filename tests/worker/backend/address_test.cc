@@ -1,5 +1,5 @@
-// A device reads several elements at once if the addresses of all tensors allow it, and else one after another. An op must give
-// the same bits in both cases.
+// Tests that an op gives the same bits at all addresses. If the addresses of all tensors allow it, a device reads several
+// elements together, otherwise one after another.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Attention on bfloat16, compared with its formula and with finite differences in double. The probabilities and the context are
+// Compares attention on bfloat16 with its formula and with finite differences in double. The probabilities and the context are
 // rounded once. Their gradients also have the errors of earlier rounding.
 #include <gtest/gtest.h>
 

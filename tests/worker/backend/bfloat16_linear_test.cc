@@ -1,4 +1,4 @@
-// Products of bfloat16 matrices, with the code path that this machine uses.
+// Tests products of bfloat16 matrices, with the code path that this machine uses.
 #include <gtest/gtest.h>
 
 #include <cstring>

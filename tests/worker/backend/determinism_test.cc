@@ -1,4 +1,5 @@
-// Every op must give the same bits again: after other work, with its buffers at other addresses, and while other threads run.
+// Tests that every op gives the same bits again: after other work, with its buffers at other addresses, and while other threads
+// run.
 #include <gtest/gtest.h>
 
 #include <cstring>

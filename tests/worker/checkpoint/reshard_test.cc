@@ -1,4 +1,4 @@
-// One layout writes a checkpoint, and another layout loads it.
+// Tests checkpoints that are written in one layout and loaded in another.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// scripts/prepare_tokens.py must write files that the engine can read.
+// Tests that scripts/prepare_tokens.py writes files that the engine can read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

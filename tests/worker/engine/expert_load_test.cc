@@ -1,5 +1,5 @@
-// The step report must say how many rows the experts of a rank received, and how many were dropped. A router whose weights are
-// 0 gives all experts the same score, so each token goes to the first `top_k` experts, and all counts are known.
+// Tests that the step report says how many rows the experts of a rank received, and how many were dropped. A router whose
+// weights are 0 gives all experts the same score, so each token goes to the first `top_k` experts, and all counts are known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// A model that drops no rows must train as one whose rooms have space for all rows, however small its rooms are. Recomputation
-// and weaving must not change a bit of it. The memory is planned, so Train expects that each rank uses its arena to the last
-// byte.
+// Tests that a model that drops no rows trains like a model whose rooms have space for all rows, however small its rooms are.
+// Recomputation and weaving must not change a bit of the result. The memory is planned, so Train expects that each rank uses
+// its arena to the last byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Models with experts must train the same model in every layout: with expert groups inside a replica, over replicas, and of all
-// ranks of a stage. Policies must not change a bit.
+// Tests that a job with experts trains the same model in every layout: with expert groups inside a replica, over replicas, and
+// of all ranks of a stage. Policies must not change a bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

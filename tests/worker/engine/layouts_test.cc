@@ -1,5 +1,5 @@
-// Every parallel layout must train the same model: over 50 steps, with dropout, its losses must agree with those of a single
-// rank.
+// Tests that every parallel layout trains the same model: over 50 steps, with dropout, its losses must agree with the losses of
+// a single rank.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// The main promise of Lynx: recomputation changes no bit. Losses and final weights must be equal for every recomputation
+// Tests the main promise of Lynx: recomputation changes no bit. Losses and final weights must be equal for every recomputation
 // policy, with dropout, while every dead buffer holds NaN.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// After a checkpoint, training must continue as if it had never stopped: in the same layout with the same bits, in another
-// layout with the same losses up to rounding. In both cases every sample of an epoch must be used once, in the same order.
+// Tests that training continues after a checkpoint as if it had never stopped: in the same layout with the same bits, in
+// another layout with the same losses up to rounding. In both cases every sample of an epoch must be used once, in the same
+// order.
 #include <gtest/gtest.h>
 
 #include <fstream>
