@@ -15,8 +15,8 @@ namespace lynx::cli {
 
 // The file `leaders` beside the standing context (server_place.h); "" if there is no home.
 std::string LeadersFile();
-// The server that led last of those in `addresses` (HOST:PORT with commas), as the file says; "": it is not known, or `file` is
-// "".
+// Returns which of the servers in `addresses` (HOST:PORT with commas) led last, as the file says; "": it is not known, or
+// `file` is "".
 std::string RememberedLeader(const std::string& file, const std::string& addresses);
 // Replaces the file, in which the newest kMaxRemembered lists stay. Does nothing if `file` is "".
 void RememberLeader(const std::string& file, const std::string& addresses, const std::string& leader);

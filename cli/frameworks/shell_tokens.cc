@@ -259,7 +259,7 @@ class Lexer {
   const std::string& file_;
   size_t at_ = 0;
   int32_t line_ = 1;
-  int subshells_ = 0;     // "((" that began no arithmetic; bounds the time of the search for their ends
+  int subshells_ = 0;     // number of "((" that began no arithmetic; it limits the time for finding their ends
   bool in_test_ = false;  // true between [[ and ]]
   std::vector<std::string> here_ends_;
   std::vector<ShellToken> tokens_;

@@ -11,10 +11,10 @@ namespace lynx::cli {
 
 struct TomlValue {
   std::string path;  // "parallelism.tensor_parallel_degree"
-  // The value as text: of a string its content, of a list its items with a blank between them; of a list of lists the number of
-  // lists is `lists`.
+  // The value as text: a string's content, or a list's items with a blank between them. If an item is a list itself, it is also
+  // in `lists`.
   std::string text;
-  std::vector<std::string> lists;  // the inner lists of a list of lists, as text each
+  std::vector<std::string> lists;  // the text of each item that is a list
 };
 
 // In the order of their paths. InvalidArgument: "FILE:LINE: not valid TOML: WHY"; or this program was built without a parser of

@@ -27,7 +27,7 @@ struct BatchSplit {
 
   // True if every replica has a sample, and one replica fills a microbatch.
   bool Possible() const { return replicas <= global_batch && micro_batch <= MaxSamples(); }
-  // True if no place is empty. Other frameworks can be told only this.
+  // True if no place is empty. Other frameworks accept only such batches.
   bool Even() const { return EmptyPlaces() == 0; }
 };
 

@@ -25,13 +25,13 @@ struct RoundScratch {
   Bytes route;   // (b, n, top_k, 3) 32-bit; the route, with the places of this round
   Bytes counts;  // (ep) 32-bit; for each rank: the largest number of rows of one expert without room
   Bytes sent, received;                  // (r, h); one place for both if ep is 1
-  Bytes sent_weights, received_weights;  // (r) 32-bit; the same place if ep is 1
+  Bytes sent_weights, received_weights;  // (r) 32-bit; one place for both if ep is 1
   Bytes fc1;                             // (r, 2, w)
   Bytes silu, swiglu;                    // (r, w)
   // Only the backward pass.
   Bytes grad_results;                              // (r, h)
   Bytes grad_fc1;                                  // (r, 2, w)
-  Bytes grad_sent_weights, grad_received_weights;  // (r) 32-bit; the same place if ep is 1
+  Bytes grad_sent_weights, grad_received_weights;  // (r) 32-bit; one place for both if ep is 1
 
   Bytes total;
 };

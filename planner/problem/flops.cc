@@ -17,7 +17,7 @@ struct TokenFlops {
 // experts and the block beside them.
 double LinearWeights(const LayerShape& shape) {
   const double hidden = shape.hidden;
-  const auto block = static_cast<double>(shape.fc1_width() + shape.mlp_width());  // of an expert, else of the layer
+  const auto block = static_cast<double>(shape.fc1_width() + shape.mlp_width());  // summed widths of its matrices
   const double feed_forward =
       shape.moe() ? shape.experts + shape.top_k * block + 3.0 * shape.shared_ffn + (shape.shared_gate ? 1 : 0) : block;
   if (!shape.latent()) {

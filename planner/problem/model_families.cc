@@ -205,7 +205,7 @@ absl::Status NoNames(const char* field, int32_t value) {
                                                  " cannot be written as a Hugging Face folder: such models are planned only"));
 }
 
-// Qwen2-MoE: the softmax of scores, and a gate on what every token passes.
+// Qwen2-MoE has the softmax of scores, and a gate on the block that every token passes.
 absl::StatusOr<const FamilyTraits*> ExportAsQwen2Moe(const ModelSpec& model) {
   const MoeSpec& moe = model.moe;
   if (moe.shared_ffn != 0 && !moe.shared_gate) return NotExported("model.moe.sharedFfn without model.moe.sharedGate");

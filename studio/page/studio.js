@@ -32,7 +32,7 @@ function say(text) {
   }, TOAST);
 }
 
-// A link holds the text of a machine that only this server knows, and that changes.
+// If only this server knows the machine, which may change, a link contains the machine's text.
 function linkNow() {
   const held = live !== null && state.machine.name === live.name ? { ...state, machine: { text: live.text } } : state;
   return location.origin + location.pathname + "#s=" + encoded(held);

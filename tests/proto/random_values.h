@@ -38,7 +38,7 @@ inline void RandomFeatures(std::mt19937_64& random, ModelSpec& model) {
   model.rotary.attention_factor = 0.75;
 }
 
-// Gives every second Llama latent attention. Those that exclude it get other values.
+// Gives latent attention to a Llama model with a probability of one half. Fields that exclude it get other values.
 inline void RandomLatent(std::mt19937_64& random, ModelSpec& model) {
   if (model.family != ModelFamily::kLlama || Pick(random, 0, 1) == 0) return;
   model.latent = {.query_rank = static_cast<int32_t>(Pick(random, 0, 99)),
@@ -51,7 +51,8 @@ inline void RandomLatent(std::mt19937_64& random, ModelSpec& model) {
   model.matmul_type = MatmulType::kModel;
 }
 
-// Gives every second Llama experts. The other fields must be set; those that exclude experts get other values.
+// Gives experts to a Llama model with a probability of one half. The other fields must be set; those that exclude experts get
+// other values.
 inline void RandomExperts(std::mt19937_64& random, JobSpec& spec) {
   if (spec.model.family != ModelFamily::kLlama || Pick(random, 0, 1) == 0) return;
   ParallelSpec& parallel = spec.parallel;

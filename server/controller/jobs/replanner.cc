@@ -132,7 +132,8 @@ void Replanner::PlanRefused(LiveJob& job, const std::string& reason) {
     return;
   }
   job.planning.min_devices = tried + 1;
-  // Nodes that are not used together because the rate of their network is not known count too: the job waits, and says so.
+  // Nodes that are not used together because the rate of their network is not known are included, too: the job waits for them,
+  // and says so.
   const auto attached = AllTogether(devices_.AttachedDevices(devices_.KindOf(job), DevicePool::Cordoned::kIncluded));
   if (!Reserve(attached, devices_.DemandOf(job)).has_value()) {
     generations_.EndJob(job, JobState::kFailed, EventKind::kFailed, reason);

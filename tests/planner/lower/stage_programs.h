@@ -125,7 +125,7 @@ inline void AddExperts(std::mt19937_64& rng, ModelSpec& model) {
   if (Draw(rng, 0, 1) == 0) model.moe.shared_ffn = 40;
 }
 
-// Gives every second Llama latent attention.
+// Gives latent attention to a Llama model with a probability of one half.
 inline void AddLatent(std::mt19937_64& rng, ModelSpec& model) {
   if (model.family != ModelFamily::kLlama || Draw(rng, 0, 1) == 0) return;
   model.attention = AttentionKernel::kFused;

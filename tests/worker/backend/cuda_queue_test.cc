@@ -1,6 +1,6 @@
-// Tests queues beside the ops, and the marks that order them, in every order in which a device may do the work
-// (cuda_on_host/scheduler.h). Also tests that a missing mark gives a wrong result; otherwise the other tests would prove
-// nothing.
+// Tests queues that work while the ops run, and the marks that order queues and ops, in every order in which a device may do
+// the work (cuda_on_host/scheduler.h). Also tests that a missing mark gives a wrong result; otherwise the other tests would
+// prove nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

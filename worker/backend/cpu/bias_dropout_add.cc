@@ -1,4 +1,4 @@
-// The end of a transformer block: bias, dropout and residual in one pass; its gradient; and the gradient of the bias.
+// The end of a transformer block: bias, dropout and residual in one loop; its gradient; and the gradient of the bias.
 #include <algorithm>
 
 #include "worker/backend/cpu/cpu_ops.h"

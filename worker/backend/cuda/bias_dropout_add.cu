@@ -1,4 +1,4 @@
-// The end of a transformer block: bias, dropout and residual in one pass; its gradient; and the gradient of the bias. Also a
+// The end of a transformer block: bias, dropout and residual in one kernel; its gradient; and the gradient of the bias. Also a
 // bias in every row, for products that cannot add it themselves.
 #include "worker/backend/cuda/column_sum.cuh"
 #include "worker/backend/cuda/cuda_ops.h"

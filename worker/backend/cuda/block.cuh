@@ -13,7 +13,7 @@ namespace lynx::worker::cuda {
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 inline constexpr int kWarp = 32;
 inline constexpr int kBlock = 256;  // threads of a block that works on one row, or on single elements
-// A kernel that would take more registers gets only so many that a multiprocessor has room for this number of blocks.
+// Kernels that would take many registers are limited to so few that a multiprocessor has room for this number of blocks.
 inline constexpr int kResident = 2;
 
 struct Sum {
