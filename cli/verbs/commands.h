@@ -34,8 +34,8 @@ struct SubmitOptions {
 struct ListOptions {
   int32_t limit = 100;
   std::vector<std::string> states;  // such as "running"; empty: all states
-  std::string user;                 // only this user's jobs; empty: a submitter gets the own jobs, all others get all jobs
-  bool all_users = false;           // a submitter also gets all jobs
+  std::string user;                 // only this user's jobs; empty: a submitter's own jobs; for other roles, all jobs
+  bool all_users = false;           // all jobs also for a submitter
 };
 
 struct EventsOptions {
@@ -47,7 +47,7 @@ struct EventsOptions {
 struct CancelOptions {
   std::string job;
   bool all = false;  // cancel every job that has not ended; it is no error if there is none
-  std::string user;  // with `all`: only this user's jobs; empty: a submitter cancels the own jobs, all others all jobs
+  std::string user;  // with `all`: only this user's jobs; empty: a submitter's own jobs; for other roles, all jobs
   std::string reason;
   bool checkpoint = false;
   std::string grace;  // "2min"; "" = the default

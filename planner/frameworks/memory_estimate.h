@@ -18,7 +18,7 @@
 
 namespace lynx {
 
-// The bytes of one rank. It holds for all ranks of the pipeline rank's tensor group.
+// The bytes of one rank. All ranks of a pipeline rank's tensor group have the same estimate.
 struct MemoryEstimate {
   Bytes weights;  // with the gathered weights of two layers, where weights are sharded
   Bytes gradients;

@@ -60,8 +60,8 @@ struct RunOfFramework {
   std::string cluster;     // a file of examples/clusters, without its ending; "" with Obstacle::kDevice
   double network_gbits_of_node = 0;  // what all adapters of a node reach together, in Gbit/s; 0: as the file says
   int32_t adapters = 0;              // 0: as the file says
-  // The publication does not say the micro-batch or the number of virtual stages. The fastest micro-batch and number that the
-  // framework has are used.
+  // The publication does not say the micro-batch or the number of virtual stages. Then the fastest one that the framework can
+  // run is used.
   bool tuned_micro_batch = false, tuned_virtual_stages = false;
   // The publication says whether the run recomputed. If not, it is predicted without recomputation.
   bool states_recompute = false;

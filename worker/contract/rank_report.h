@@ -64,7 +64,7 @@ struct ExpertLoad {
   // The other fields describe this rank. They are 0 if it has no layers with experts.
   int64_t rows = 0;             // rows that its experts received
   double fullest_dispatch = 0;  // rows in the fullest dispatch (of one layer and microbatch), as a multiple of the even share
-  double fullest_expert = 0;    // most rows of one expert, as a multiple of an expert's even share
+  double fullest_expert = 0;    // rows of its fullest expert, as a multiple of an expert's even share
   double median_expert = 0;     // rows of the median expert; of two middle ones, the upper
   double emptiest_expert = 0;
 
