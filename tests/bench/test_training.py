@@ -28,7 +28,7 @@ SMALLER_JOB = {"layers: 4, hidden: 512, heads: 8, seq: 128, vocab: 8192": "layer
 
 
 def overlap(links, *more, policies=POLICIES):
-    """What overlap_bench must print for each of `links` links: a row for each policy with the planned peak, and equal losses."""
+    """What overlap_bench must print for each of `links` links: a row per policy with the planned peak, and equal losses."""
     lines = [rf"^\| {re.escape(name)} \| (?:yes|no) \| [\d.]+ \| equal \| [\d.]+ \(" for name in policies]
     lines += [r"same to the last bit\.$", r"^Predicted steps are off by [\d.]+% in the median"]
     return [*((line, links) for line in lines), *more]

@@ -31,8 +31,8 @@ SMALLER = {"layers: 8": "layers: 4", "hidden: 256": "hidden: 32", "heads: 8": "h
 # Texts that a reader must fill in, and commands that take too long: page -> text -> what the test types instead.
 INSTEAD = {
     "docs/promises.md": {"lynx_sim 1 100000": "lynx_sim 1 300"},
-    # The page clones and builds Lynx. The test builds in ROOT instead, where everything is built already. If LYNX_BIN names other
-    # programs, it builds nothing.
+    # The page clones and builds Lynx. The test builds in ROOT instead, where everything is built already. If LYNX_BIN names
+    # other programs, it builds nothing.
     "docs/quickstart.md": {"git clone URL lynx && cd lynx": f"git clone -q {shlex.quote(str(ROOT))} lynx && test -x lynx/scripts/build.sh && pushd {shlex.quote(str(ROOT))}",
                            "lynx-worker lynx-rank": "lynx-worker lynx-rank; popd"} | ({} if BIN == ROOT / "build/bin" else {"scripts/build.sh lynxctl": ": lynxctl"}),
 }

@@ -179,7 +179,7 @@ class Servers:
         kill([pid for pid in ranks if is_alive(pid)])
 
     def rank_of(self, pid, folder=""):
-        """True if the process is a rank of these nodes, or one with which an agent measures. `folder`: a part of an argument."""
+        """True if the process is a rank of these nodes, or measures for an agent. `folder`: a part of an argument."""
         try:
             words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:

@@ -18,7 +18,7 @@ ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
 
 class Submitter(threading.Thread):
-    """Submits jobs on hold, each with its own idempotency key. A submission without an acknowledgement is repeated with its key."""
+    """Submits jobs on hold, each with its own idempotency key. Without an acknowledgement, repeats it with its key."""
 
     def __init__(self, servers, path):
         super().__init__(daemon=True)
