@@ -12,9 +12,9 @@
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "node/daemon.h"
 #include "node/heartbeat.h"
+#include "node/log.h"
 #include "node/stream.h"
 #include "proto/convert.h"
-#include "spdlog/spdlog.h"
 
 namespace lynx::agent {
 namespace {
@@ -79,7 +79,7 @@ class Loop {
       if (shape.ok()) {
         shapes.push_back(*shape);
       } else {
-        spdlog::error("passed over a shape to measure: {}", std::string(shape.status().message()));
+        LogError("passed over a shape to measure: {}", std::string(shape.status().message()));
       }
     }
     profile_.SetWanted(shapes);
@@ -177,7 +177,7 @@ AgentEnd RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& de
     loop.Round(signals.fd());
     signal = signals.Take();
   }
-  if (signal.has_value()) spdlog::info("{}: leaving", ::strsignal(*signal));
+  if (signal.has_value()) LogInfo("{}: leaving", ::strsignal(*signal));
   loop.Stop();
   return signal.has_value() ? AgentEnd::kStopSignal : AgentEnd::kDeviceWithdrawn;
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "spdlog/spdlog.h"
+#include "node/log.h"
 
 namespace lynx::agent {
 
@@ -60,7 +60,7 @@ void GpuWatch::Publish() {
   if (conditions == conditions_) return;
   for (const NodeCondition& condition : conditions) {
     const bool known = std::find(conditions_.begin(), conditions_.end(), condition) != conditions_.end();
-    if (!known) spdlog::warn("{}", condition.message);
+    if (!known) LogWarn("{}", condition.message);
   }
   conditions_ = std::move(conditions);
   wake_.Raise();

@@ -22,7 +22,6 @@
 #include "node/metrics_endpoint.h"
 #include "node/rate.h"
 #include "security/node_identity.h"
-#include "spdlog/spdlog.h"
 
 namespace lynx::agent {
 namespace {
@@ -144,10 +143,10 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
     fallback.bytes_per_second = setting.measurement.pacing_bytes_per_second;
   }
   for (NodeCondition& condition : conditions) {
-    spdlog::warn("{}", condition.message);
+    LogWarn("{}", condition.message);
     condition.since = setting.clock.Wall();
   }
-  spdlog::info("offers {} devices:\n{}", devices.size(), OfferText(devices));
+  LogInfo("offers {} devices:\n{}", devices.size(), OfferText(devices));
   MeasuringThread measuring(setting.measurement, devices,
                             MeasurementCache(setting.measurement.directory + "/measured", node_key), setting.clock,
                             setting.metrics, setting.wake);
@@ -170,7 +169,7 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
 absl::Status OfferAll(const Setting& setting, const DeviceWish& wish) {
   LYNX_ASSIGN_OR_RETURN(DeviceOffer offer, FindDevices(setting.flags, wish));
   if (offer.nvml == nullptr) return Offer(setting, offer.devices, offer.conditions, nullptr).status();
-  spdlog::info("NVIDIA driver {}", offer.nvml->driver_version());
+  LogInfo("NVIDIA driver {}", offer.nvml->driver_version());
   GpuWatch gpus(std::move(offer.nvml), offer.devices, setting.flags.node, *setting.metrics.registry(), setting.clock,
                 setting.wake);
   while (!offer.devices.empty()) {
@@ -182,7 +181,7 @@ absl::Status OfferAll(const Setting& setting, const DeviceWish& wish) {
   if (wish.kind == DeviceKind::kCuda) {
     return absl::FailedPreconditionError("none of the GPUs can be used any more, and --devices cuda allows nothing else");
   }
-  spdlog::warn("none of the GPUs can be used any more: going on with CPUs");
+  LogWarn("none of the GPUs can be used any more: going on with CPUs");
   LYNX_ASSIGN_OR_RETURN(const DeviceOffer cpus, FindDevices(setting.flags, {DeviceKind::kCpu, wish.most}));
   return Offer(setting, cpus.devices, offer.conditions, &gpus).status();
 }
@@ -219,9 +218,9 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   if (!flags.metrics_address.empty()) {
     LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry(),
                                                        ReadyWhileAttached(metrics.registry(), metrics.attached())));
-    spdlog::info("metrics on port {}", port);
+    LogInfo("metrics on port {}", port);
   }
-  spdlog::info("lynx-agent {} of node {}, server {}", kVersion, flags.node, flags.server);
+  LogInfo("lynx-agent {} of node {}, server {}", kVersion, flags.node, flags.server);
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeIdentity> identity,
                         NodeIdentity::Open(flags.identity, flags.node, *servers, clock));
   WakeEvent wake;

@@ -9,7 +9,7 @@
 #include "common/digest.h"
 #include "common/status.h"
 #include "node/file.h"
-#include "spdlog/spdlog.h"
+#include "node/log.h"
 
 namespace lynx::agent {
 namespace {
@@ -82,7 +82,7 @@ std::optional<std::string> MeasurementCache::Find(const std::string& key) const 
 void MeasurementCache::Keep(const std::string& key, const std::string& result) {
   absl::Status kept = MakeDirectories(directory_);
   if (kept.ok()) kept = WriteFileDurably(PathOf(key), absl::StrCat(node_key_, "\n", key, kSeparator, result));
-  if (!kept.ok()) spdlog::warn("a measurement is not kept: {}", std::string(kept.message()));
+  if (!kept.ok()) LogWarn("a measurement is not kept: {}", std::string(kept.message()));
 
   std::vector<std::pair<fs::file_time_type, std::string>> files;
   std::error_code error;

@@ -1,7 +1,7 @@
 #include "agent/measuring_thread.h"
 
 #include "common/check.h"
-#include "spdlog/spdlog.h"
+#include "node/log.h"
 
 namespace lynx::agent {
 
@@ -72,11 +72,11 @@ absl::StatusOr<LinkResult> MeasuringThread::Link() {
   const Nanos took = clock_.Monotonic() - begin;
   metrics_.Count(MeasureSubject::kLink, result.ok() ? MeasureOutcome::kMeasured : MeasureOutcome::kFailed, took);
   if (!result.ok()) {
-    spdlog::error("{}", std::string(result.status().message()));
+    LogError("{}", std::string(result.status().message()));
     return result;
   }
-  spdlog::info("measured the link in {}: {} and {} MB/s", FormatDuration(took), FormatDuration(result->link.latency),
-               result->link.bytes_per_second / 1'000'000);
+  LogInfo("measured the link in {}: {} and {} MB/s", FormatDuration(took), FormatDuration(result->link.latency),
+          result->link.bytes_per_second / 1'000'000);
   cache_.KeepLink(*result);
   return result;
 }
@@ -91,11 +91,11 @@ absl::StatusOr<GpuLinksResult> MeasuringThread::GpuLinks() {
   const Nanos took = clock_.Monotonic() - begin;
   metrics_.Count(MeasureSubject::kLink, result.ok() ? MeasureOutcome::kMeasured : MeasureOutcome::kFailed, took);
   if (!result.ok()) {
-    spdlog::error("{}", std::string(result.status().message()));
+    LogError("{}", std::string(result.status().message()));
     return result;
   }
-  spdlog::info("measured the links between {} GPUs in {}: {} and {} MB/s", devices_.size(), FormatDuration(took),
-               FormatDuration(result->link.latency), result->link.bytes_per_second / 1'000'000);
+  LogInfo("measured the links between {} GPUs in {}: {} and {} MB/s", devices_.size(), FormatDuration(took),
+          FormatDuration(result->link.latency), result->link.bytes_per_second / 1'000'000);
   cache_.KeepGpuLinks(*result);
   return result;
 }
@@ -111,11 +111,11 @@ absl::StatusOr<MeasureResult> MeasuringThread::Devices(const std::vector<LayerSh
   const bool whole = result.ok() && result->measured.size() == shapes.size();
   metrics_.Count(MeasureSubject::kShape, whole ? MeasureOutcome::kMeasured : MeasureOutcome::kFailed, took);
   if (!result.ok()) {
-    spdlog::error("{}", std::string(result.status().message()));
+    LogError("{}", std::string(result.status().message()));
     return result;
   }
-  spdlog::info("measured {} on {} devices in {}: {} GFLOP/s each", shapes.empty() ? "the general rates" : "a layer shape",
-               devices_.size(), FormatDuration(took), result->flops_per_second / 1'000'000'000);
+  LogInfo("measured {} on {} devices in {}: {} GFLOP/s each", shapes.empty() ? "the general rates" : "a layer shape",
+          devices_.size(), FormatDuration(took), result->flops_per_second / 1'000'000'000);
   if (whole) cache_.KeepDevices(shapes, *result);
   return result;
 }

@@ -8,6 +8,19 @@
 #include "spdlog/spdlog.h"
 
 namespace lynx {
+namespace {
+
+spdlog::level::level_enum LevelOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarn: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+}  // namespace
 
 absl::Status StartLog(const std::string& level) {
   const std::string known[] = {"trace", "debug", "info", "warn", "error"};
@@ -19,6 +32,12 @@ absl::Status StartLog(const std::string& level) {
   spdlog::set_level(spdlog::level::from_str(level));
   spdlog::flush_on(spdlog::level::info);
   return absl::OkStatus();
+}
+
+bool LogShows(LogLevel level) { return spdlog::should_log(LevelOf(level)); }
+
+void WriteLog(LogLevel level, std::string_view text) {
+  spdlog::default_logger_raw()->log(LevelOf(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
 }  // namespace lynx

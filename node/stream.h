@@ -31,9 +31,9 @@
 
 #include "node/backoff.h"
 #include "node/channel.h"
+#include "node/log.h"
 #include "node/server_addresses.h"
 #include "node/wake.h"
-#include "spdlog/spdlog.h"
 
 namespace lynx {
 
@@ -160,8 +160,8 @@ class NodeStream {
     std::string& told = told_[servers_.present()];
     if (outcome.text == told) return;
     told = outcome.text;
-    const auto level = outcome.leader.has_value() && servers_.Has(*outcome.leader) ? spdlog::level::info : spdlog::level::warn;
-    spdlog::log(level, "{}; trying {}", outcome.text, servers_.several() ? "the next address" : "again");
+    const auto level = outcome.leader.has_value() && servers_.Has(*outcome.leader) ? LogLevel::kInfo : LogLevel::kWarn;
+    Log(level, "{}; trying {}", outcome.text, servers_.several() ? "the next address" : "again");
   }
 
   // Runs one stream from its opening to its end.
@@ -205,7 +205,7 @@ class NodeStream {
     while (wire.Read(&desired)) {
       {
         std::unique_lock lock(mutex_);
-        if (!accepted_) spdlog::info("attached to the server at {}", servers_.present());
+        if (!accepted_) LogInfo("attached to the server at {}", servers_.present());
         accepted_ = true;
         changed_.wait(lock, [this] { return inbox_.size() < kInboxLimit || stop_; });
         inbox_.push_back(std::move(desired));

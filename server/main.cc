@@ -29,7 +29,6 @@
 #include "planner/search/make_plan.h"
 #include "server/server.h"
 #include "server/store/postgres_connection.h"
-#include "spdlog/spdlog.h"
 
 namespace lynx::server {
 namespace {
@@ -233,7 +232,7 @@ int Main(int argc, char** argv) {
   StopSignals signals;
   StopWatchingLockOrder();
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
-  gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("grpc: {}", args->message); });
+  gpr_set_log_function([](gpr_log_func_args* args) { LogDebug("grpc: {}", args->message); });
 
   RealClock clock;
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(*options, clock);
@@ -242,10 +241,10 @@ int Main(int argc, char** argv) {
     const bool address = code == absl::StatusCode::kInvalidArgument || code == absl::StatusCode::kUnavailable;
     Fail(address ? kExitUsage : kExitStore, server.status());
   }
-  spdlog::info("lynx-server {} listens on {}", kVersion, (*server)->address());
-  if (!(*server)->metrics_address().empty()) spdlog::info("metrics at http://{}/metrics", (*server)->metrics_address());
+  LogInfo("lynx-server {} listens on {}", kVersion, (*server)->address());
+  if (!(*server)->metrics_address().empty()) LogInfo("metrics at http://{}/metrics", (*server)->metrics_address());
 
-  if (!(*server)->page_address().empty()) spdlog::info("live page at http://{}/", (*server)->page_address());
+  if (!(*server)->page_address().empty()) LogInfo("live page at http://{}/", (*server)->page_address());
 
   pollfd fd{.fd = signals.fd(), .events = POLLIN, .revents = 0};
   std::optional<int> signal;
@@ -253,9 +252,9 @@ int Main(int argc, char** argv) {
     ::poll(&fd, 1, -1);
     signal = signals.Take();
   }
-  spdlog::info("{}: stopping", ::strsignal(*signal));
+  LogInfo("{}: stopping", ::strsignal(*signal));
   (*server)->Stop();
-  spdlog::info("stopped");
+  LogInfo("stopped");
   // Exits without destructors of globals, because threads that cannot be joined (a plan in progress, the metrics page) still
   // use them.
   std::fflush(nullptr);

@@ -17,6 +17,7 @@
 #include "common/status.h"
 #include "node/file.h"
 #include "node/listen_address.h"
+#include "node/log.h"
 #include "node/metrics_endpoint.h"
 #include "proto/message_limit.h"
 #include "security/context_file.h"
@@ -24,7 +25,6 @@
 #include "server/metrics/call_meter.h"
 #include "server/store/postgres_engine.h"
 #include "server/store/store_address.h"
-#include "spdlog/spdlog.h"
 
 namespace lynx::server {
 namespace {
@@ -182,14 +182,14 @@ absl::StatusOr<std::unique_ptr<Store>> Server::OpenItsStore() const {
   LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Store> store,
                         OpenStore(options_.store, data_directory_,
                                   {.identity = identity_, .leadership = leadership_, .times = options_.lease, .wait = false}));
-  spdlog::info("keeps its state in {}", store->name());
-  for (const std::string& warning : store->Warnings()) spdlog::warn("{}", warning);
+  LogInfo("keeps its state in {}", store->name());
+  for (const std::string& warning : store->Warnings()) LogWarn("{}", warning);
   const std::string file = absl::StrCat(data_directory_, "/", kStoreFile);
   std::error_code ignored;
   if (store->is_new() && !options_.store.empty() && std::filesystem::exists(file, ignored) &&
       store->name() != absl::StrCat("the database ", file)) {
-    spdlog::warn("{} is new and knows no jobs; those in {} are not used: lynx-server --move-store takes them along",
-                 store->name(), file);
+    LogWarn("{} is new and knows no jobs; those in {} are not used: lynx-server --move-store takes them along", store->name(),
+            file);
   }
   return store;
 }
@@ -337,7 +337,7 @@ absl::Status Server::Listen() {
   address_ = AddressText(listen_, port_);
   identity_.address = AdvertisedAt(options_, listen_, port_);
   if (tls_ == nullptr && !listen_.loopback) {
-    spdlog::warn("--insecure: whoever reaches {} may do everything, and reads what others say", address_);
+    LogWarn("--insecure: whoever reaches {} may do everything, and reads what others say", address_);
   }
   return absl::OkStatus();
 }
@@ -359,7 +359,7 @@ absl::Status Server::MakeFirstAdmin(bool always) {
     if (status.ok()) status = core_->store().CommitAccess(changes, record);
     if (status.ok()) {
       book_.Apply(changes);
-      spdlog::info("the first admin's way to this server is in {}: use it with lynxctl --context, and keep it secret", path);
+      LogInfo("the first admin's way to this server is in {}: use it with lynxctl --context, and keep it secret", path);
     }
     made.set_value(status);
   });

@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "node/log.h"
 #include "server/server.h"
 #include "server/store/postgres_connection.h"
 #include "server/store/postgres_engine.h"
-#include "spdlog/spdlog.h"
 
 namespace lynx::server {
 namespace {
@@ -94,8 +94,8 @@ absl::Status Server::Share(Store& store) {
   const std::string encryption(EnumName(options_.core.controller.encryption));
   if (const std::string before = stored[kSharedEncryption]; before != encryption) {
     if (!before.empty()) {
-      spdlog::warn("--encrypt-ranks is {} here, and was {} on the server that led before: give all servers the same",
-                   encryption, before);
+      LogWarn("--encrypt-ranks is {} here, and was {} on the server that led before: give all servers the same", encryption,
+              before);
     }
     stored.erase(kSharedEncryption);
     missing[kSharedEncryption] = encryption;
@@ -106,8 +106,8 @@ absl::Status Server::Share(Store& store) {
   shared_chain_ = stored[kSharedAuthority];
   options_.core.controller.checkpoint_root = stored[kSharedCheckpoints];
   if (stored[kSharedCheckpoints] != places.checkpoint_root) {
-    spdlog::info("checkpoints of jobs that name no directory lie in {}, as on the first server of {}",
-                 stored[kSharedCheckpoints], places.store);
+    LogInfo("checkpoints of jobs that name no directory lie in {}, as on the first server of {}", stored[kSharedCheckpoints],
+            places.store);
   }
   return absl::OkStatus();
 }
@@ -147,7 +147,7 @@ void Server::ShowStandby(const std::string& trouble) {
   health_->SetStandby(trouble.empty() ? text : absl::StrCat(text, "; it ", trouble));
   const Nanos now(std::chrono::nanoseconds(steady_clock::now().time_since_epoch()).count());
   if (const std::optional<std::string> line = trouble_log_.Next(trouble, now); line.has_value()) {
-    spdlog::warn("stands by, and {}", *line);
+    LogWarn("stands by, and {}", *line);
   }
 }
 
@@ -159,7 +159,7 @@ std::optional<milliseconds> Server::StandBy() {
     return options_.lease.look;
   }
   metrics_page_->SetEpoch(view->epoch);
-  if (view->epoch != last_epoch_) spdlog::info("{}", gate_.Text());
+  if (view->epoch != last_epoch_) LogInfo("{}", gate_.Text());
   last_epoch_ = view->epoch;
   if (const absl::Status same = CheckPolicy(*view); !same.ok()) return End(ServerEnd::kStore, same);
   if (view->free) {
@@ -199,7 +199,7 @@ std::optional<milliseconds> Server::TakeOver() {
   }
   const int64_t epoch = (*store)->lease()->epoch();
   if (const absl::Status begun = BeginLeading(*std::move(store)); !begun.ok()) return End(ServerEnd::kStore, begun);
-  spdlog::info("leads now, as number {}", epoch);
+  LogInfo("leads now, as number {}", epoch);
   return kLeaderLook;
 }
 
@@ -223,12 +223,12 @@ std::optional<milliseconds> Server::Lead() {
   }
   const bool leads = leadership_->Leads();
   if (!leads && serving_) {
-    spdlog::error("pauses: the lease on {} could not be renewed in time; no call is answered until it is", StoreName(options_));
+    LogError("pauses: the lease on {} could not be renewed in time; no call is answered until it is", StoreName(options_));
     paused_ = steady_clock::now();
     SetServing(false);
     core_->EndStreams();
   } else if (leads && !serving_) {
-    spdlog::info("leads again: the lease is renewed, and no other server had it meanwhile");
+    LogInfo("leads again: the lease is renewed, and no other server had it meanwhile");
     paused_.reset();
     // All nodes have lost their streams. They come back at different times, so their absence is counted from now on.
     core_->loop().RunAlways([this] { core_->controller().LeadsAgain(clock_.Monotonic()); });
@@ -256,7 +256,7 @@ void Server::ShareCertificate() {
   *sharing_ = true;
   core_->loop().RunAlways([this, chain, sharing = sharing_] {
     if (const absl::Status put = core_->store().PutShared({{kSharedAuthority, chain}}); !put.ok()) {
-      spdlog::error("the authority's new certificate is not in the store yet: {}", std::string(put.message()));
+      LogError("the authority's new certificate is not in the store yet: {}", std::string(put.message()));
     } else {
       const std::lock_guard lock(mutex_);
       shared_chain_ = chain;

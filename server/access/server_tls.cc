@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "common/status.h"
+#include "node/log.h"
 #include "security/certificate.h"
 #include "security/credentials.h"
-#include "spdlog/spdlog.h"
 
 namespace lynx::server {
 namespace {
@@ -86,7 +86,7 @@ absl::Status ServerTls::RenewAuthority() {
   const std::shared_ptr<const Authority> present = authority();
   if (!present->IsDue(now) || (renews_ != nullptr && !renews_())) return absl::OkStatus();
   LYNX_ASSIGN_OR_RETURN(Authority renewed, present->Renew(directory_.path(), now, lives_.authority));
-  spdlog::info("the certificate of the cluster's authority has been renewed, with the same key");
+  LogInfo("the certificate of the cluster's authority has been renewed, with the same key");
   const std::lock_guard lock(mutex_);
   authority_ = std::make_shared<const Authority>(std::move(renewed));
   return absl::OkStatus();
@@ -126,7 +126,7 @@ void ServerTls::RenewForever() {
       if (renewed.ok()) renewed = own;
     }
     if (!renewed.ok()) {
-      spdlog::error("a certificate of the server cannot be renewed: {}", std::string(renewed.message()));
+      LogError("a certificate of the server cannot be renewed: {}", std::string(renewed.message()));
       wait = kMaxWait / 10;
     }
     std::unique_lock lock(mutex_);

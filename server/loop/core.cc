@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "node/log.h"
 #include "proto/event_kind.h"
 #include "proto/message_limit.h"
 #include "server/wire/messages.h"
-#include "spdlog/spdlog.h"
 
 namespace lynx::server {
 
@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Start(CoreOptions option
   }
   LYNX_ASSIGN_OR_RETURN(Controller::Settings settings, core->store_->LoadSettings());
   core->controller_.RestoreSettings(std::move(settings));
-  if (!jobs.empty()) spdlog::info("the store has {} jobs, {} of them unfinished", jobs.size(), unfinished);
+  if (!jobs.empty()) LogInfo("the store has {} jobs, {} of them unfinished", jobs.size(), unfinished);
   ServerCore* self = core.get();
   core->loop_ = std::make_unique<EventLoop>(
       core->options_.loop, core->controller_, clock,
@@ -175,7 +175,7 @@ void ServerCore::Carry(Effect& effect) {
       stream->SendBeside(Encode(sent.renewal));
     });
   } else if (auto* close = std::get_if<CloseStream>(&effect)) {
-    spdlog::warn("closes a node's stream: {}", std::string(close->reason.message()));
+    LogWarn("closes a node's stream: {}", std::string(close->reason.message()));
     executor_.Post([this, closed = std::move(*close)] {
       if (const auto stream = agents_.Find(closed.stream)) stream->Close(closed.reason);
       if (const auto stream = workers_.Find(closed.stream)) stream->Close(closed.reason);
@@ -210,8 +210,7 @@ void ServerCore::CarryNotice(NotifyWatchers& notice) {
     return;
   }
   for (const JobEvent& event : notice.events) {
-    spdlog::info("job {} ({}): {}{}{}", job->id.value, job->spec->name, event.kind, event.reason.empty() ? "" : ": ",
-                 event.reason);
+    LogInfo("job {} ({}): {}{}{}", job->id.value, job->spec->name, event.kind, event.reason.empty() ? "" : ": ", event.reason);
     if (event.kind == EventKindName(EventKind::kServerRestarted)) CountRestored(*job);
   }
   if (!notice.events.empty()) metrics_.Happened(*job, notice.events, controller_.DevicesHeld(job->id));

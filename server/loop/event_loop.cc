@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "spdlog/spdlog.h"
+#include "node/log.h"
 
 namespace lynx::server {
 namespace {
@@ -199,7 +199,7 @@ void EventLoop::Flush() {
     }
     pending_.clear();
   }
-  if (!failing_.ok()) spdlog::info("the store writes again");
+  if (!failing_.ok()) LogInfo("the store writes again");
   failing_ = absl::OkStatus();
   for (Effect& effect : held_.Take()) carry_(effect);
 }
@@ -224,7 +224,7 @@ bool EventLoop::SettleDoubt() {
 
 void EventLoop::Fails(const absl::Status& status) {
   if (failing_.ok()) {
-    spdlog::error("{}; new jobs are refused until it writes again", std::string(status.message()));
+    LogError("{}; new jobs are refused until it writes again", std::string(status.message()));
   }
   // If the result of an earlier commit is still unknown, callers are told that the store cannot write.
   const absl::StatusCode code = status.code() == absl::StatusCode::kAborted ? absl::StatusCode::kUnavailable : status.code();

@@ -15,13 +15,13 @@
 #include "absl/strings/str_split.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "node/log.h"
 #include "planner/report/page_text.h"
 #include "planner/report/step_trace.h"
 #include "report/texts.h"
 #include "server/services/live_files.h"
 #include "server/services/live_views.h"
 #include "server/wire/retry_later.h"
-#include "spdlog/spdlog.h"
 
 namespace lynx::server {
 namespace {
@@ -363,7 +363,7 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
     if (step.ok()) {
       traced.step = *std::move(step);
     } else {
-      spdlog::warn("live page: the traced step of job {} is left out: {}", job.id(), std::string(step.status().message()));
+      LogWarn("live page: the traced step of job {} is left out: {}", job.id(), std::string(step.status().message()));
     }
   }
   const std::lock_guard lock(mutex_);

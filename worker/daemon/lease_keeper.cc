@@ -6,7 +6,7 @@
 #include "common/clock.h"
 #include "common/status.h"
 #include "node/file.h"
-#include "spdlog/spdlog.h"
+#include "node/log.h"
 
 namespace lynx::worker {
 namespace {
@@ -23,7 +23,7 @@ LeaseTerms KeptTerms(const std::string& path) {
   if (!text.ok()) return {};
   absl::StatusOr<LeaseTerms> terms = ParseLeaseTerms(*text);
   if (terms.ok()) return *std::move(terms);
-  spdlog::warn("{}: {}", path, std::string(terms.status().message()));
+  LogWarn("{}: {}", path, std::string(terms.status().message()));
   return {};
 }
 
@@ -61,8 +61,8 @@ void LeaseKeeper::Step() {
   const Nanos deadline = lease_.Deadline(now);
   file_.Set(deadline);
   const bool over = deadline <= now;
-  if (over && !over_) spdlog::error("{}: its ranks end, since their work may be given to others", lease_.Reason());
-  if (!over && over_) spdlog::info("the server answers again: this node may train");
+  if (over && !over_) LogError("{}: its ranks end, since their work may be given to others", lease_.Reason());
+  if (!over && over_) LogInfo("the server answers again: this node may train");
   over_ = over;
 }
 
@@ -72,7 +72,7 @@ void LeaseKeeper::KeepTerms() {
   if (lease_.terms() == kept_) return;
   kept_ = lease_.terms();
   if (const absl::Status written = WriteFileDurably(terms_file_, LeaseTermsText(kept_)); !written.ok()) {
-    spdlog::warn("{}", std::string(written.message()));
+    LogWarn("{}", std::string(written.message()));
   }
 }
 

@@ -18,7 +18,6 @@
 #include "node/metrics_endpoint.h"
 #include "node/rate.h"
 #include "security/node_identity.h"
-#include "spdlog/spdlog.h"
 #include "worker/copies/copies_directory.h"
 #include "worker/daemon/worker_daemon.h"
 
@@ -94,7 +93,7 @@ constexpr int64_t kMaxMebibytes = int64_t{1} << 30;
 std::string CopiesDirectoryOf(const WorkerFlags& flags, const std::string& data_directory, const JobUser& user) {
   if (flags.copies_dir.empty()) return "";
   if (user.user != 0 && user.user != ::geteuid()) {
-    spdlog::info("keeps no copies of ranks' states in memory: ranks are another user's (--job-user) than the daemon's");
+    LogInfo("keeps no copies of ranks' states in memory: ranks are another user's (--job-user) than the daemon's");
     return "";
   }
   std::error_code error;
@@ -103,7 +102,7 @@ std::string CopiesDirectoryOf(const WorkerFlags& flags, const std::string& data_
                                     : std::filesystem::absolute(flags.copies_dir, error).lexically_normal().string();
   const absl::Status made = MakeCopiesDirectory(directory);
   if (made.ok()) return directory;
-  spdlog::warn("keeps no copies of ranks' states in memory: {}; give another --copies-dir", std::string(made.message()));
+  LogWarn("keeps no copies of ranks' states in memory: {}; give another --copies-dir", std::string(made.message()));
   return "";
 }
 
@@ -164,9 +163,9 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
   if (!flags.metrics_address.empty()) {
     LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry(),
                                                        ReadyWhileAttached(metrics.registry(), metrics.attached())));
-    spdlog::info("metrics on port {}", port);
+    LogInfo("metrics on port {}", port);
   }
-  spdlog::info("lynx-worker {} of node {}, server {}", kVersion, options.node, options.servers.text());
+  LogInfo("lynx-worker {} of node {}, server {}", kVersion, options.node, options.servers.text());
   return RunWorkerDaemon(options, *supervisor, metrics, signals, clock);
 }
 

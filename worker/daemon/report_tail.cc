@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "spdlog/spdlog.h"
+#include "node/log.h"
 
 namespace lynx::worker {
 namespace {
@@ -60,15 +60,15 @@ std::vector<RankReport> ReportTail::Read() {
     ++lines_;
     absl::StatusOr<RankReport> report = ParseRankReport(line);
     if (!report.ok()) {
-      spdlog::warn("{}: line {} of its reports is damaged and passed over: {}", RankKeyText(key_), lines_,
-                   std::string(report.status().message()));
+      LogWarn("{}: line {} of its reports is damaged and passed over: {}", RankKeyText(key_), lines_,
+              std::string(report.status().message()));
       continue;
     }
     fresh.push_back(*report);
     if (lines_ > acknowledged_) held_.push_back({lines_, *std::move(report)});
   }
   if (file_.stuck() && !was_stuck) {
-    spdlog::error("{}: {} bytes of its reports cannot be read; see the disk of --data-dir", RankKeyText(key_), file_.Unread());
+    LogError("{}: {} bytes of its reports cannot be read; see the disk of --data-dir", RankKeyText(key_), file_.Unread());
   }
   return fresh;
 }

@@ -12,9 +12,9 @@
 #include "common/status.h"
 #include "node/command.h"
 #include "node/file.h"
+#include "node/log.h"
 #include "proto/bounds.h"
 #include "proto/convert_report.h"
-#include "spdlog/spdlog.h"
 #include "worker/copies/copies_directory.h"
 #include "worker/daemon/rank_launch.h"
 
@@ -32,7 +32,7 @@ constexpr size_t kReasonBytes = 4096;
 constexpr size_t kMaxCopiesTold = 1024;
 
 void Log(const absl::Status& status) {
-  if (!status.ok()) spdlog::error("{}", std::string(status.message()));
+  if (!status.ok()) LogError("{}", std::string(status.message()));
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ void RankSupervisor::Adopt(const RankKey& key) {
   if (ReadToldProgress(Folder(key).progress()).has_value()) rank.watch.emplace(options_.hang_limit, clock_.Monotonic());
   rank.pidfd = *std::move(pidfd);
   Log(StoreRecord(Folder(key), rank.record));
-  spdlog::info("{} runs as process {}: taken up again", RankKeyText(key), process->pid);
+  LogInfo("{} runs as process {}: taken up again", RankKeyText(key), process->pid);
 }
 
 // Adds a rank that ended under an earlier daemon. Called if the server has not released the rank, or still wants it. The
@@ -143,7 +143,7 @@ void RankSupervisor::SetDesired(const v1::WorkerDesired& desired) {
     if (!name.ok()) {
       // The job's name is invalid. It would become a part of the name of the rank's folder, so the assignment is ignored.
       // Nothing can be reported about such a rank.
-      spdlog::error("passed over an assignment: {}", std::string(name.message()));
+      LogError("passed over an assignment: {}", std::string(name.message()));
       continue;
     }
     Wanted wanted{.assignment = assignment,
@@ -163,7 +163,7 @@ void RankSupervisor::RemoveEndedCopies(const v1::WorkerDesired& desired) {
   for (const std::string& id : desired.ended_jobs()) {
     if (!CheckName("ended_jobs", id).ok()) continue;
     RemoveCopies(options_.copies_directory, JobId(id));
-    spdlog::info("removed the copies of job {} in memory: it has ended", id);
+    LogInfo("removed the copies of job {} in memory: it has ended", id);
     changed_ = true;
   }
 }
@@ -228,7 +228,7 @@ void RankSupervisor::KillHanging() {
     }
     if (!rank.watch->Hangs(ReadToldProgress(Folder(key).progress()), now) || rank.stop != StopStage::kNone) continue;
     rank.hung = rank.watch->still();
-    spdlog::error("{} has made no progress for {}: it is killed", RankKeyText(key), FormatDuration(rank.hung));
+    LogError("{} has made no progress for {}: it is killed", RankKeyText(key), FormatDuration(rank.hung));
     SignalProcess(rank.pidfd, SIGKILL);
   }
 }
@@ -249,9 +249,9 @@ void RankSupervisor::End(Rank& rank, const RankEnding& ending) {
   CountRunning();
   changed_ = true;
   if (ending.outcome == RankOutcome::kDone || ending.outcome == RankOutcome::kStopped) {
-    spdlog::info("{} has ended: {}", RankKeyText(rank.record.key), RankOutcomeName(ending.outcome));
+    LogInfo("{} has ended: {}", RankKeyText(rank.record.key), RankOutcomeName(ending.outcome));
   } else {
-    spdlog::warn("{} has ended: {}", RankKeyText(rank.record.key), rank.record.reason);
+    LogWarn("{} has ended: {}", RankKeyText(rank.record.key), rank.record.reason);
   }
 }
 
@@ -318,7 +318,7 @@ void RankSupervisor::Listen(const RankKey& key) {
   Rank& rank = Insert(key, RankPhase::kListening);
   rank.socket = UniqueFd(socket->fd);
   rank.record.address = {options_.address, socket->port};
-  spdlog::info("{} will listen on {}:{}", RankKeyText(key), options_.address, socket->port);
+  LogInfo("{} will listen on {}:{}", RankKeyText(key), options_.address, socket->port);
 }
 
 void RankSupervisor::Start(const RankKey& key) {
@@ -347,13 +347,13 @@ void RankSupervisor::Start(const RankKey& key) {
   rank.measured = true;
   metrics_.AddRank(key);
   CountRunning();
-  spdlog::info("{} runs as process {}", RankKeyText(key), launched->child.pid);
+  LogInfo("{} runs as process {}", RankKeyText(key), launched->child.pid);
 }
 
 void RankSupervisor::Refuse(const RankKey& key, const std::string& reason, FaultCause cause) {
   const auto found = ranks_.find(key);
   Rank& rank = found != ranks_.end() ? found->second : Insert(key, RankPhase::kListening);
-  if (!MakeDirectories(Folder(key).path).ok()) spdlog::warn("cannot keep a record of {}", RankKeyText(key));
+  if (!MakeDirectories(Folder(key).path).ok()) LogWarn("cannot keep a record of {}", RankKeyText(key));
   End(rank, {.exit_code = kRankExitFailure, .reason = reason, .outcome = RankOutcome::kFailed, .cause = cause});
 }
 
@@ -361,7 +361,7 @@ void RankSupervisor::Signal(Rank& rank, StopStage stage) {
   rank.stop = stage;
   rank.asked_at = clock_.Monotonic();
   const bool kill = stage == StopStage::kKilled;
-  spdlog::info("{} is {}", RankKeyText(rank.record.key), kill ? "killed: it did not end in time" : "asked to end");
+  LogInfo("{} is {}", RankKeyText(rank.record.key), kill ? "killed: it did not end in time" : "asked to end");
   SignalProcess(rank.pidfd, kill ? SIGKILL : SIGTERM);
 }
 
@@ -372,11 +372,11 @@ void RankSupervisor::SetYield(Rank& rank, bool yield) {
   const absl::Status status = yield ? WriteFileDurably(path, "") : absl::OkStatus();
   if (!yield) std::filesystem::remove(path, failure);
   if (!status.ok() || failure) {
-    return spdlog::error("cannot change {}: {}", path, failure ? failure.message() : std::string(status.message()));
+    return LogError("cannot change {}: {}", path, failure ? failure.message() : std::string(status.message()));
   }
   rank.yield = yield;
-  spdlog::info("{} is {}", RankKeyText(rank.record.key),
-               yield ? "asked to give way when a step is done" : "no longer asked to give way");
+  LogInfo("{} is {}", RankKeyText(rank.record.key),
+          yield ? "asked to give way when a step is done" : "no longer asked to give way");
 }
 
 void RankSupervisor::Forget(const RankKey& key) {

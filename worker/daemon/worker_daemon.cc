@@ -13,8 +13,8 @@
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "node/daemon.h"
 #include "node/heartbeat.h"
+#include "node/log.h"
 #include "node/stream.h"
-#include "spdlog/spdlog.h"
 #include "worker/daemon/lease_keeper.h"
 
 namespace lynx::worker {
@@ -121,7 +121,7 @@ absl::Status RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor&
     loop.Round(signals.fd());
     if (const std::optional<int> signal = signals.Take(); signal.has_value() && !stopping) {
       stopping = true;
-      spdlog::info("{}: {}", ::strsignal(*signal), options.stop_ranks_on_exit ? "ending the ranks" : "leaving; ranks go on");
+      LogInfo("{}: {}", ::strsignal(*signal), options.stop_ranks_on_exit ? "ending the ranks" : "leaving; ranks go on");
       if (options.stop_ranks_on_exit) supervisor.StopAll();
     }
   }
