@@ -49,21 +49,10 @@ class Page {
     planned_peak_ = planned.peak.value;
   }
 
-  absl::StatusOr<std::string> Html() const {
-    LYNX_ASSIGN_OR_RETURN(const std::vector<PagePart> parts, Parts());
-    std::string main;
-    for (const PagePart& part : parts) main += part.html;
-    const std::string footer =
-        absl::StrCat("Job ", job_.id(), ", as it was on ", Time(report_.now.value), " UTC; lynxctl ", report_.version);
-    return PageDocument(
-        job_.spec().name() + " · Lynx job", false,
-        absl::StrCat("<a class=\"skip\" href=\"#run-title\">Skip to the run</a>\n<header class=\"top\">\n", Head(),
-                     "</header>\n<main>\n", main, "<footer>", HtmlEscaped(footer), "</footer>\n</main>\n"));
-  }
-
   absl::StatusOr<std::vector<PagePart>> Parts() const {
     LYNX_ASSIGN_OR_RETURN(const std::string memory, Memory());
     std::vector<PagePart> parts = {
+        {"head", Head()},
         {"figures", absl::StrCat("<section class=\"figures\" aria-label=\"Headline figures\">\n", Figures(), "</section>\n")},
         {"run", ReportSection("run", "The run", Aside(), RunPlot(job_, curves_, report_.now))},
         {"recoveries", Recoveries()},
@@ -79,12 +68,12 @@ class Page {
     return parts;
   }
 
+ private:
   std::string Head() const {
     return absl::StrCat("<div class=\"title\"><h1>", HtmlEscaped(job_.spec().name()), "</h1><p>", HtmlEscaped(Subtitle()),
                         "</p></div>\n<ul class=\"chips\" aria-label=\"Job\">", JobChips(), "</ul>\n");
   }
 
- private:
   std::string Subtitle() const {
     if (plan_ == nullptr) return absl::StrCat("job ", job_.id());
     return absl::StrCat("job ", job_.id(), ": ", ModelText(plan_->model), ", ", EnumName(plan_->model.dtype));
@@ -336,13 +325,18 @@ std::string ReportSection(const std::string& id, const std::string& title, const
                       "</section>\n");
 }
 
-absl::StatusOr<std::string> JobReportPage(const JobReport& report) { return Page(report).Html(); }
+absl::StatusOr<std::vector<PagePart>> JobReportParts(const JobReport& report) { return Page(report).Parts(); }
 
-absl::StatusOr<std::vector<PagePart>> JobReportParts(const JobReport& report) {
-  const Page page(report);
-  LYNX_ASSIGN_OR_RETURN(std::vector<PagePart> parts, page.Parts());
-  parts.insert(parts.begin(), {"head", page.Head()});
-  return parts;
+absl::StatusOr<std::string> JobReportPage(const JobReport& report) {
+  LYNX_ASSIGN_OR_RETURN(const std::vector<PagePart> parts, JobReportParts(report));
+  std::string main;
+  for (size_t i = 1; i < parts.size(); ++i) main += parts[i].html;
+  const std::string footer =
+      absl::StrCat("Job ", report.job->id(), ", as it was on ", Time(report.now.value), " UTC; lynxctl ", report.version);
+  return PageDocument(
+      report.job->spec().name() + " · Lynx job", false,
+      absl::StrCat("<a class=\"skip\" href=\"#run-title\">Skip to the run</a>\n<header class=\"top\">\n", parts.front().html,
+                   "</header>\n<main>\n", main, "<footer>", HtmlEscaped(footer), "</footer>\n</main>\n"));
 }
 
 }  // namespace lynx
