@@ -11,7 +11,7 @@
 #include "cli/verbs/plan_request.h"
 #include "common/cores.h"
 #include "common/status.h"
-#include "planner/report/skew_cost.h"
+#include "planner/report/timeline.h"
 #include "planner/search/compare.h"
 #include "planner/search/make_plan.h"
 

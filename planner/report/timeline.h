@@ -113,6 +113,14 @@ std::vector<MemoryPoint> Thinned(const std::vector<MemoryPoint>& points, Nanos s
 // FailedPrecondition in the same cases as Simulate (planner/cost/simulate.h).
 absl::StatusOr<Simulation> SimulateOn(const ClusterTopology& cluster, const Plan& plan);
 
+// What an uneven load of experts costs: returns the plan once for each of `skews` (MoeSpec::skew), without programs. The
+// actions are those of `plan`, and the step and the times of recomputation are those that it has if the fullest rank of an
+// expert group has `skew` times the even share of rows. If the programs of `plan` are those of a shorter step
+// (PlanRequest::most_program_actions), the times are those of the shorter step times plan.step / its length. Empty if all
+// experts of a layer are on each rank, where the load is always even, or if the model has no experts. Fails as SimulateOn does.
+absl::StatusOr<std::vector<Plan>> PlanAtSkews(const ClusterTopology& cluster, const Plan& plan,
+                                              const std::vector<double>& skews);
+
 // A plan and a new simulation of its step.
 struct PredictedStep {
   const PlanRequest* request = nullptr;  // not owned

@@ -14,7 +14,7 @@
 #include "common/status.h"
 #include "planner/problem/model_presets.h"
 #include "planner/report/framework_table.h"
-#include "planner/report/skew_cost.h"
+#include "planner/report/timeline.h"
 #include "planner/search/make_plan.h"
 #include "python/extension/background.h"
 #include "python/extension/errors.h"

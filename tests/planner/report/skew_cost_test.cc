@@ -1,4 +1,4 @@
-#include "planner/report/skew_cost.h"
+#include "planner/report/timeline.h"
 
 #include <gtest/gtest.h>
 
