@@ -28,7 +28,7 @@ struct PageLimits {
 // timeline_note and strands may be empty.
 struct PlanParts {
   std::vector<PagePart> parts;
-  std::string data;  // what the page's script draws: JSON of PageData (page_data.h)
+  std::string data;  // what the page's script draws: one JSON object
 };
 
 // Both return FailedPrecondition in the same cases as MemoryOf. The same step always gives the same bytes.

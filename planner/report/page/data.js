@@ -60,7 +60,7 @@ function makePasses(plan, lane) {
 }
 
 class PlanModel {
-  // `data`: the JSON of PageData (planner/report/page_data.h), parsed. It is not changed.
+  // `data`: PlanParts::data (planner/report/html_page.h), parsed. It is not changed.
   constructor(data) {
     Object.assign(this, data);
     this.gap = data.detail.length > 1 ? { begin: data.detail[0][1], end: data.detail[1][0] } : null;

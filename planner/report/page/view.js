@@ -4,7 +4,7 @@
 //     view.show(data, parts);             any number of times
 //
 // `root` holds the view's markup (view.html); if it is empty, it gets a copy of the page's <template id="plan-view">. `data` is
-// the JSON of PageData, parsed. `parts` are the parts of PlanPageParts, HTML by id: each is put where the view has a place for
+// PlanParts::data, parsed. `parts` are the parts of PlanPageParts, HTML by id: each is put where the view has a place for
 // it; the others are left out. Without `parts`, what stands there stays. If another plan is shown, the shown part of the step
 // and the stage that somebody chose stay, if the plan has as many stages.
 function mountPlan(root) {
