@@ -29,32 +29,35 @@ namespace {
 constexpr size_t kMaxKept = 64;  // largest number of kept answers, and of kept traced steps
 constexpr size_t kMaxName = 63;  // longest name of a job or a node
 constexpr char kHtml[] = "text/html; charset=utf-8";
+constexpr char kStyle[] = "text/css; charset=utf-8";
 constexpr char kScript[] = "text/javascript; charset=utf-8";
 constexpr char kJson[] = "application/json; charset=utf-8";
-const char* const kPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; form-action "
-    "'none'; "
-    "frame-ancestors 'none'";
+constexpr char kPolicy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'";
+
+// The RPC that tells as much as the page's files and the studio do: the studio tells about nodes and what agents measured on
+// them, and to answer its questions changes nothing.
+constexpr char kListNodes[] = "Cluster.ListNodes";
 
 struct Rule {
   std::string path;
   std::string method;  // the RPC that returns the same data
   std::vector<std::string> parameters;
+  const char* type = kJson;
+  std::vector<std::string_view (*)()> texts = {};  // of a file, which is the same for everybody; empty: it is data
 };
 const std::vector<Rule>& Rules() {
-  static const auto* rules = new std::vector<Rule>{{"/", "Cluster.ListNodes", {}},
-                                                   {"/page.css", "Cluster.ListNodes", {}},
-                                                   {"/page.js", "Cluster.ListNodes", {}},
-                                                   {"/shared.js", "Cluster.ListNodes", {}},
-                                                   {"/api/cluster", "Cluster.ListNodes", {}},
+  static const auto* rules = new std::vector<Rule>{{"/", kListNodes, {}, kHtml, {LivePageHtml}},
+                                                   {"/page.css", kListNodes, {}, kStyle, {PageStyle, LivePageStyle}},
+                                                   {"/page.js", kListNodes, {}, kScript, {LivePageScript}},
+                                                   {"/shared.js", kListNodes, {}, kScript, {SharedScript}},
+                                                   {"/api/cluster", kListNodes, {}},
                                                    {"/api/jobs", "Jobs.ListJobs", {}},
-                                                   {"/api/nodes", "Cluster.ListNodes", {"from", "to"}},
+                                                   {"/api/nodes", kListNodes, {"from", "to"}},
                                                    {"/api/job", "Jobs.GetJob", {"id"}}};
   return *rules;
 }
-
-// The studio tells about nodes and what agents measured on them. To answer its questions changes nothing.
-constexpr char kStudioMethod[] = "Cluster.ListNodes";
 
 HttpReply Plain(int status, const std::string& text) { return {.status = status, .body = text + "\n"}; }
 
@@ -125,7 +128,7 @@ std::set<std::string> LowerCase(const std::vector<std::string>& names) {
   return lower;
 }
 
-JobSummary ClusterSummaryOf(const JobRecord& job, const Plan* plan, std::optional<double> goodput) {
+JobSummary JobSummaryOf(const JobRecord& job, const Plan* plan, std::optional<double> goodput) {
   return {.id = job.id,
           .name = job.spec->name,
           .reason = job.reason,
@@ -150,12 +153,14 @@ struct LivePage::Entry {
 LivePage::LivePage(ServerCore& core, JobsService& jobs, Guard& guard, LivePageOptions options, const Clock& clock)
     : core_(core), jobs_(jobs), guard_(guard), options_(std::move(options)), hosts_(LowerCase(options_.hosts)), clock_(clock),
       studio_(
-          hosts_, [this] { return WholeNodes(); }, options_.fresh, clock) {}
+          hosts_,
+          [this] { return OnOwner<std::vector<WholeNode>>([core = &core_] { return core->controller().WholeNodes(); }); },
+          options_.fresh, clock) {}
 
 HttpReply LivePage::Answer(const HttpRequest& request) {
   std::optional<HttpReply> reply = RefusedHost(request);
   if (!reply.has_value() && StudioTab::Has(request.path)) {
-    reply = RefusedCaller(request, kStudioMethod);
+    reply = RefusedCaller(request, kListNodes);
     if (!reply.has_value()) return studio_.Answer(request);
   }
   if (!reply.has_value()) reply = Route(request);
@@ -167,7 +172,7 @@ HttpReply LivePage::Answer(const HttpRequest& request) {
 std::optional<HttpReply> LivePage::RefusedBody(const HttpRequest& request) {
   if (!StudioTab::Has(request.path)) return Answer(request);  // nothing else of the page reads a body
   std::optional<HttpReply> reply = RefusedHost(request);
-  if (!reply.has_value()) reply = RefusedCaller(request, kStudioMethod);
+  if (!reply.has_value()) reply = RefusedCaller(request, kListNodes);
   if (reply.has_value()) AddPageHeaders(kPolicy, *reply);
   return reply;
 }
@@ -187,9 +192,8 @@ std::optional<HttpReply> LivePage::RefusedCaller(const HttpRequest& request, con
 
 HttpReply LivePage::Route(const HttpRequest& request) {
   if (request.method != "GET" && request.method != "HEAD") {
-    HttpReply reply = Plain(405, "this page only shows: use lynxctl to change something");
-    reply.headers.emplace_back("Allow", "GET, HEAD");
-    return reply;
+    return {
+        .status = 405, .body = "this page only shows: use lynxctl to change something\n", .headers = {{"Allow", "GET, HEAD"}}};
   }
   const auto rule = std::find_if(Rules().begin(), Rules().end(), [&](const Rule& known) { return known.path == request.path; });
   if (rule == Rules().end()) return Plain(404, "there is no such page; the page is at /");
@@ -197,11 +201,9 @@ HttpReply LivePage::Route(const HttpRequest& request) {
   const absl::StatusOr<std::vector<std::string>> values = Parameters(request.query, rule->parameters);
   if (!values.ok()) return Refusal(values.status());
 
-  if (request.path == "/") return {.type = kHtml, .body = std::string(LivePageHtml())};
-  if (request.path == "/page.js") return {.type = kScript, .body = std::string(LivePageScript())};
-  if (request.path == "/shared.js") return {.type = kScript, .body = std::string(SharedScript())};
-  if (request.path == "/page.css")
-    return {.type = "text/css; charset=utf-8", .body = absl::StrCat(std::string(PageStyle()), std::string(LivePageStyle()))};
+  HttpReply reply{.type = rule->type};
+  for (const auto text : rule->texts) reply.body += text();
+  if (!rule->texts.empty()) return reply;
   const std::string key = absl::StrCat(request.path, " ", absl::StrJoin(*values, " "));
   if (request.path == "/api/cluster") return Kept(key, [&] { return Cluster(); });
   if (request.path == "/api/jobs") return Kept(key, [&] { return Jobs(); });
@@ -246,25 +248,19 @@ absl::StatusOr<Value> LivePage::OnOwner(std::function<absl::StatusOr<Value>()> w
 
 absl::StatusOr<std::string> LivePage::Cluster() {
   LYNX_ASSIGN_OR_RETURN(
-      const ClusterSummary cluster, OnOwner<ClusterSummary>([core = &core_]() -> absl::StatusOr<ClusterSummary> {
+      const ClusterSummary cluster, OnOwner<ClusterSummary>([core = &core_] {
         return ClusterSummary{core->controller().Summaries(), core->controller().TakeClusterStats().jobs, core->clock().Wall()};
       }));
   return ClusterJson(cluster);
 }
 
-absl::StatusOr<std::vector<WholeNode>> LivePage::WholeNodes() {
-  using Nodes = std::vector<WholeNode>;
-  return OnOwner<Nodes>([core = &core_]() -> absl::StatusOr<Nodes> { return core->controller().WholeNodes(); });
-}
-
 absl::StatusOr<std::string> LivePage::Jobs() {
   LYNX_ASSIGN_OR_RETURN(
-      std::vector<JobSummary> jobs,
-      OnOwner<std::vector<JobSummary>>([core = &core_]() -> absl::StatusOr<std::vector<JobSummary>> {
+      std::vector<JobSummary> jobs, OnOwner<std::vector<JobSummary>>([core = &core_] {
         std::vector<JobSummary> list;
         const auto add = [&](const std::vector<JobState>& states) {
           for (const JobRecord* job : core->controller().List(kMaxJobs + 1 - list.size(), states)) {
-            list.push_back(ClusterSummaryOf(*job, core->controller().PlanOf(job->id).get(), core->GoodputOf(job->id)));
+            list.push_back(JobSummaryOf(*job, core->controller().PlanOf(job->id).get(), core->GoodputOf(job->id)));
           }
         };
         add({JobState::kRunning, JobState::kStarting, JobState::kPlanning});
@@ -279,7 +275,7 @@ absl::StatusOr<std::string> LivePage::Jobs() {
 
 absl::StatusOr<std::string> LivePage::Nodes(const std::string& from, const std::string& to) {
   using Views = std::vector<NodeView>;
-  LYNX_ASSIGN_OR_RETURN(Views views, OnOwner<Views>([core = &core_, from, to]() -> absl::StatusOr<Views> {
+  LYNX_ASSIGN_OR_RETURN(Views views, OnOwner<Views>([core = &core_, from, to] {
                           Views list;
                           for (const NodeSummary& node : core->controller().Summaries()) {
                             if (node.name.value < from || node.name.value > to) continue;

@@ -90,7 +90,6 @@ class LivePage {
   absl::StatusOr<std::string> Nodes(const std::string& from, const std::string& to);
   absl::StatusOr<std::string> Job(const std::string& id);
   absl::StatusOr<Traced> TraceOf(const v1::Job& job);
-  absl::StatusOr<std::vector<WholeNode>> WholeNodes();
 
   ServerCore& core_;
   JobsService& jobs_;
