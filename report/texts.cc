@@ -5,14 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 
 namespace lynx {
 
 std::string StateName(v1::JobState state) {
-  const std::string name = v1::JobState_Name(state);
-  const std::string prefix = "JOB_STATE_";
-  return name.compare(0, prefix.size(), prefix) == 0 ? name.substr(prefix.size()) : absl::StrCat("UNKNOWN(", int{state}, ")");
+  absl::string_view name = v1::JobState_Name(state);
+  return absl::ConsumePrefix(&name, "JOB_STATE_") ? std::string(name) : absl::StrCat("UNKNOWN(", int{state}, ")");
 }
 
 std::string UtcTime(int64_t unix_ns) {

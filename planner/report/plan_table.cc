@@ -93,16 +93,12 @@ std::string PolicyLines(const Plan& plan) {
 std::string Prediction(const Plan& plan) {
   const PlanFigures figures = FiguresOf(plan);
   const Nanos recomputed = figures.hidden + figures.exposed;
-  std::string text =
-      absl::StrCat("predicted: step ", FormatDuration(plan.step), ", ", figures.tokens_per_second, " tokens/s, bubble ",
-                   PercentText(figures.stall.value, plan.step.value * static_cast<int64_t>(plan.stages.size())));
-  if (recomputed.value == 0) {
-    absl::StrAppend(&text, ", nothing recomputed");
-  } else {
-    absl::StrAppend(&text, ", ", PercentText(figures.hidden.value, recomputed.value), " of recomputation hidden");
-  }
-  absl::StrAppend(&text, plan.measured_profile ? " (measured profile)" : " (stated profile)", "\n");
-  return text;
+  const std::string recomputation = recomputed.value == 0
+                                        ? "nothing recomputed"
+                                        : PercentText(figures.hidden.value, recomputed.value) + " of recomputation hidden";
+  return absl::StrCat("predicted: step ", FormatDuration(plan.step), ", ", figures.tokens_per_second, " tokens/s, bubble ",
+                      PercentText(figures.stall.value, plan.step.value * static_cast<int64_t>(plan.stages.size())), ", ",
+                      recomputation, plan.measured_profile ? " (measured profile)\n" : " (stated profile)\n");
 }
 
 // Notes about features of the model that the plan ignores, or replaces by other features.

@@ -1,6 +1,7 @@
 // See plot.h.
 #include "planner/report/plot.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -22,13 +23,9 @@ std::vector<double> Ticks(double low, double high, int count) {
   if (!(low < high) || !std::isfinite(high - low)) return {};
   const double rough = (high - low) / count;
   const double magnitude = std::pow(10, std::floor(std::log10(rough)));
-  double step = 10 * magnitude;
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * magnitude >= rough * 0.999) {
-      step = factor * magnitude;
-      break;
-    }
-  }
+  constexpr double kFactors[] = {1, 2, 5, 10};
+  const double step = magnitude * *std::find_if(kFactors, std::end(kFactors) - 1,
+                                                [&](double factor) { return factor * magnitude >= rough * 0.999; });
   std::vector<double> ticks;
   const auto first = static_cast<int64_t>(std::ceil(low / step - 1e-9));
   for (int64_t i = first; static_cast<double>(i) * step <= high + step * 1e-9; ++i)

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status.h"
 #include "planner/cost/stage_costs.h"
@@ -53,8 +54,7 @@ SpanKind TransferKind(Group group) {
 
 std::string LaneName(Stream stream, size_t number) {
   constexpr std::array<const char*, 3> kNames = {"compute", "communication", "copy"};
-  const auto index = static_cast<size_t>(stream);
-  const std::string name(index < kNames.size() ? kNames[index] : "stream");
+  const std::string name = kNames[static_cast<size_t>(stream)];
   return number == 0 ? name : absl::StrCat(name, " ", number + 1);
 }
 
@@ -100,15 +100,14 @@ void AddComputeSpans(const Action& action, const ActionSpan& span, int32_t index
   }
 }
 
+// The names of a set, such as " (ln1, qkv)".
 template <class Enum>
-void AppendNames(uint64_t set, std::string& text) {
-  const char* separator = " (";
+std::string NamesIn(uint64_t set) {
+  std::vector<const char*> names;
   for (size_t i = 0; i < kEnumNames<Enum>.size(); ++i) {
-    if (!Contains(set, static_cast<Enum>(i))) continue;
-    absl::StrAppend(&text, separator, EnumName(static_cast<Enum>(i)));
-    separator = ", ";
+    if (Contains(set, static_cast<Enum>(i))) names.push_back(EnumName(static_cast<Enum>(i)));
   }
-  text += ")";
+  return absl::StrCat(" (", absl::StrJoin(names, ", "), ")");
 }
 
 }  // namespace
@@ -166,8 +165,8 @@ std::string ActionMeaning(const Action& action) {
   const ActionInfo& info = InfoOf(action.kind);
   std::string text = info.phase == Phase::kWait ? "wait for the " : "";
   absl::StrAppend(&text, std::string(info.words));
-  if (info.operands == Operands::kOps) AppendNames<Op>(action.ops, text);
-  if (info.operands == Operands::kTensors) AppendNames<Tensor>(action.tensors, text);
+  if (info.operands == Operands::kOps) text += NamesIn<Op>(action.ops);
+  if (info.operands == Operands::kTensors) text += NamesIn<Tensor>(action.tensors);
   if (info.has_layer) {
     absl::StrAppend(&text, action.layer == kEmbeddingLayer ? ", embedding"
                            : action.layer == kHeadLayer    ? ", head"
