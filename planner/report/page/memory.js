@@ -15,24 +15,22 @@ class MemoryOfStage {
     this.plan = plan;
     this.cursor = null;
     list.replaceChildren(...plan.stages.map((stage, i) => new Option(i + " · " + stage.layers, i)));
-    this.choose(stage);
+    this.choose(stage, false);
   }
 
-  choose(index) {
+  // `byHand`: somebody has chosen the stage.
+  choose(index, byHand) {
+    this.byHand ||= byHand;
     this.parts["stage-select"].value = String(index);
     this.stage = this.plan.stages[index];
     this.parts.waterfall.replaceChildren(fragmentOf(this.stage.waterfall));
     setText(this.parts["waterfall-caption"], `${this.stage.name} at its peak, by kind`);
     this.draw();
   }
-  chooseByHand(index) {
-    this.byHand = true;
-    this.choose(index);
-  }
 
   listen() {
     const list = this.parts["stage-select"], canvas = this.parts["memory-time"];
-    list.addEventListener("change", () => this.chooseByHand(Number(list.value)));
+    list.addEventListener("change", () => this.choose(Number(list.value), true));
     const point = (x) => { this.cursor = x; this.draw(); };
     canvas.addEventListener("pointermove", (event) => point(event.offsetX < MEMORY_LEFT ? null : event.offsetX));
     canvas.addEventListener("pointerleave", () => point(null));

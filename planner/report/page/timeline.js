@@ -106,8 +106,7 @@ class Timeline {
   drawSpans(context, lane, y, height, begin, end) {
     let column = -1, shares = new Map();
     const flush = () => {
-      const sorted = [...shares].sort((a, b) => a[0] - b[0]);
-      if (column >= 0 && shares.size) this.drawShares(context, column, 1, y, height, sorted);
+      this.drawShares(context, column, 1, y, height, [...shares].sort((a, b) => a[0] - b[0]));
       column = -1;
       shares = new Map();
     };

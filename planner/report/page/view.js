@@ -10,7 +10,7 @@
 function mountPlan(root) {
   if (root.childElementCount === 0) root.append(byId("plan-view").content.cloneNode(true));
   const parts = Object.fromEntries([...root.querySelectorAll("[id]")].map((element) => [element.id, element]));
-  const timeline = new InteractiveTimeline(parts, () => memory.draw(), (stage) => memory.chooseByHand(stage));
+  const timeline = new InteractiveTimeline(parts, () => memory.draw(), (stage) => memory.choose(stage, true));
   const memory = new MemoryOfStage(parts, timeline);
   for (const id of ["timeline", "tools", "inspector", "keys", "zoom-note", "stage-detail"]) parts[id].hidden = false;
   timeline.listen();
