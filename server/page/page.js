@@ -6,8 +6,10 @@
 const EVERY = 2000, SLOWEST = 15000, PATIENCE = 8000;
 const timeOf = (ms) => ms > 0 ? duration(ms * 1e6) : "–";
 // ---- The map ----
+// Style, mark and words of each kind of cell, in the order of the legend.
 const KINDS = {
-  ready: ["", ""], warned: ["warned", "!"], cordoned: ["cordoned", "‖"], partial: ["absent", "½"], absent: ["absent", "–"], lost: ["lost-node", "×"],
+  ready: ["", "", "ready"], cordoned: ["cordoned", "‖", "cordoned"], warned: ["warned", "!", "with a warning"],
+  partial: ["absent", "½", "half attached"], absent: ["absent", "–", "away"], lost: ["lost-node", "×", "lost"],
 };
 // What is worst of a cell's nodes.
 function kindOf(cell) {
@@ -19,8 +21,9 @@ function kindOf(cell) {
 function nameOf(cell) { return cell.nodes === 1 ? cell.first : cell.first + " to " + cell.last + ", " + plural(cell.nodes, "node"); }
 function describe(cell) {
   const words = [];
-  const states = [["ready", "ready"], ["partial", "half attached"], ["absent", "away"], ["lost", "lost"]];
-  for (const [key, word] of states) if (cell.presence[key] > 0) words.push(cell.nodes === 1 ? word : cell.presence[key] + " " + word);
+  for (const [kind, nodes] of Object.entries(cell.presence)) {
+    if (nodes > 0) words.push((cell.nodes === 1 ? "" : nodes + " ") + KINDS[kind][2]);
+  }
   if (cell.cordoned > 0) words.push(cell.nodes === 1 ? "cordoned" : cell.cordoned + " cordoned");
   if (cell.warned > 0) words.push(cell.nodes === 1 ? "with a warning" : cell.warned + " with warnings");
   words.push(cell.used + " of " + plural(cell.devices, "device") + " busy");
@@ -48,14 +51,14 @@ function drawMap() {
   byId("map-keys").hidden = cells.length === 0;
 }
 function drawLegend() {
-  const words = [["ready", "ready"], ["cordoned", "cordoned"], ["warned", "with a warning"], ["partial", "half attached"], ["absent", "away"], ["lost", "lost"]];
-  byId("map-legend").append(make("span", {}, swatch("forward"), "busy devices"));
-  byId("map-legend").append(...words.map(([kind, word]) => make("span", {}, make("span", { class: "cell key " + KINDS[kind][0], "aria-hidden": "true" }, make("b", {}, KINDS[kind][1])), word)));
+  const key = ([kind, mark]) => make("span", { class: "cell key " + kind, "aria-hidden": "true" }, make("b", {}, mark));
+  byId("map-legend").append(make("span", {}, swatch("forward"), "busy devices"),
+    ...Object.values(KINDS).map((kind) => make("span", {}, key(kind), kind[2])));
 }
 function point(i) { if (cells[i] !== undefined) setText(byId("node-line"), describe(cells[i])); }
 function moveTo(i) {
-  current = Math.max(0, Math.min(i, cells.length - 1));
-  [...byId("map").children].forEach((button, at) => { button.tabIndex = at === current ? 0 : -1; });
+  current = i;
+  drawMap();
   byId("map").children[current]?.focus();
 }
 function indexOf(event) { return [...byId("map").children].indexOf(event.target.closest(".cell")); }
@@ -100,11 +103,9 @@ function figure(title, value, sub) {
 function drawCluster(cluster) {
   const { all, jobs } = cluster;
   cells = cluster.cells;
-  setText(byId("title"), "Lynx cluster");
   setText(byId("subtitle"), "lynx-server " + cluster.version + ", at " + clock(cluster.timeMs));
   const missing = all.presence.lost + all.presence.absent + all.presence.partial;
   const busy = all.devices === 0 ? "no device" : Math.round(100 * all.used / all.devices) + "% of them";
-  byId("figures").className = "figures four";
   byId("figures").replaceChildren(
     figure("Nodes", grouped(all.presence.ready), missing === 0 ? "ready, all of them" : "ready of " + grouped(all.nodes) + "; " + all.presence.lost + " lost, " + (missing - all.presence.lost) + " away"),
     figure("Devices busy", grouped(all.used) + " of " + grouped(all.devices), busy + (all.withdrawn > 0 ? "; " + all.withdrawn + " withdrawn" : "")),
@@ -134,7 +135,6 @@ function drawJobs({ jobs, more }) {
 let shown = new Map();  // part -> its HTML, of the job that is shown
 function drawJob(job) {
   const host = byId("job-parts");
-  host.dataset.job = job.id;
   const wanted = new Set(job.parts.map((part) => part.id));
   for (const element of [...host.children]) if (!wanted.has(element.dataset.part)) { element.remove(); shown.delete(element.dataset.part); }
   job.parts.forEach((part, i) => {
@@ -163,7 +163,6 @@ function showView() {
     viewed = job;
     shown = new Map();
     byId("job-parts").replaceChildren();
-    delete byId("job-parts").dataset.job;
     if (job !== null) document.title = "Lynx job";
   }
   byId("cluster-view").hidden = byId("top").hidden = job !== null;
