@@ -19,7 +19,6 @@
 #include "planner/report/page_text.h"
 #include "planner/report/step_trace.h"
 #include "report/texts.h"
-#include "server/services/live_files.h"
 #include "server/services/live_views.h"
 #include "server/wire/retry_later.h"
 

@@ -1,11 +1,12 @@
-// Live views: the JSON data of the live page about the cluster and its jobs. It stays small, however many nodes there are.
-// Pure; thread-safe.
+// Live views: what the live page shows: its files, and JSON data about the cluster and its jobs. The data stays small, however
+// many nodes there are. Pure; thread-safe.
 #ifndef LYNX_SERVER_SERVICES_LIVE_VIEWS_H_
 #define LYNX_SERVER_SERVICES_LIVE_VIEWS_H_
 
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/units.h"
@@ -15,6 +16,11 @@
 #include "server/values/node_state.h"
 
 namespace lynx::server {
+
+// The content of the files in server/page/, which the build compiles into the program.
+std::string_view LivePageHtml();
+std::string_view LivePageStyle();  // to be placed after PageStyle
+std::string_view LivePageScript();
 
 // One cell of the map of nodes: one node, or, if there are more than kMaxCells nodes, several consecutive nodes by name.
 struct MapCell {
