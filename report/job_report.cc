@@ -80,11 +80,8 @@ class Page {
   }
 
   std::string JobChips() const {
-    TextPairs chips = {{"state", absl::AsciiStrToLower(StateName(job_.state()))}};
-    if (plan_ != nullptr) {
-      const TextPairs facts = LayoutFacts(*plan_);
-      chips.insert(chips.end(), facts.begin(), facts.end());
-    }
+    TextPairs chips = plan_ == nullptr ? TextPairs() : LayoutFacts(*plan_);
+    chips.emplace(chips.begin(), "state", absl::AsciiStrToLower(StateName(job_.state())));
     chips.emplace_back("attempts", absl::StrCat(job_.generation()));
     return Chips(chips);
   }

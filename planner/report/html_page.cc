@@ -31,10 +31,8 @@ struct StageFacts {
 // microbatch, so WithoutMicrobatch can find it in the text.
 constexpr int32_t kAnyMicrobatch = 987'654'321;
 
-std::string WithoutMicrobatch(std::string text) {
-  static const std::string* const kNumber = new std::string(absl::StrCat(kAnyMicrobatch));
-  const size_t at = text.find(*kNumber);
-  return at == std::string::npos ? text : text.replace(at, kNumber->size(), "#");
+std::string WithoutMicrobatch(const std::string& text) {
+  return absl::StrReplaceAll(text, {{absl::StrCat(kAnyMicrobatch), "#"}});
 }
 
 // A JSON list: `json` gives the text of each value.
@@ -71,10 +69,6 @@ std::string KindsJson(int count, const char* (*id)(Kind), const char* (*name)(Ki
   return List(kinds, [&](Kind kind) {
     return absl::StrCat("{\"id\":", JsonString(id(kind)), ",\"name\":", JsonString(name(kind)), "}");
   });
-}
-
-bool Detailed(const TimelineSpan& span, const std::vector<TimeRange>& detail) {
-  return detail.size() == 1 || span.begin < detail.front().end || span.end > detail.back().begin;
 }
 
 // Writes the data that the page's script draws. Times are in ticks (a tick is 1, 10, 100, ... nanoseconds). Spans are flat
@@ -120,7 +114,7 @@ class DataWriter {
     std::string json;
     int64_t before = 0;
     for (const TimelineSpan& span : timeline.spans) {
-      if (!Detailed(span, detail_)) continue;
+      if (detail_.size() > 1 && span.begin >= detail_.front().end && span.end <= detail_.back().begin) continue;
       const Action& action = program[static_cast<size_t>(span.action)];
       const int64_t begin = Ticks(span.begin);
       absl::StrAppend(&json, json.empty() ? "" : ",", span.lane, ",", static_cast<int>(span.kind), ",", texts_.IndexOf(action),

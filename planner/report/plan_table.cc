@@ -101,6 +101,25 @@ std::string Prediction(const Plan& plan) {
                       recomputation, plan.measured_profile ? " (measured profile)\n" : " (stated profile)\n");
 }
 
+// What an exact solver proved: one row for each stage with a proof.
+Table ProofTable(const Plan& plan) {
+  Table table{.columns = {Right("stage"),
+                          Right("exposed", "By the stage's policies, of one microbatch and by the solvers' model"),
+                          Right("bound", "No policies in that memory expose less"),
+                          Right("gap", "Share of the exposed time above the bound"),
+                          {"proof", Align::kLeft,
+                           "optimal; time limit: the solver ran out of time; model only: its solution did not hold, or was "
+                           "no faster, as a program"}}};
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const std::optional<StageProof>& proof = plan.stages[i].proof;
+    if (!proof) continue;
+    table.rows.push_back({absl::StrCat(i), FormatDuration(proof->exposed), FormatDuration(proof->bound),
+                          PercentText((proof->exposed - proof->bound).value, proof->exposed.value),
+                          ProofStatusName(proof->status)});
+  }
+  return table;
+}
+
 // Notes about features of the model that the plan ignores, or replaces by other features.
 std::string ModelNotes(const ModelSpec& model) {
   std::string text;
@@ -185,24 +204,6 @@ Table PolicyTable(const Plan& plan) {
   Table table{.columns = {Right("stage"), "layers", "policy"}};
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     for (const auto& [layers, policy] : PolicyRuns(plan, i)) table.rows.push_back({absl::StrCat(i), layers, policy});
-  }
-  return table;
-}
-
-Table ProofTable(const Plan& plan) {
-  Table table{.columns = {Right("stage"),
-                          Right("exposed", "By the stage's policies, of one microbatch and by the solvers' model"),
-                          Right("bound", "No policies in that memory expose less"),
-                          Right("gap", "Share of the exposed time above the bound"),
-                          {"proof", Align::kLeft,
-                           "optimal; time limit: the solver ran out of time; model only: its solution did not hold, or was "
-                           "no faster, as a program"}}};
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    const std::optional<StageProof>& proof = plan.stages[i].proof;
-    if (!proof) continue;
-    table.rows.push_back({absl::StrCat(i), FormatDuration(proof->exposed), FormatDuration(proof->bound),
-                          PercentText((proof->exposed - proof->bound).value, proof->exposed.value),
-                          ProofStatusName(proof->status)});
   }
   return table;
 }

@@ -33,8 +33,6 @@ std::string PlanTable(const Plan& plan);
 Table StageTable(const Plan& plan);
 // One row for each sequence of consecutive layers of a stage with the same policy.
 Table PolicyTable(const Plan& plan);
-// What an exact solver proved: one row for each stage with a proof.
-Table ProofTable(const Plan& plan);
 
 // Sums over the stages, and figures derived from them.
 struct PlanFigures {

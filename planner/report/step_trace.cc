@@ -60,11 +60,9 @@ std::vector<int64_t> TraceTimes(std::span<const ActionSpan> spans) {
   Nanos before;
   for (const ActionSpan& span : spans) {
     const bool transfers = span.transfer_end.value != 0;
-    times.push_back((span.begin - before).value);
-    times.push_back((span.end - span.begin).value);
-    times.push_back(transfers ? (span.transfer_begin - span.begin).value : 0);
-    times.push_back(transfers ? (span.transfer_end - span.transfer_begin).value : 0);
-    times.push_back(span.hidden.value);
+    times.insert(times.end(), {(span.begin - before).value, (span.end - span.begin).value,
+                               transfers ? (span.transfer_begin - span.begin).value : 0,
+                               transfers ? (span.transfer_end - span.transfer_begin).value : 0, span.hidden.value});
     before = span.end;
   }
   return times;
