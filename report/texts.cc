@@ -59,12 +59,10 @@ std::string ExpertLoadText(const v1::Job& job) {
 }
 
 std::string WithoutRoomText(const v1::Progress& progress, const char* rows) {
-  const char* const space = *rows == '\0' ? "" : " ";
-  if (progress.expert_rounds() == 0) {
-    return absl::StrFormat("%.1f%%%s%s dropped", 100 * progress.expert_dropped_ratio(), space, rows);
-  }
-  return absl::StrFormat("%.1f%%%s%s in %d rounds", 100 * progress.expert_in_rounds_ratio(), space, rows,
-                         progress.expert_rounds());
+  const int64_t rounds = progress.expert_rounds();
+  const double ratio = rounds == 0 ? progress.expert_dropped_ratio() : progress.expert_in_rounds_ratio();
+  return absl::StrCat(absl::StrFormat("%.1f%%", 100 * ratio), *rows == '\0' ? "" : " ", rows,
+                      rounds == 0 ? " dropped" : absl::StrCat(" in ", rounds, " rounds"));
 }
 
 }  // namespace lynx
