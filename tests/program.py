@@ -26,6 +26,15 @@ class Result(unittest.TextTestResult):
         super().addSuccess(test)
         self.succeeded += 1
 
+    # Tells each failure at once, because a program that is stopped for taking too long prints nothing at its end.
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.printErrorList("ERROR", self.errors[-1:])
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.printErrorList("FAIL", self.failures[-1:])
+
     def addSkip(self, test, reason):
         sys.stdout.flush()
         super().addSkip(test, reason)

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -80,6 +81,20 @@ program.main()
 '''
 
 
+KILLED = '''import os, signal, unittest
+
+class Killed(unittest.TestCase):
+    def test_1_fails(self):
+        self.assertEqual(1, 2, "the first has failed")
+
+    def test_2_errs(self):
+        raise ValueError("the second is wrong")
+
+    def test_3_is_killed(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+'''
+
+
 class SkipsTest(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory(prefix="lynx-skips-")
@@ -106,6 +121,14 @@ class SkipsTest(unittest.TestCase):
         env = {name: value for name, value in os.environ.items() if name != "LYNX_REQUIRE_ALL"}
         return subprocess.run([str(self.folder / "scripts/test.sh"), *arguments], env=dict(env, **environment), capture_output=True, text=True,
                               timeout=300, stdin=subprocess.DEVNULL)
+
+    def test_failures_are_told_even_if_the_program_is_killed_later(self):
+        self.write("test_killed.py", KILLED)
+        done = subprocess.run([sys.executable, ROOT / "tests/program.py", "test_killed"], cwd=self.folder, capture_output=True, text=True,
+                              timeout=300, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, -signal.SIGKILL)
+        for words in ("1 != 2 : the first has failed", "ValueError: the second is wrong"):
+            self.assertIn(words, done.stderr)
 
     def told(self, done):
         summary, _, rest = done.stdout.partition("\nskipped here, and why:\n")
