@@ -14,6 +14,8 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 CHROMIUM = next((found for found in map(shutil.which, NAMES) if found), None)
 # Long enough for a busy machine: a browser that does not answer in this time will not answer at all.
 PATIENCE = 240
+# What the browser says of a function that it cannot finish because the page goes to another address.
+LEFT = ("navigated", "context was destroyed", "Cannot find context", "Cannot find default execution context")
 
 
 def missing():
@@ -24,6 +26,8 @@ def missing():
 class Browser:
     """One window. Use as a context manager, or close it."""
 
+    opened = []  # the windows that are not closed yet
+
     def __init__(self, width=1440, height=900, dark=False, reduced_motion=True, scale=1, script=True):
         self.profile = tempfile.mkdtemp(prefix="lynx-browser-")
         self._last = 0
@@ -33,11 +37,15 @@ class Browser:
         self._changed = threading.Condition()
         self._ended = False
         self._start()
+        Browser.opened.append(self)
         target = self.command("Target.createTarget", {"url": "about:blank"})["targetId"]
         self._session = self.command("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Accessibility"):
             self.command(f"{domain}.enable", {})
-        self.resize(width, height, scale)
+        self.command("Page.setLifecycleEventsEnabled", {"enabled": True})
+        # Pages may use the clipboard and the focus as if people looked at this window alone.
+        self.command("Emulation.setFocusEmulationEnabled", {"enabled": True})
+        self._override_size(width, height, scale)
         self.command("Emulation.setEmulatedMedia", {"features": [
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
             {"name": "prefers-reduced-motion", "value": "reduce" if reduced_motion else "no-preference"}]})
@@ -106,20 +114,34 @@ class Browser:
         with self._changed:
             return [event["params"] for event in self._events if event["method"] in methods]
 
-    def resize(self, width, height=900, scale=1):
+    def _override_size(self, width, height, scale):
         self.command("Emulation.setDeviceMetricsOverride",
                      {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600})
+
+    def resize(self, width, height=900, scale=1):
+        """Gives the window another size, and waits until the page has it and is drawn in it."""
+        self._override_size(width, height, scale)
+        if self.script:
+            self.until("return document.documentElement.clientWidth === arguments[0]", width)
+        self.settle()
 
     def open(self, page):
         """Opens a page: a file's path, or an address."""
         url = str(page) if "://" in str(page) else pathlib.Path(page).resolve().as_uri()
-        loaded = len(self.events("Page.loadEventFired"))
         answer = self.command("Page.navigate", {"url": url})
         if answer.get("errorText"):
             raise RuntimeError(f"{url}: {answer['errorText']}")
+        if "loaderId" not in answer:
+            raise RuntimeError(f"{url} differs from the present address only after #, so the browser loads nothing")
+        # Another page, such as the empty one that a window begins with, may still be loading.
+        loaded = {"frameId": answer["frameId"], "loaderId": answer["loaderId"], "name": "load"}
+
+        def is_loaded():
+            return any(loaded.items() <= event["params"].items() for event in self._events if event["method"] == "Page.lifecycleEvent")
+
         with self._changed:
-            if not self._changed.wait_for(lambda: sum(e["method"] == "Page.loadEventFired" for e in self._events) > loaded, PATIENCE):
-                raise RuntimeError(f"{url} was not loaded; an address that differs only after # loads nothing")
+            if not self._changed.wait_for(is_loaded, PATIENCE):
+                raise RuntimeError(f"{url} was not loaded within {PATIENCE} s")
         self.settle()
 
     def run(self, script, *arguments):
@@ -132,13 +154,13 @@ class Browser:
 
     def until(self, script, *arguments, patience=PATIENCE):
         """Runs the function body again and again until its value is true in JavaScript. Returns this value, or True if it is an
-        element. AssertionError, with the page's text, after `patience` seconds."""
+        element. AssertionError after `patience` seconds."""
         deadline = time.monotonic() + patience
         # Only JSON values can be returned from the page, and an element is not a JSON value.
         body = f"const value = await (async function () {{ {script} }}).apply(null, arguments); return value instanceof Node ? true : value;"
         while not (value := self._value_unless_it_navigates(body, *arguments)):
             if time.monotonic() > deadline:
-                raise AssertionError(f"not within {patience} s: {script}\n{self.run('return document.body.innerText')[:4000]}")
+                raise AssertionError(f"not within {patience} s: {script} {json.dumps(arguments)[:400]}")
             time.sleep(0.1)
         return value
 
@@ -147,14 +169,14 @@ class Browser:
         try:
             return self.run(body, *arguments)
         except RuntimeError as error:
-            if "navigated" not in str(error):
+            if not any(words in str(error) for words in LEFT):
                 raise
             return None
 
     def settle(self):
         """Waits until two frames have been drawn."""
         if self.script:
-            self.run("await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            self.until("await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))); return true")
 
     def keys(self, *keys):
         """Presses keys on the focused element, such as "ArrowRight" or "+"."""
@@ -185,6 +207,20 @@ class Browser:
                   if entry["entry"]["level"] in ("error", "warning")]
         return found
 
+    def described(self):
+        """What a person needs to understand a failure: the address, the page's text, its notable states, and what it complained
+        about."""
+        try:
+            shown = self.run("""const states = '[aria-busy=true], progress:not([hidden]), .waiting, .old, .troubled';
+                const busy = [...document.querySelectorAll(states)];
+                const name = (e) => e && `${e.tagName.toLowerCase()}#${e.id}.${e.getAttribute('class') ?? ''}`;
+                return [`${location.href.slice(0, 300)} · ${document.title}`, `focus: ${name(document.activeElement)}`,
+                        `busy or troubled: ${busy.map(name).join(', ')}`,
+                        document.querySelector('main')?.innerText ?? document.body?.innerText].join('\\n')""")
+        except (RuntimeError, OSError) as error:
+            shown = f"(the page does not tell its text: {error})"
+        return "\n".join(["--- the page", str(shown)[:4000], "--- its complaints", *(self.complaints() or ["none"]), "---"])
+
     def requested(self):
         """The addresses that the page has requested."""
         return [event["request"]["url"] for event in self.events("Network.requestWillBeSent")]
@@ -199,6 +235,7 @@ class Browser:
         pathlib.Path(path).write_bytes(base64.b64decode(data))
 
     def close(self):
+        Browser.opened.remove(self)
         try:
             self._session = None
             self.command("Browser.close", {})
@@ -218,5 +255,7 @@ class Browser:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, _, error, __):
+        if error is not None:
+            error.add_note(self.described())
         self.close()

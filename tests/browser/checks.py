@@ -1,8 +1,10 @@
 """Checks for every page of this project: its text has enough contrast, it is not too wide, its elements have names for screen
 readers, and it causes no errors."""
 
+import functools
 import pathlib
 import sys
+import unittest
 
 import browser
 
@@ -36,8 +38,29 @@ return [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility(
 """
 
 
+def described(test):
+    """The test, whose failures also say what its open windows show and what their pages complained about."""
+    @functools.wraps(test)
+    def run(self):
+        try:
+            test(self)
+        except unittest.SkipTest:
+            raise
+        except Exception as error:
+            for number, window in enumerate(browser.Browser.opened, 1):
+                error.add_note(f"--- window {number} of {len(browser.Browser.opened)}\n{window.described()}")
+            raise
+    return run
+
+
 class PageChecks:
     """A base class for test cases. `window` is a browser.Browser."""
+
+    def __init_subclass__(cls, **more):
+        super().__init_subclass__(**more)
+        for name, test in list(vars(cls).items()):
+            if name.startswith("test_"):
+                setattr(cls, name, described(test))
 
     def assert_no_complaints(self, window):
         self.assertEqual(window.complaints(), [])

@@ -54,7 +54,6 @@ class Cluster(cluster.ClusterTest):
 
 def take(window, folder, name):
     window.resize(WIDTH, HEIGHTS[name])
-    window.settle()
     window.screenshot(folder / f"{name}.png")
 
 

@@ -29,12 +29,13 @@ class PageTest(checks.PageChecks, unittest.TestCase):
         # one pass at a time.
         command = [str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), "--set", "parallel.schedule=1f1b",
                    "--set", "parallel.sequenceParallel=off", "--set", "parallel.weave=off"]
-        subprocess.run([*command, "--html", str(cls.page)], check=True, capture_output=True, timeout=120)
-        table = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+        subprocess.run([*command, "--html", str(cls.page)], check=True, capture_output=True, timeout=browser.PATIENCE)
+        table = subprocess.run(command, check=True, capture_output=True, text=True, timeout=browser.PATIENCE).stdout
         cls.step_ms = re.search(r"predicted: step (\d+)[.\d]* ms", table).group(1)
         cls.actions = []
         for rank in (0, 2):  # one rank of each stage
-            out = subprocess.run([*command, "--actions", str(rank)], check=True, capture_output=True, text=True, timeout=120)
+            out = subprocess.run([*command, "--actions", str(rank)], check=True, capture_output=True, text=True,
+                                 timeout=browser.PATIENCE)
             cls.actions.append(out.stdout.split())
 
     @classmethod
@@ -122,7 +123,7 @@ class PageTest(checks.PageChecks, unittest.TestCase):
     def test_passes_side_by_side_have_a_row_each(self):
         woven = pathlib.Path(self.folder.name) / "woven.html"
         subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), "--set", "parallel.weave=pairs", "--html", str(woven)], check=True,
-                       capture_output=True, timeout=120)
+                       capture_output=True, timeout=browser.PATIENCE)
         window = browser.Browser()
         self.addCleanup(window.close)
         window.open(woven)

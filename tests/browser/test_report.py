@@ -52,7 +52,6 @@ class ReportTest(checks.PageChecks, cluster.ClusterTest):
                 self.assertEqual(outside, [])
                 for width in (1440, 900, 390, 360):
                     window.resize(width)
-                    window.settle()
                     self.assert_fits(window, f"{where}, {width}")
                 # On a phone the letters of a plot are large enough to be read.
                 letters = window.run("const t = document.querySelector('svg.plot text'); return t.getBoundingClientRect().height")
