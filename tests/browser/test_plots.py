@@ -44,7 +44,7 @@ class PlotsTest(checks.PageChecks, unittest.TestCase):
         """The data and some parts of a plan's page, as a program would get them from PlanPageParts."""
         page = pathlib.Path(cls.folder.name) / f"{name}.html"
         subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(ROOT / "examples/gpt-bytes.yaml"), "--set", f"recompute={policy}",
-                        "--html", str(page)], check=True, capture_output=True, timeout=120)
+                        "--html", str(page)], check=True, capture_output=True, timeout=browser.PATIENCE)
         text = page.read_text()
         return {"data": re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL).group(1),
                 "figures": re.search(r'data-part="figures">(.*?)</section>', text, re.DOTALL).group(1)}
@@ -85,6 +85,17 @@ class PlotsTest(checks.PageChecks, unittest.TestCase):
         self.assertNotEqual(window.run(pixels), lanes)
         self.assertNotEqual(window.run(shown), figures)
         self.assertIn("Hover over the timeline", window.run("return document.querySelector('.under .inspector').textContent"))
+
+    def test_the_pointer_may_come_before_a_plan_is_drawn(self):
+        window = self.opened('<main id="a"></main>')
+        window.run("""mountPlan(byId("a")).show(JSON.parse(arguments[0]));
+            const lanes = document.querySelector("canvas.lanes"), { left, top } = lanes.getBoundingClientRect();
+            const at = { clientX: left + 300, clientY: top + 20, bubbles: true, cancelable: true };
+            lanes.dispatchEvent(new PointerEvent("pointermove", at));
+            lanes.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: -120, ctrlKey: true }));
+            lanes.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: 120, shiftKey: true }));""", self.plans[0]["data"])
+        window.settle()
+        self.assert_no_complaints(window)
 
     def test_another_plan_keeps_zoom_and_stage(self):
         window = self.mounted()
@@ -181,7 +192,6 @@ class PlotsTest(checks.PageChecks, unittest.TestCase):
                 self.assert_named(window)
                 for width in (1440, 360):
                     window.resize(width)
-                    window.settle()
                     self.assert_fits(window, f"{where}, {width}")
                 self.assert_no_complaints(window)
 

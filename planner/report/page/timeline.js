@@ -24,6 +24,7 @@ class Timeline {
     const before = this.plan, { begin, end } = this.view;
     const scale = before && before.stages.length === plan.stages.length ? plan.step / before.step : 0;
     Object.assign(this, { plan, overview: null, hovered: null, selection: { stage: -1, lane: 0, index: 0 } });
+    this.layout = this.measured(); // for pointers and keys that come before the plan is drawn
     this.setView(...(scale > 0 ? [begin * scale, end * scale] : [0, plan.step]));
   }
 
