@@ -32,6 +32,7 @@ function describe(cell) {
 }
 
 let cells = [], chosen = null, current = 0;  // chosen: the first name of the cell whose nodes are listed
+let nodesAsked = 0;  // how often nodes were asked for; only the newest answer is shown
 function drawMap() {
   const map = byId("map");
   while (map.children.length > cells.length) map.lastChild.remove();
@@ -86,8 +87,9 @@ async function showNodes() {
   const detail = byId("node-detail"), cell = cells.find((c) => c.first === chosen);
   detail.hidden = cell === undefined;
   if (cell === undefined) return detail.replaceChildren();
+  const mine = ++nodesAsked;
   const { nodes, more } = await ask("/api/nodes?from=" + encodeURIComponent(cell.first) + "&to=" + encodeURIComponent(cell.last));
-  if (chosen !== cell.first) return;
+  if (chosen !== cell.first || mine !== nodesAsked) return;
   const rows = nodes.map((n) => make("tr", {}, make("th", { scope: "row" }, n.name),
     make("td", {}, (n.agent ? "agent" : "no agent") + ", " + (n.worker ? "worker" : "no worker")), make("td", {}, n.used + " of " + n.devices + (n.model === "" ? "" : " × " + n.model)),
     make("td", {}, n.seenMs > 0 ? clock(n.seenMs) : "never"), make("td", {}, ...n.jobs.flatMap((id) => [make("a", { href: "#job=" + encodeURIComponent(id) }, id), " "])),
@@ -169,16 +171,17 @@ function showView() {
   byId("job-view").hidden = job === null;
   if (job === null) document.title = "Lynx cluster";
 }
-async function look() {
+// isNewest(): no other look has begun since. What an older one got may be older than what is shown.
+async function look(isNewest) {
   const job = jobOfAddress();
   showView();
   if (job !== null) {
     const answer = await ask("/api/job?id=" + encodeURIComponent(job));
-    if (jobOfAddress() === job) drawJob(answer);
+    if (jobOfAddress() === job && isNewest()) drawJob(answer);
     return;
   }
   const [cluster, jobs] = await Promise.all([ask("/api/cluster"), ask("/api/jobs")]);
-  if (jobOfAddress() !== null) return;
+  if (jobOfAddress() !== null || !isNewest()) return;
   drawCluster(cluster);
   drawJobs(jobs);
   if (chosen !== null) await showNodes();
@@ -190,7 +193,7 @@ async function turn() {
   if (document.hidden) return;
   const mine = ++round;
   try {
-    await look();
+    await look(() => mine === round);
     if (mine !== round) return;
     failures = 0;
     lastGood = Date.now();

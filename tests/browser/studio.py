@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 
+import browser
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", ROOT / "build" / "bin"))
 
@@ -15,6 +17,8 @@ BIN = pathlib.Path(os.environ.get("LYNX_BIN", ROOT / "build" / "bin"))
 STATE = {"model": {"preset": "gpt-6.7b"}, "machine": {"name": "a100-40gb-pcie"}, "nodes": 1,
          "job": {"train.globalBatch": 64, "train.microBatch": 4, "parallel.tp": 4, "parallel.pp": 2, "parallel.schedule": "1f1b",
                  "parallel.weave": "off"}}
+# The page shows a plan. What it begins with takes seconds of a core for the plan, and many more for policies and limits.
+PLANNED = "return document.querySelector('#view .figures .value')"
 # The page shows a plan, and waits for nothing.
 RESTS = """return document.querySelector('#view .figures .value') && document.getElementById('progress').hidden &&
            !document.body.matches('.waiting') && !document.querySelector('#more.old')"""
@@ -44,7 +48,7 @@ class Studio:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
-            self.process.communicate(timeout=60)
+            self.process.communicate(timeout=browser.PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()

@@ -17,6 +17,17 @@ import studio
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import cluster  # noqa: E402
 
+# Holds the answer to the next question about the cluster, and changes its version. window.release() gives it to the page.
+HELD = """const real = window.fetch;
+let first = true;
+window.fetch = async (path, options) => {
+  const reply = await real(path, options);
+  if (path !== '/api/cluster' || !first) return reply;
+  first = false;
+  const cluster = await reply.json();
+  await new Promise((done) => { window.release = done; });
+  return new Response(JSON.stringify({...cluster, version: 'of before'}));
+}"""
 HARM = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 
 
@@ -39,17 +50,16 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         self.assertEqual(window.run("return document.getAnimations().length"), 0)
         for width in (1440, 360):
             window.resize(width)
-            window.settle()
             self.assert_fits(window, f"{where}, {width}")
         window.resize(1440)
-        window.settle()
 
     def test_a_job_that_trains(self):
         self.assertEqual(self.ctl("node", "cordon", "node1", "--reason", HARM).code, 0)
         self.assertEqual(self.ctl("node", "uncordon", "node1").code, 0)
         window = self.opened()
-        labels = window.run("return [...document.querySelectorAll('#map .cell')].map((e) => e.getAttribute('aria-label'))")
-        self.assertEqual(labels, ["node0: ready, 0 of 2 devices busy", "node1: ready, 0 of 2 devices busy"])
+        window.until("const labels = [...document.querySelectorAll('#map .cell')].map((e) => e.getAttribute('aria-label')); "
+                     "return JSON.stringify(labels) === JSON.stringify(arguments[0])",
+                     ["node0: ready, 0 of 2 devices busy", "node1: ready, 0 of 2 devices busy"])
         self.assertIn("none yet", window.run("return document.getElementById('jobs-aside').textContent"))
 
         job = self.submit(self.job_file(steps=100000, memory="400KiB", every=5000))
@@ -93,7 +103,8 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         window.run("location.hash = 'job=' + arguments[0]", job)
         window.until("return document.querySelectorAll('#job-parts > *').length > 0")
         window.run("location.hash = 'job=nobody'")
-        window.until("return !document.getElementById('lost').hidden")
+        window.until("const lost = document.getElementById('lost'); "
+                     "return !lost.hidden && lost.textContent.startsWith('The server says')")
         self.assertEqual(window.run("return [document.querySelectorAll('#job-parts > *').length, document.title]"), [0, "Lynx job"])
 
     def nodes_of_this_cluster(self):
@@ -134,11 +145,23 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         self.await_on_disk(lambda: self.nodes_of_this_cluster() == [], "no nodes that take ranks")
         window = self.opened()
         window.open(f"http://{self.address()}/studio/")
-        window.until(studio.RESTS)
+        window.until(studio.PLANNED)
         self.assertIn("No node of this cluster", window.run("return document.getElementById('cluster-note').textContent"))
         self.assertFalse(window.run("return document.getElementById('cluster-note').hidden"))
         self.assertNotIn("this cluster", window.run("return [...document.getElementById('machine').options].map((e) => e.value)"))
         self.assert_no_complaints(window)
+
+    def assert_older_answers_are_dropped(self, window):
+        """An answer that comes after that to a newer question would show what was before."""
+        subtitle = "return document.getElementById('subtitle').textContent"  # it has the time of the answer
+        window.run(HELD)
+        window.until("return typeof window.release === 'function'")
+        before = window.run(subtitle)
+        window.run("document.dispatchEvent(new Event('visibilitychange'))")  # the page looks again
+        window.until(f"return (() => {{ {subtitle} }})() !== arguments[0]", before)
+        window.run("window.release()")
+        window.settle()
+        self.assertNotIn("of before", window.run(subtitle))
 
     def test_a_server_that_is_gone_and_back(self):
         address, server = self.address(), self.daemon("server")
@@ -148,6 +171,7 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         window.run("document.querySelector('#map .cell.cordoned').click()")
         window.until("return document.getElementById('node-detail').textContent.includes('<script>')")
         self.assertEqual(window.run("return document.querySelectorAll('#node-detail img, #node-detail script').length"), 0)
+        self.assert_older_answers_are_dropped(window)
         self.assert_whole(window, "dark")
         self.kill_daemon("server")
         told = window.until("const lost = document.getElementById('lost'); return !lost.hidden && lost.textContent")
