@@ -81,6 +81,12 @@ export class Answer {
     this.timer = setTimeout(() => setText(byId("said"), text), FOUND);
   }
 
+  // To screen readers, at once. A sentence about an earlier plan that waits to be said is dropped.
+  tell(text) {
+    clearTimeout(this.timer);
+    setText(byId("said"), text);
+  }
+
   // What keeps the planner from a plan: an error that has no place in the form, or a job that cannot fit.
   trouble(title, text, action) {
     clearTimeout(this.timer);
@@ -116,8 +122,7 @@ export class Answer {
 
   // An error that stands beside its field: said to screen readers here, as the field may be far away.
   errorBeside(text) {
-    clearTimeout(this.timer);
-    setText(byId("said"), "Not planned: " + text);
+    this.tell("Not planned: " + text);
     document.body.classList.add("troubled");
     byId("trouble").hidden = true;
   }

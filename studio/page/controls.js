@@ -121,7 +121,9 @@ export function control(field, className, ...children) {
   );
 }
 
-// `on.change(edit, moving)`: edit(state) changes the state; `moving` while the slider is held.
+// on.change(edit, moving): edit(state) changes the state; `moving` while the slider is held. on.wrong(field, text): the state
+// cannot hold what is typed, which stays until people change something; on.isRefused(field) tells whether it still stays.
+// on.right(field): people have put back what was shown.
 export class Slider {
   constructor(spec, on) {
     const id = "slide-" + spec.field.replace(".", "-");
@@ -184,7 +186,7 @@ export class Slider {
     const { spec } = this,
       text = this.number.value.trim();
     this.dirty = false;
-    if (text === this.shown) return;
+    if (text === this.shown) return this.on.right(spec.field);
     if (text.includes(","))
       return this.on.wrong(spec.field, `'${text}' has a comma: write 1024 for thousands, and a point before decimals`);
     if (text === "" || text === "auto") return this.#set(null, false);
@@ -219,7 +221,7 @@ export class Slider {
     // True if the value comes from a description of the machine that somebody has edited. The page does not read that text.
     const unknown = set === null && context.edited && spec.ofMachine;
     this.shown = unknown || (spec.auto && set === null) ? "" : this.#numeral(value);
-    if (!this.dirty) this.number.value = this.shown;
+    if (!this.dirty && !this.on.isRefused(spec.field)) this.number.value = this.shown;
     this.number.placeholder = spec.auto ? "auto" : "";
     const note = spec.note?.(context, value);
     if (unknown) setText(this.note, "as the description says");

@@ -31,18 +31,19 @@ const isOfModel = (field) => field.startsWith("model.") && !HOW_TRAINED.includes
 
 export class Form {
   // `choices`: the answer of api/choices. `change(edit, moving)`: people have changed something; edit(state) does the same to a
-  // state.
-  constructor(choices, change) {
-    Object.assign(this, { choices, change, rows: new Map(), timer: 0, textShown: null });
+  // state. tell(text): says it to screen readers.
+  constructor(choices, change, tell) {
+    Object.assign(this, { choices, rows: new Map(), timer: 0, textShown: null });
+    this.refused = new Map(); // field -> the error of a text that people have typed there, and that the state cannot hold
     this.on = {
-      change: (edit, moving) => {
-        this.clearErrors();
-        change(edit, moving);
-      },
+      change,
       wrong: (field, text) => {
-        this.error({ field, text });
-        setText(byId("said"), text);
+        this.refused.set(field, text);
+        this.#put(this.#hostOf(field), text);
+        tell(text);
       },
+      right: (field) => this.refused.delete(field) && clearError(this.#hostOf(field)),
+      isRefused: (field) => this.refused.has(field),
       remove: (field) => this.#remove(field),
     };
     this.sliders = SLIDERS.map((spec) => new Slider(spec, this.on));
@@ -97,12 +98,10 @@ export class Form {
 
   async #takeConfig(file) {
     if (file.size > MAX_CONFIG_BYTES)
-      return this.error({
-        field: "model",
-        text:
-          `${file.name} has ${bytes(file.size)}; a config.json has a few KiB. ` +
-          "Drop the model's config.json, not its weights.",
-      });
+      return this.on.wrong(
+        "model",
+        `${file.name} has ${bytes(file.size)}; a config.json has a few KiB. Drop the model's config.json, not its weights.`,
+      );
     const config = await file.text();
     this.#edit((state) => {
       for (const field of Object.keys(state.job)) if (isOfModel(field)) delete state.job[field];
@@ -208,19 +207,24 @@ export class Form {
           "aria-describedby": "error-" + field,
           "aria-label": `${meaning}-parallel size; empty: the planner chooses`,
         });
+      const size = { name, field, input, dirty: false };
+      input.addEventListener("input", () => {
+        size.dirty = true; // an answer that arrives now must not take away what is being typed
+      });
+      input.addEventListener("blur", () => {
+        size.dirty = false;
+      });
       input.addEventListener("change", () => {
         const value = input.value.trim();
+        size.dirty = false;
         if (value !== "" && value !== "auto" && !/^[1-9]\d{0,5}$/.test(value))
-          return this.error({
-            field,
-            text: `'${value}' is not a whole number from 1 on; leave it empty, and the planner chooses.`,
-          });
+          return this.on.wrong(field, `'${value}' is not a whole number from 1 on; leave it empty, and the planner chooses.`);
         this.#edit((state) => setAt(state, field, value === "" || value === "auto" ? null : Number(value)));
       });
       byId("layout-fields").append(
         control(field, "size", make("label", { for: input.id, title: meaning + "-parallel" }, name), input),
       );
-      return { name, field, input };
+      return size;
     });
     byId("recompute").append(...this.choices.policies.map((policy) => make("option", { value: policy }, policy)));
     byId("recompute").addEventListener("change", ({ target }) =>
@@ -263,8 +267,9 @@ export class Form {
 
   #showRest(state, summary) {
     const sizes = sizesOf(summary?.layout);
-    for (const { name, field, input } of this.sizes) {
+    for (const { name, field, input, dirty } of this.sizes) {
       input.placeholder = sizes[name] !== undefined ? String(sizes[name]) : "auto";
+      if (dirty || this.refused.has(field)) continue;
       const value = state.job[field];
       input.value = value === undefined || value === "auto" ? "" : String(value);
       input.classList.toggle("set", input.value !== "");
@@ -285,12 +290,17 @@ export class Form {
     this.#showRest(state, summary);
   }
 
+  // An answer has come: the errors of earlier ones are over. Those of texts that are refused stay, as the texts do.
   clearErrors() {
-    for (const element of document.querySelectorAll("#form .error")) {
-      element.hidden = true;
-      element.replaceChildren();
+    for (const host of document.querySelectorAll("#form [data-field]")) {
+      if (!this.refused.has(host.dataset.field)) clearError(host);
     }
-    for (const element of document.querySelectorAll("#form [aria-invalid]")) element.removeAttribute("aria-invalid");
+  }
+
+  // People have changed something: texts that were refused give way to what the state holds.
+  forgetErrors() {
+    this.refused.clear();
+    this.clearErrors();
   }
 
   // Shows an error beside its field; false if the form has no such field. If people have not set the field that an error is
@@ -301,20 +311,23 @@ export class Form {
     const named = [...text.matchAll(/\b[a-z]\w*(?:\.\w+)+\b/g)].map(([path]) => path).find(isSet);
     const host = this.#hostOf(isSet(field) || field === "machine" ? field : (named ?? field));
     if (host === null) return false;
-    const place = host.querySelector(".error");
-    place.replaceChildren(text);
-    place.hidden = false;
-    (field === "machine" && line > 0 ? byId("machine-text") : host.querySelector("input:not([hidden]), select"))?.setAttribute(
-      "aria-invalid",
-      "true",
-    );
-    if (field === "machine" && line > 0) {
-      byId("machine-edit").open = true;
-      const go = make("button", { type: "button", class: "quiet" }, "Go to line " + line);
-      go.addEventListener("click", () => goToLine(byId("machine-text"), line));
-      place.append(" ", go);
+    if (this.refused.has(host.dataset.field)) return true; // what is typed there is newer than the answer
+    if (field !== "machine" || !(line > 0)) {
+      this.#put(host, text);
+      return true;
     }
+    const go = make("button", { type: "button", class: "quiet" }, "Go to line " + line);
+    go.addEventListener("click", () => goToLine(byId("machine-text"), line));
+    byId("machine-edit").open = true;
+    this.#put(host, text, byId("machine-text"), " ", go);
     return true;
+  }
+
+  #put(host, text, input = host.querySelector("input:not([hidden]), select"), ...more) {
+    const place = host.querySelector(".error");
+    place.replaceChildren(text, ...more);
+    place.hidden = false;
+    input?.setAttribute("aria-invalid", "true");
   }
 
   #hostOf(field) {
@@ -325,6 +338,14 @@ export class Form {
     if (!(this.choices.fields ?? []).some((f) => f.path === field)) return null;
     return this.#add(field).element;
   }
+}
+
+// Takes away the error of a control.
+function clearError(host) {
+  const place = host.querySelector(".error");
+  place.hidden = true;
+  place.replaceChildren();
+  for (const element of host.querySelectorAll("[aria-invalid]")) element.removeAttribute("aria-invalid");
 }
 
 // Samples of a step, which the answer says only by its parts.

@@ -60,13 +60,18 @@ function change(edit, moving = false) {
   const next = copyOf(state);
   edit(next);
   state = next;
+  form.forgetErrors();
   form.show(state, summary);
   plan(moving);
   if (!moving) writeLink();
 }
 
+// Something may have been changed since the question was asked. Then the answer to the newer question follows, and this one
+// begins nothing.
 function onPlan(got, { state: asked }) {
+  const newest = asked === state;
   if (got.error !== undefined) {
+    if (!newest) return;
     form.clearErrors();
     if (form.error(got.error, asked)) answer.errorBeside(got.error.text);
     else answer.trouble("This cannot be planned", got.error.text);
@@ -75,10 +80,10 @@ function onPlan(got, { state: asked }) {
   if (got.infeasible !== undefined) {
     form.clearErrors();
     noMore();
-    const known = got.infeasible.suggestion !== "";
-    lacking = known ? null : got.infeasible;
-    answer.infeasible(got.infeasible, !known);
-    if (!known) moreAsker.ask({ state: asked });
+    const searching = newest && got.infeasible.suggestion === "";
+    lacking = searching ? got.infeasible : null;
+    answer.infeasible(got.infeasible, searching);
+    if (searching) moreAsker.ask({ state });
     return;
   }
   form.clearErrors();
@@ -89,6 +94,7 @@ function onPlan(got, { state: asked }) {
   answer.show({ ...got, state: asked });
   pins.show({ ...got, state: asked });
   byId("copy").disabled = false;
+  if (!newest) return;
   restTimer = setTimeout(() => {
     if (summary.layoutKept) return planAsker.ask({ state, layout: "any" });
     moreAsker.ask({ state });
@@ -131,6 +137,7 @@ function follow() {
   }
   state = linked;
   writeLink();
+  form.forgetErrors();
   form.show(state, summary);
   plan(false);
 }
@@ -173,7 +180,7 @@ async function start() {
       for (const [field, value] of Object.entries({ ...job, ...rest })) setAt(next, field, value);
     }),
   );
-  form = new Form(choices, change);
+  form = new Form(choices, change, (text) => answer.tell(text));
   pins = new Pins(choices, (pinned) => change((next) => Object.assign(next, copyOf(pinned))), say);
   new Copies({ state: () => state, link: linkNow, say });
   planAsker = new Asker("api/plan", { answer: onPlan, waiting: (is) => answer.waiting(is), failed: onFailed });

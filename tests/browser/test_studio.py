@@ -15,7 +15,7 @@ import unittest
 import browser
 import checks
 import pictures
-from studio import BIN, RESTS, ROOT, SET, STATE, Studio, fragment
+from studio import BIN, PLANNED, RESTS, ROOT, SET, STATE, Studio, fragment
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_attention_heads": 32,
           "num_key_value_heads": 4, "num_hidden_layers": 22, "vocab_size": 32000, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
@@ -32,14 +32,29 @@ CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...most) {
   window.written.push([text, x, x + this.measureText(text).width, most.length > 0]);
   return real.call(this, text, x, y, ...most);
 }; }"""
+# Before the page's scripts: keeps each text of the short message, which is shown for a few seconds.
+TOASTS = """window.toasts = []; new MutationObserver(() => {
+  const toast = document.getElementById('toast');
+  if (toast && !toast.hidden && window.toasts.at(-1) !== toast.textContent) window.toasts.push(toast.textContent);
+}).observe(document, {attributes: true, childList: true, characterData: true, subtree: true});"""
+# Holds the answers to the questions of one kind, until release() is called. window.held: how many are held.
+HELD = """const real = window.fetch, held = arguments[0];
+window.held = 0;
+const released = new Promise((done) => { window.release = done; });
+window.fetch = async (path, options) => {
+  const reply = await real(path, options);
+  if (path === held) { ++window.held; await released; }
+  return reply;
+}"""
 # Before the page's scripts: counts the requests that are under way to each address, and keeps the most.
 COUNTED = """window.most = {}; { const under = {}, real = window.fetch;
 window.fetch = async (path, options) => {
+  let flies = true;
+  const ended = () => { if (flies) --under[path]; flies = false; };
   under[path] = (under[path] ?? 0) + 1;
-  const ended = () => { --under[path]; };
   options?.signal?.addEventListener('abort', ended, {once: true});
   window.most[path] = Math.max(window.most[path] ?? 0, under[path]);
-  try { return await real(path, options); } finally { if (!options?.signal?.aborted) ended(); }
+  try { return await real(path, options); } finally { ended(); }
 }; }"""
 
 
@@ -72,9 +87,9 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
     def changed(self, window, before):
-        """Waits for another step time than `before`, and returns it."""
-        window.until(f"const now = (() => {{ {STEP} }})(); return now !== arguments[0] && !document.querySelector('.waiting')", before)
-        return window.run(STEP)
+        """Waits until the page rests and shows another step time than `before`, and returns it."""
+        return window.until(f"const now = (() => {{ {STEP} }})(), rests = (() => {{ {RESTS} }})(); "
+                            "return rests && now !== arguments[0] && now", before)
 
     def assert_whole(self, window, where):
         self.assert_no_complaints(window)
@@ -97,7 +112,6 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
             self.assert_whole(window, where)
             for width in (1440, 768, 360):
                 window.resize(width)
-                window.settle()
                 self.assert_fits(window, f"{where}, {width}")
                 small = window.run("return [...document.querySelectorAll('button, select, input')].filter((e) => e.checkVisibility() && e.type !== 'checkbox' && "
                                    "!e.matches('.own, .chart *') && e.getBoundingClientRect().height < 24).map((e) => e.outerHTML)")
@@ -113,7 +127,7 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
             job.write_text("apiVersion: lynx/v1\nkind: TrainingJob\nname: same\nmodel: {preset: gpt-6.7b}\ndata: {kind: megatron, path: corpus}\n"
                            "train: {steps: 10, globalBatch: 64, microBatch: 4}\nresources: {ranks: 8}\nparallel: {tp: 4, pp: 2, schedule: 1f1b, weave: off}\n")
             table = subprocess.run([BIN / "lynxctl", "plan", "-f", job, "--cluster", ROOT / "examples/clusters/a100-40gb-pcie.yaml", "--nodes", "1"],
-                                   check=True, capture_output=True, text=True, timeout=120).stdout
+                                   check=True, capture_output=True, text=True, timeout=browser.PATIENCE).stdout
         self.assertEqual(first, re.search(r"predicted: step ([^,]+),", table).group(1), "the page and lynxctl plan differ")
 
         self.choose(window, "model", "gpt-1.3b")
@@ -237,7 +251,6 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         self.assert_whole(window, "pinned")
         for width in (768, 360):
             window.resize(width)
-            window.settle()
             self.assert_fits(window, f"pinned, {width}")
         window.resize(1440)
 
@@ -270,6 +283,7 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
             window.open(self.studio.address + "studio.css")
             window.open(self.studio.address + fragment(state))
             window.until("return document.querySelector('#view .figures .value')")
+            window.settle()
             written = window.run("return window.written.filter(([text, x]) => x < 110 && /^(embed )?\\d/.test(text))")
             self.assertGreaterEqual(len(written), stages)
             for text, _, end, squeezed in written:
@@ -295,8 +309,17 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
             self.wait(lambda: not set(before) & set(self.planners()), f"the search ends: {leave}")
 
     def planners(self):
-        tasks = pathlib.Path(f"/proc/{self.studio.process.pid}/task").iterdir()
-        return [pid for task in tasks for pid in (task / "children").read_text().split()]
+        """The processes that answer questions of the studio now."""
+        found = []
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                name, _, rest = stat.read_text().partition("(")[2].rpartition(") ")
+            except OSError:  # it has ended
+                continue
+            state, parent = rest.split()[:2]
+            if int(parent) == self.studio.process.pid and name == "lynx-studio" and state != "Z":
+                found.append(stat.parent.name)
+        return found
 
     def wait(self, condition, what):
         end = time.monotonic() + browser.PATIENCE
@@ -339,7 +362,8 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
             paths = [pathlib.Path(folder) / name for name in ("job.yaml", "cluster.yaml")]
             for path, text in zip(paths, files):
                 path.write_text(text)
-            made = subprocess.run([BIN / "lynxctl", "plan", "-f", paths[0], "--cluster", paths[1], "--nodes", "1"], capture_output=True, text=True, timeout=120)
+            made = subprocess.run([BIN / "lynxctl", "plan", "-f", paths[0], "--cluster", paths[1], "--nodes", "1"],
+                                  capture_output=True, text=True, timeout=browser.PATIENCE)
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertEqual(step, re.search(r"predicted: step ([^,]+),", made.stdout).group(1))
 
@@ -405,12 +429,78 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         window.keys(*"024", "Enter")
         window.until("return document.getElementById('slide-model-seq').getAttribute('aria-valuetext') === '1,024'")
         self.assertEqual(self.state(window)["job"]["model.seq"], 1024)
-        self.choose(window, "slide-model-seq-number", "2,048")
-        self.assertIn("'2,048' has a comma", window.run(BESIDE, "model.seq"))
-        self.assertIn("'2,048' has a comma", window.run("return document.getElementById('said').textContent"))
         self.choose(window, "slide-memoryBytes-number", "30.3")
-        window.until("return !document.body.matches('.waiting, .troubled')")
+        self.rested(window)
         self.assertEqual(self.state(window)["memoryBytes"], round(30.3 * 2**30))
+
+    def test_what_cannot_be_taken_stays_while_an_answer_arrives(self):
+        window = self.rested(self.opened())
+        before = window.run(STEP)
+        wrong = (("slide-model-seq-number", "model.seq", "2,048", "'2,048' has a comma"),
+                 ("size-tp", "parallel.tp", "four", "'four' is not a whole number"))
+        for held in ("api/plan", "api/more"):
+            window.run(HELD, held)
+            self.choose(window, "recompute", "full" if held == "api/plan" else "auto")
+            window.until("return window.held === 1")
+            for field, path, text, words in wrong:
+                said = window.run(SET + "; return document.getElementById('said').textContent", field, text)
+                self.assertIn(words, said)
+            window.run("window.release()")
+            before = self.changed(window, before)
+            for field, path, text, words in wrong:
+                self.assertIn(words, window.run(BESIDE, path))
+                shown = window.run("const e = document.getElementById(arguments[0]); return [e.value, e.getAttribute('aria-invalid')]",
+                                   field)
+                self.assertEqual(shown, [text, "true"])
+        # People put back what was there.
+        self.choose(window, "slide-model-seq-number", "2048")
+        self.assertFalse(window.run(BESIDE, "model.seq"))
+        self.assertIn("'four'", window.run(BESIDE, "parallel.tp"))
+        # They change something else: both fields show again what is planned.
+        self.choose(window, "slide-model-seq-number", "many")
+        self.choose(window, "recompute", "full")
+        self.assertEqual(window.run("return document.querySelectorAll('#form .error:not([hidden]), #form [aria-invalid]').length"), 0)
+        self.assertEqual(window.run("return ['slide-model-seq-number', 'size-tp'].map((id) => document.getElementById(id).value)"),
+                         ["2048", "4"])
+        self.rested(window)
+        window.run("const e = document.getElementById('size-tp'); e.focus(); e.select()")
+        window.keys("2")
+        self.choose(window, "recompute", "auto")
+        self.rested(window)
+        self.assertEqual(window.run("return document.getElementById('size-tp').value"), "2")
+        self.assert_no_complaints(window)
+
+    def test_an_answer_to_an_older_question_begins_nothing(self):
+        """Policies are asked only for the plan that the form says, and errors are only of what it says."""
+        for field, older, newer in (("size-tp", "5", "2"), ("recompute", "full", "selective")):
+            window = self.rested(self.opened())
+            before = window.run(STEP)
+            window.run("""const real = window.fetch;
+                window.asked = [];
+                window.held = [];
+                window.fetch = async (path, options) => {
+                  window.asked.push(path);
+                  const reply = await real(path, options);
+                  if (path === 'api/plan') await new Promise((done) => window.held.push(done));
+                  return reply;
+                }""")
+            self.choose(window, field, older)
+            window.until("return window.held.length === 1")
+            # The page's clock stands still meanwhile, so that the request is never old enough to give way to a newer one.
+            window.run("window.clock = performance.now; performance.now = () => -1e8")
+            self.choose(window, field, newer)
+            window.settle()
+            window.run("performance.now = window.clock; window.held[0]()")
+            window.until("return window.held.length === 2")
+            # Twice as long as the page waits for another change, before it asks for policies.
+            window.run("await new Promise((done) => setTimeout(done, 700))")
+            self.assertEqual(window.run("return window.asked"), ["api/plan", "api/plan"])
+            self.assertFalse(window.run(BESIDE, "parallel.tp"))
+            self.assertFalse(window.run("return document.body.matches('.troubled')"))
+            window.run("window.held[1]()")
+            self.changed(window, before)
+            self.assertEqual(window.run("return window.asked"), ["api/plan", "api/plan", "api/more"])
+            self.assert_no_complaints(window)
 
     def test_a_plan_that_is_too_large_to_be_drawn(self):
         window = self.rested(self.opened())
@@ -431,9 +521,10 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         for broken, words in (("#s=eyJtb2", "damaged"), ("#s=" + base64.urlsafe_b64encode(b'{"weights": 1}').decode(), "'weights'")):
             window = browser.Browser()
             self.addCleanup(window.close)
+            window.command("Page.addScriptToEvaluateOnNewDocument", {"source": TOASTS})
             window.open(self.studio.address + broken)
-            self.assertIn(words, window.until("const t = document.getElementById('toast'); return !t.hidden && t.textContent"))
-            self.rested(window)
+            self.assertIn(words, window.until("return window.toasts[0]"))
+            window.until(PLANNED)
             self.assert_no_complaints(window)
 
     def test_texts_are_never_taken_as_html(self):
@@ -444,7 +535,7 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         text = (ROOT / "examples/clusters/a100-40gb-pcie.yaml").read_text()
         self.choose(window, "machine-text", re.sub(r"(?m)^name: .*$", lambda _: f"name: {harm}", text))
         window.until("return location.hash.length > 4000")
-        window.until("return !document.body.matches('.waiting')")
+        window.until(f"return document.body.matches('.troubled') || (() => {{ {RESTS} }})()")
         self.assertEqual(window.run("return document.querySelectorAll('img').length"), 0)
         self.assertNotEqual(window.run("return document.title"), "taken")
         self.assertIn("Lynx studio", window.run("return document.title"))
