@@ -4,14 +4,13 @@
 #include <array>
 #include <deque>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "common/check.h"
 #include "planner/lower/weave_graph.h"
-#include "planner/program/memory_model.h"
+#include "planner/program/live_peaks.h"
 
 namespace lynx {
 namespace {
@@ -60,6 +59,25 @@ struct Woven {
   int32_t tuning = 0;          // index in kTunings
 };
 
+// A set of few actions, in the order of the program. With so few, a sorted vector is faster than std::set.
+class FewActions {
+ public:
+  auto begin() const { return actions_.begin(); }
+  auto end() const { return actions_.end(); }
+  bool empty() const { return actions_.empty(); }
+  void Insert(int32_t action) {
+    const auto at = std::lower_bound(actions_.begin(), actions_.end(), action);
+    if (at == actions_.end() || *at != action) actions_.insert(at, action);
+  }
+  void Erase(int32_t action) {
+    const auto at = std::lower_bound(actions_.begin(), actions_.end(), action);
+    if (at != actions_.end() && *at == action) actions_.erase(at);
+  }
+
+ private:
+  std::vector<int32_t> actions_;
+};
+
 class ListScheduler {
  public:
   // Schedules the first `slots` slots. These slots are the first part of the program and need nothing from the rest.
@@ -69,13 +87,11 @@ class ListScheduler {
         most_strands_(static_cast<size_t>(strands)), slots_(slots), size_(graph.FirstOf(slots)),
         missing_(static_cast<size_t>(size_)), emitted_(static_cast<size_t>(size_)), ends_(static_cast<size_t>(size_)),
         next_step_(static_cast<size_t>(slots)) {
-    members_.resize(static_cast<size_t>(slots));
     arrival_of_.assign(static_cast<size_t>(size_), kNone);
     for (int32_t i = 0; i < size_; ++i) {
       // An action that begins a slot also waits until the slot becomes a strand.
       missing_[i] = static_cast<int32_t>(graph.Before(i).size()) + (graph.BeginsSlot(i) ? 1 : 0);
       if (graph.RoleOf(i) == WeaveRole::kArrival) arrival_of_[static_cast<size_t>(graph.StartOf(i))] = i;
-      if (graph.BeginsSlot(i)) members_[static_cast<size_t>(graph.SlotOf(i))].push_back(i);
     }
     woven_.tuning = tuning;
     woven_.order.reserve(static_cast<size_t>(size_));
@@ -117,8 +133,8 @@ class ListScheduler {
 
   void Release(int32_t action) {
     if (--missing_[action] > 0) return;
-    if (graph_.RoleOf(action) == WeaveRole::kFiller) fillers_.insert(action);
-    if (graph_.RoleOf(action) == WeaveRole::kMark) marks_.insert(action);
+    if (graph_.RoleOf(action) == WeaveRole::kFiller) fillers_.Insert(action);
+    if (graph_.RoleOf(action) == WeaveRole::kMark) marks_.Insert(action);
   }
 
   // Begins new strands, and emits all actions that take no time now: marks, arrivals, and the steps for which RunsNow is true.
@@ -127,7 +143,7 @@ class ListScheduler {
       changed = BeginStrands();
       while (!marks_.empty()) {
         const int32_t mark = *marks_.begin();
-        marks_.erase(marks_.begin());
+        marks_.Erase(mark);
         Mark(mark);
         changed = true;
       }
@@ -197,7 +213,10 @@ class ListScheduler {
           std::any_of(strands_.begin(), strands_.end(), [&](int32_t slot) { return !IsPass(slot, StepPart::kForward); });
       if (waits) break;
       strands_.push_back(next_slot_);
-      for (const int32_t action : members_[static_cast<size_t>(next_slot_)]) Release(action);
+      const int32_t end = graph_.FirstOf(next_slot_ + 1);
+      for (int32_t action = graph_.FirstOf(next_slot_); action < end; ++action) {
+        if (graph_.BeginsSlot(action)) Release(action);
+      }
       ++next_slot_;
       began = true;
     }
@@ -238,7 +257,7 @@ class ListScheduler {
   }
 
   void Compute(int32_t action) {
-    fillers_.erase(action);
+    fillers_.Erase(action);
     const Nanos window = std::max(Nanos(0), link_free_ - now_);
     now_ += costs_.OverlappedTime(durations_.compute[action], window);
     last_slot_ = graph_.SlotOf(action);
@@ -330,13 +349,12 @@ class ListScheduler {
   const int32_t slots_, size_;    // size_: number of actions in these slots
   std::vector<int32_t> missing_;  // for each action, how many of the actions that must come before it are not emitted
   std::vector<bool> emitted_;
-  std::vector<Nanos> ends_;                    // per start: when its transfer ends
-  std::vector<int32_t> next_step_;             // per slot: position in its steps
-  std::vector<int32_t> arrival_of_;            // per start of a mark: the wait for it
-  std::vector<std::vector<int32_t>> members_;  // per slot: the actions that begin it (BeginsSlot)
-  std::vector<int32_t> strands_;               // slots, in the order in which they began
+  std::vector<Nanos> ends_;          // per start: when its transfer ends
+  std::vector<int32_t> next_step_;   // per slot: position in its steps
+  std::vector<int32_t> arrival_of_;  // per start of a mark: the wait for it
+  std::vector<int32_t> strands_;     // slots, in the order in which they began
   int32_t next_slot_ = 0, last_slot_ = kNone;
-  std::set<int32_t> fillers_, marks_;  // actions that could run now
+  FewActions fillers_, marks_;  // actions that could run now
   Nanos now_, data_free_;
   std::array<Nanos, 2> copies_free_;
   std::deque<int32_t> under_way_;           // starts of segments' collectives that nothing has waited for
@@ -427,24 +445,21 @@ WovenProgram Weave(const Program& program, const StageContext& context, const Co
   Tunings tunings(program, graph, durations, costs, strands);
   // Keeps the order with the smallest peak among those that are hardly slower than the fastest. If this peak exceeds the
   // limit, slower orders are tried, too.
-  std::optional<std::pair<Bytes, WovenProgram>> smallest;
+  LivePeaks peaks(program, context);
+  std::optional<std::pair<Bytes, Woven>> smallest;
   const auto fits = [&] { return smallest && (!limit || smallest->first <= *limit); };
   std::optional<Nanos> fastest;
   while (!fits()) {
-    const std::vector<Woven> orders = tunings.Next();
+    std::vector<Woven> orders = tunings.Next();
     if (orders.empty()) break;
     if (!fastest) fastest = orders.front().end;
-    for (const Woven& woven : orders) {
+    for (Woven& woven : orders) {
       if (woven.end > *fastest + *fastest / kHardlySlower && fits()) break;
-      Program candidate = InOrder(program, woven.order);
-      const absl::StatusOr<MemoryPlan> memory = FoldLiveness(candidate, context);
-      LYNX_CHECK(memory.ok());
-      if (!smallest || memory->live_peak < smallest->first) {
-        smallest = {memory->live_peak, {std::move(candidate), woven.tuning}};
-      }
+      const Bytes peak = peaks.Of(woven.order);
+      if (!smallest || peak < smallest->first) smallest = {peak, std::move(woven)};
     }
   }
-  return std::move(smallest->second);
+  return {InOrder(program, smallest->second.order), smallest->second.tuning};
 }
 
 Program WeaveAs(const Program& program, const StageContext& context, const CostModel& costs, int32_t tuning) {

@@ -113,10 +113,13 @@ void WeaveGraph::AddStepOrder(const Program& program) {
 
 void WeaveGraph::AddPassOrder(const Program& program, const StageContext& context) {
   const bool tied = HoldsTiedEmbedding(context);
-  std::map<std::tuple<ActionKind, int32_t, int32_t, Segment>, int32_t> of_segment;     // the latest action of each key
-  std::map<std::tuple<int32_t, int32_t, Segment>, int32_t> backward;                   // layer, microbatch, segment
-  std::map<std::tuple<int32_t, int32_t>, int32_t> forward_of_layer, forward_of_stage;  // the latest F
-  std::map<std::tuple<int32_t, int32_t>, std::vector<int32_t>> recomputation;  // since the last B; key: layer, microbatch
+  // the latest action of each key
+  absl::flat_hash_map<std::tuple<ActionKind, int32_t, int32_t, Segment>, int32_t> of_segment;
+  absl::flat_hash_map<std::tuple<int32_t, int32_t, Segment>, int32_t> backward;  // layer, microbatch, segment
+  // the last F of a microbatch
+  absl::flat_hash_map<std::tuple<int32_t, int32_t>, int32_t> forward_of_layer, forward_of_stage;
+  // since the last B; key: layer, microbatch
+  absl::flat_hash_map<std::tuple<int32_t, int32_t>, std::vector<int32_t>> recomputation;
   int32_t adds_to_tied = kNone;
   const auto after = [&](const auto& map, const auto& key, int32_t action) {
     if (const auto found = map.find(key); found != map.end()) AddEdge(found->second, action);
@@ -180,23 +183,31 @@ void WeaveGraph::AddExpertOrder(const Program& program, const StageContext& cont
 void WeaveGraph::AddAccessOrder(const Program& program, const StageContext& context) {
   struct Last {
     int32_t change = kNone;
-    std::vector<int32_t> reads;  // reads after `change`
+    int32_t read = kNone;  // index in `reads` of the last read after `change`
+  };
+  struct Read {
+    int32_t action = kNone;
+    int32_t before = kNone;  // index in `reads` of the read before this one
   };
   absl::flat_hash_map<BufferKey, Last> buffers;
+  std::vector<Read> reads;
   AccessTable table(context);
+  reads.reserve(static_cast<size_t>(size_) * 4);
+  edges_.reserve(edges_.size() + static_cast<size_t>(size_) * 8);
   for (int32_t i = 0; i < size_; ++i) {
     for (const Access& access : table.Of(program[i])) {
       if (access.key.tensor == Tensor::kWorkspace) continue;  // no action reads what another action left in it
       Last& last = buffers[access.key];
       if (access.mode == AccessMode::kRead) {
         if (last.change != kNone) AddEdge(last.change, i);
-        last.reads.push_back(i);
+        reads.push_back({i, std::exchange(last.read, static_cast<int32_t>(reads.size()))});
         continue;
       }
-      if (last.reads.empty() && last.change != kNone) AddEdge(last.change, i);
-      for (const int32_t read : last.reads) AddEdge(read, i);
-      last.reads.clear();
-      last.change = i;
+      if (last.read == kNone && last.change != kNone) AddEdge(last.change, i);
+      for (int32_t read = last.read; read != kNone; read = reads[static_cast<size_t>(read)].before) {
+        AddEdge(reads[static_cast<size_t>(read)].action, i);
+      }
+      last = {.change = i};
     }
   }
 }

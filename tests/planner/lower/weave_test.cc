@@ -11,6 +11,7 @@
 
 #include "planner/cost/simulate.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/program/live_peaks.h"
 #include "planner/program/memory_model.h"
 #include "planner/program/state_sharing.h"
 #include "planner/program/validate.h"
@@ -69,6 +70,19 @@ Pipeline Woven(Pipeline pipeline, const CostModel& costs) {
   return pipeline;
 }
 
+// Returns for each action of `woven` its index in `program`, which has the same actions.
+std::vector<int32_t> OrderOf(const Program& program, const Program& woven) {
+  std::vector<int32_t> order;
+  std::vector<bool> taken(program.size());
+  for (const Action& action : woven) {
+    size_t i = 0;
+    while (taken[i] || program[i] != action) ++i;
+    taken[i] = true;
+    order.push_back(static_cast<int32_t>(i));
+  }
+  return order;
+}
+
 class Weaving : public ::testing::Test {
  protected:
   template <class Check>
@@ -91,6 +105,23 @@ TEST_F(Weaving, Validates) {
     const absl::Status status = ValidatePrograms(woven.programs, woven.contexts);
     EXPECT_TRUE(status.ok()) << status;
   });
+}
+
+// LivePeaks computes the memory of an order of actions without making the program.
+TEST_F(Weaving, TheMemoryOfAnOrderIsTheMemoryOfItsProgram) {
+  int differ = 0;
+  ForEachSeed([&](const Pipeline& base, const Pipeline& woven, const CostModel&) {
+    for (size_t rank = 0; rank < base.programs.size(); ++rank) {
+      const Program& program = base.programs[rank];
+      const auto peak_of = [&](const Program& of) { return FoldLiveness(of, base.contexts[rank]).value().live_peak; };
+      LivePeaks peaks(program, base.contexts[rank]);
+      EXPECT_EQ(peaks.Of({}), peak_of(program));
+      EXPECT_EQ(peaks.Of(OrderOf(program, woven.programs[rank])), peak_of(woven.programs[rank]));
+      EXPECT_EQ(peaks.Of({}), peak_of(program)) << "an order changes the result of the next";
+      differ += peak_of(program) != peak_of(woven.programs[rank]);
+    }
+  });
+  EXPECT_GT(differ, 0);
 }
 
 TEST_F(Weaving, MovesActionsAndChangesNone) {
