@@ -35,16 +35,60 @@ std::vector<const ParetoPoint*> InOrderOfHeld(const std::vector<ParetoPoint>& fr
   return sorted;
 }
 
-// `points` are in the order of held memory. Drops the points with more than `transient` bytes of transient memory, and points
-// whose exposed time is not less than that of a point with less held memory.
-std::vector<const ParetoPoint*> Worthwhile(const std::vector<const ParetoPoint*>& points, Bytes transient) {
-  std::vector<const ParetoPoint*> kept;
-  for (const ParetoPoint* point : points) {
-    if (point->transient > transient) continue;
-    if (kept.empty() || point->exposed < kept.back()->exposed) kept.push_back(point);
+// Points in the order of held memory, without those whose exposed time is not less than that of a point before them. Grows by
+// one point after another.
+class Staircase {
+ public:
+  // `points` are in the order of held memory.
+  explicit Staircase(const std::vector<const ParetoPoint*>& points) : points_(points) {}
+
+  // Adds the point with this index.
+  void Add(int32_t index) {
+    const Nanos exposed = ExposedOf(index);
+    const auto at = std::lower_bound(kept_.begin(), kept_.end(), index);
+    if (at != kept_.begin() && ExposedOf(*std::prev(at)) <= exposed) return;
+    const auto end = std::find_if(at, kept_.end(), [&](int32_t after) { return ExposedOf(after) < exposed; });
+    kept_.insert(kept_.erase(at, end), index);
   }
-  return kept;
-}
+  std::vector<const ParetoPoint*> Points() const {
+    std::vector<const ParetoPoint*> points;
+    points.reserve(kept_.size());
+    for (const int32_t index : kept_) points.push_back(points_[static_cast<size_t>(index)]);
+    return points;
+  }
+
+ private:
+  Nanos ExposedOf(int32_t index) const { return points_[static_cast<size_t>(index)]->exposed; }
+
+  const std::vector<const ParetoPoint*>& points_;
+  std::vector<int32_t> kept_;  // indices
+};
+
+// Adds points to a staircase, those with the least transient memory first.
+class GrowingStaircase {
+ public:
+  explicit GrowingStaircase(const std::vector<ParetoPoint>& front)
+      : points_(InOrderOfHeld(front)), order_(points_.size()), staircase_(points_) {
+    std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) { return TransientOf(a) < TransientOf(b); });
+  }
+  GrowingStaircase(const GrowingStaircase&) = delete;
+  GrowingStaircase& operator=(const GrowingStaircase&) = delete;
+
+  // Returns the staircase of the points whose transient memory is at most `transient`, which never decreases.
+  std::vector<const ParetoPoint*> UpTo(Bytes transient) {
+    while (next_ < order_.size() && TransientOf(order_[next_]) <= transient) staircase_.Add(order_[next_++]);
+    return staircase_.Points();
+  }
+
+ private:
+  Bytes TransientOf(int32_t index) const { return points_[static_cast<size_t>(index)]->transient; }
+
+  const std::vector<const ParetoPoint*> points_;  // in the order of held memory
+  std::vector<int32_t> order_;                    // indices, in the order of transient memory
+  size_t next_ = 0;
+  Staircase staircase_;
+};
 
 // `points` are in the order of held memory. Returns the points on the lower convex hull of exposed time over held memory.
 std::vector<const ParetoPoint*> Hull(const std::vector<const ParetoPoint*>& points) {
@@ -334,9 +378,9 @@ void StageHeu::MakeLevels() {
   std::set<Bytes> transients;
   for (const ParetoPoint& point : inner_) transients.insert(point.transient);
   for (const ParetoPoint& point : top_) transients.insert(point.transient);
-  const std::vector<const ParetoPoint*> inner = InOrderOfHeld(inner_), top = InOrderOfHeld(top_);
+  GrowingStaircase inner(inner_), top(top_);
   for (Bytes transient : transients) {
-    Level level{transient, Worthwhile(inner, transient), Worthwhile(top, transient), {}, {}};
+    Level level{transient, inner.UpTo(transient), top.UpTo(transient), {}, {}};
     if (level.top.empty()) continue;
     level.hull = Hull(level.inner);
     for (size_t i = 0; i + 1 < level.hull.size(); ++i) {
