@@ -64,8 +64,10 @@ Alternative TryChange(std::string change, const PlanRequest& request) {
   return alternative;
 }
 
-// Plans every value of parallel.weave in the layout of the plan: one task for each row. `pinned` must outlive the tasks.
-void AddWeaves(const PlanRequest& pinned, const CompareOptions& options, std::vector<Alternative>& rows,
+// Plans every value of parallel.weave in the layout of `plan`: one task for each row. `plan` itself is a plan of its own value,
+// so it is the row if the other plan is slower. Passes one after another ("off") are then not planned again: this rarely gives
+// a faster plan. `plan` and `pinned`, which is InLayoutOf the plan, must outlive the tasks.
+void AddWeaves(const PlanRequest& pinned, const Plan& plan, const CompareOptions& options, std::vector<Alternative>& rows,
                std::vector<std::function<void()>>& tasks) {
   if (pinned.spec.parallel.tp * pinned.spec.parallel.ep == 1 || pinned.target != PlanTarget::kLynxEngine) return;
   std::vector<WeaveMode> modes;
@@ -74,11 +76,17 @@ void AddWeaves(const PlanRequest& pinned, const CompareOptions& options, std::ve
   }
   rows.resize(modes.size());
   for (size_t i = 0; i < modes.size(); ++i) {
-    tasks.push_back([&pinned, &options, &row = rows[i], mode = modes[i]] {
+    const bool own = modes[i] == plan.layout.weave;
+    if (own && modes[i] == WeaveMode::kOff) {
+      rows[i] = {.change = EnumName(modes[i]), .plan = plan, .reason = {}};
+      continue;
+    }
+    tasks.push_back([&pinned, &plan, &options, &row = rows[i], mode = modes[i], own] {
       Tell(options, absl::StrCat("weave ", EnumName(mode)));
       PlanRequest with = pinned;
       with.spec.parallel.weave = mode;
       row = TryChange(EnumName(mode), with);
+      if (own && (!row.plan || plan.step < row.plan->step)) row = {.change = EnumName(mode), .plan = plan, .reason = {}};
     });
   }
 }
@@ -440,7 +448,7 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, con
       comparison.partitions[i] = PlanPartition(pinned, method);
     });
   }
-  AddWeaves(pinned, options, comparison.weaves, tasks);
+  AddWeaves(pinned, comparison.best, options, comparison.weaves, tasks);
   RunAll(request, options, tasks);
   return comparison;
 }
@@ -455,7 +463,7 @@ absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const Compar
   AddLimits(request, options, explanation, tasks);
   tasks.push_back([&] { sorted = OtherLayouts(request, explanation.plan, options, families); });
   const PlanRequest pinned = InLayoutOf(request, explanation.plan);
-  AddWeaves(pinned, options, explanation.weaves, tasks);
+  AddWeaves(pinned, explanation.plan, options, explanation.weaves, tasks);
   RunAll(request, options, tasks);
   explanation.rejected = RejectedRows(request, std::move(sorted), options);
   return explanation;

@@ -62,6 +62,7 @@ struct PolicyComparison {
   // All partition methods, with the request's own recompute mode. Empty if the layout has only one stage.
   std::vector<ComparedPartition> partitions;
   // All values of parallel.weave except auto, with the request's own recompute mode. `change` is the value; the first is "off".
+  // The row of the best plan's own value is not slower than the best plan; if this is "off", it is the best plan.
   // Empty if the layout has no tensor parallelism (there is then nothing to weave), or if the plan is for another framework.
   std::vector<Alternative> weaves;
 };

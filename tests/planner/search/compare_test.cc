@@ -172,6 +172,52 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
   EXPECT_LE(explanation->sensitivities[0].plan->step, explanation->plan.step);
 }
 
+// If passes run one after another, the plan itself is that row, so this question is not asked again. In the layout of a woven
+// plan every question is asked, and no answer is slower than the plan that is known.
+TEST(Explain, ThePlanAnswersForItsOwnWeave) {
+  for (const WeaveMode weave : {WeaveMode::kOff, WeaveMode::kPairs}) {
+    PlanRequest request = TightRequest();
+    request.spec.parallel.weave = weave;
+    std::multiset<std::string> told;
+    const absl::StatusOr<Explanation> explanation =
+        ExplainPlan(request, {.tell = [&](const std::string& part) { told.insert(part); }});
+    ASSERT_TRUE(explanation.ok()) << explanation.status();
+    ASSERT_EQ(explanation->plan.layout.weave, weave);
+    ASSERT_EQ(explanation->weaves.size(), 4u);
+    for (const Alternative& row : explanation->weaves) {
+      const bool own = row.change == EnumName(weave);
+      EXPECT_EQ(told.count("weave " + row.change), own && weave == WeaveMode::kOff ? 0u : 1u) << row.change;
+      if (own) EXPECT_LE(row.plan->step, explanation->plan.step);
+      if (own && weave == WeaveMode::kOff) EXPECT_EQ(row.plan->digest, explanation->plan.digest);
+    }
+  }
+}
+
+// A request that pins what the plan chose, without weaving, rarely has another plan, and then one that takes about as long.
+TEST(Explain, ThePlanIsWhatItsPinnedLayoutGives) {
+  int plans = 0, same = 0;
+  for (uint64_t seed = 1; seed <= 16; ++seed) {
+    std::mt19937_64 rng(seed);
+    PlanRequest request = RandomRequest(rng);
+    request.target = PlanTarget::kLynxEngine;
+    request.spec.parallel.weave = WeaveMode::kOff;
+    const absl::StatusOr<PlanResult> made = MakePlan(request);
+    const Plan* plan = made.ok() ? std::get_if<Plan>(&*made) : nullptr;
+    if (plan == nullptr) continue;
+    PlanRequest pinned = request;
+    pinned.spec.parallel = SpecOf(plan->layout, request.spec.parallel);
+    pinned.spec.train.micro_batch = plan->micro_batch;
+    pinned.spec.resources.min_ranks = pinned.spec.resources.max_ranks = plan->layout.ranks();
+    const absl::StatusOr<PlanResult> again = MakePlan(pinned);
+    ASSERT_TRUE(again.ok() && std::holds_alternative<Plan>(*again)) << "seed " << seed;
+    ++plans;
+    same += std::get<Plan>(*again).digest == plan->digest;
+    EXPECT_NEAR(Seconds(std::get<Plan>(*again).step), Seconds(plan->step), 0.02 * Seconds(plan->step)) << "seed " << seed;
+  }
+  EXPECT_GE(plans, 10);
+  EXPECT_GE(same, plans * 3 / 4);
+}
+
 // Returns the rows of an explanation in a form that tests can compare.
 std::vector<std::string> RowsOf(const Explanation& explanation) {
   std::vector<std::string> rows{explanation.plan.digest};
