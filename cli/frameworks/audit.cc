@@ -78,6 +78,7 @@ absl::Status EstimateAsItIs(const ClusterTopology& cluster, RunAudit& audit) {
                       .layout = PinnedLayout(job.parallel),
                       .micro_batch = job.train.micro_batch,
                       .recompute = job.recompute};
+  request.modules = job.recompute_options.modules;
   request.stage_layers = job.parallel.stage_layers;
   request.microbatches = job.train.global_batch / (request.micro_batch * request.layout.dp);
   const bool block = job.recompute == RecomputeMode::kBlock, uniform = job.recompute == RecomputeMode::kUniform;

@@ -8,6 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/frameworks/audit.h"
+#include "planner/frameworks/layer_repeat.h"
+#include "planner/recompute/recompute_modules.h"
 #include "planner/report/framework_table.h"
 #include "planner/report/plan_table.h"
 #include "planner/report/table.h"
@@ -29,6 +31,11 @@ std::string BatchText(const StepRequest& request) {
   return absl::StrCat("micro-batch ", request.micro_batch, " x ", request.microbatches);
 }
 
+// A mode with its modules, such as "selective (layernorm moe_act)".
+std::string RecomputeText(RecomputeMode mode, const std::vector<RecomputeModule>& modules) {
+  return modules.empty() ? EnumName(mode) : absl::StrCat(EnumName(mode), " (", ModulesText(modules), ")");
+}
+
 // By how much `value` differs from `base`, such as "12.3% more".
 std::string MoreText(int64_t value, int64_t base) {
   if (base <= 0) return "";
@@ -44,7 +51,8 @@ int64_t TokensPerSecond(const RunAudit& audit, Nanos step, int64_t samples) {
 std::string RunText(const RunAudit& audit, const std::string& file) {
   const StepRequest& request = audit.plan.request;
   return absl::StrCat("run: ", EnumName(audit.run.framework), ", ", audit.run.devices, " devices, ", LayoutText(request.layout),
-                      ", ", BatchText(request), ", recompute ", EnumName(audit.run.job.recompute), " (", file, ")\n");
+                      ", ", BatchText(request), ", recompute ", RecomputeText(audit.run.job.recompute, request.modules), " (",
+                      file, ")\n");
 }
 
 std::string MemoryText(const RunAudit& audit) {
@@ -58,6 +66,23 @@ std::string MemoryText(const RunAudit& audit) {
   }
   return absl::StrCat("\nmemory: ", FormatBytes(peak), " on the fullest rank, of stage ", FullestRank(plan), "; ", verdict,
                       "\n", TextOf(FrameworkMemoryTable(plan)));
+}
+
+// What a layer keeps, and what its backward pass runs again. "" if the layers differ, or nothing is recomputed.
+std::string RecomputationText(const RunAudit& audit) {
+  const StepRequest& request = audit.plan.request;
+  const LayerEstimate& layer = audit.plan.step.layer;
+  if (request.recompute == RecomputeMode::kBlock || layer.recompute.value == 0) return "";
+  const LayerShape shape = ShapeOf(request.model, request.layout, request.micro_batch);
+  const LayerRepeat repeat = LayerRepeatOf(shape, request.recompute, request.modules, request.traits);
+  std::vector<std::string> kept, again;
+  for (const KeptTensor& tensor : repeat.kept) kept.push_back(absl::StrCat(tensor.name, " ", FormatBytes(tensor.bytes)));
+  for (const auto& [op, time] : layer.repeated) again.push_back(absl::StrCat(EnumName(op), " ", FormatDuration(time)));
+  if (layer.repeated_collectives.value > 0) {
+    again.push_back(absl::StrCat("collectives ", FormatDuration(layer.repeated_collectives)));
+  }
+  return absl::StrCat("\na layer keeps ", FormatBytes(repeat.kept_bytes()), " of a microbatch: ", absl::StrJoin(kept, ", "),
+                      "\nand runs again, in ", FormatDuration(layer.recompute), ": ", absl::StrJoin(again, ", "), "\n");
 }
 
 std::vector<std::pair<const char*, Nanos>> PartRows(const StepParts& parts) {
@@ -122,7 +147,7 @@ std::vector<Cell> PlanCells(const RunAudit& audit, const std::string& name, cons
   return {name,
           LayoutText(request.layout),
           absl::StrCat(request.micro_batch, " x ", request.microbatches),
-          EnumName(recompute),
+          RecomputeText(recompute, request.modules),
           FormatDuration(step),
           PercentText(step.value, audit.plan.step.step.value),
           FormatBytes(peak)};
@@ -206,6 +231,7 @@ Json PlanJson(Framework framework, const RunAudit& audit, const StepRequest& req
   json["microBatch"] = request.micro_batch;
   json["microbatches"] = request.microbatches;
   json["recompute"] = EnumName(recompute);
+  if (!request.modules.empty()) json["recomputeModules"] = ModulesText(request.modules);
   json["stepNs"] = step.value;
   json["peakBytes"] = peak.value;
   json["changes"] = SettingsJson(framework, audit.plan.request, request);
@@ -248,8 +274,8 @@ Json MeasuredJson(const RunAudit& audit) {
 }  // namespace
 
 std::string AuditText(const RunAudit& audit, const std::string& file) {
-  return absl::StrCat(RunText(audit, file), MemoryText(audit), StepText(audit), MeasuredText(audit), PlansText(audit),
-                      ChangesText(audit), NotesText(audit));
+  return absl::StrCat(RunText(audit, file), MemoryText(audit), StepText(audit), RecomputationText(audit), MeasuredText(audit),
+                      PlansText(audit), ChangesText(audit), NotesText(audit));
 }
 
 std::string AuditJson(const RunAudit& audit) {

@@ -53,7 +53,7 @@ struct MegatronArguments {
   bool overlap_reduce = false, overlap_gather = false;
   Text granularity, method;
   Count recompute_layers;
-  bool recompute_activations = false;
+  bool recompute_activations = false, moe_recompute = false;
   Words recompute_modules;
   Count micro_batch, global_batch, steps, samples;
   Text optimizer, decay_style;

@@ -13,6 +13,7 @@
 #include "cli/frameworks/megatron_import.h"
 #include "cli/frameworks/megatron_latent.h"
 #include "cli/frameworks/megatron_layout.h"
+#include "cli/frameworks/megatron_modules.h"
 #include "cli/frameworks/shell_script.h"
 #include "common/real_text.h"
 #include "common/status.h"
@@ -432,16 +433,15 @@ class Converter {
     run_.traits.overlaps_data_reduction = v_.overlap_reduce || v_.fsdp;
     run_.traits.hides_weight_gather = v_.overlap_gather || v_.fsdp;
     run_.traits.rank_order = job_.parallel.rank_order;
+    if (v_.local || v_.transformer_impl == std::optional<std::string>("local")) run_.traits.fuses_norms = false;
     return absl::OkStatus();
   }
 
   absl::Status Recomputation() {
     job_.recompute = RecomputeMode::kNone;
-    const std::string granularity = v_.granularity.value_or(v_.recompute_activations ? "selective" : "");
-    if (granularity == "selective") {
-      SelectiveModules();
-      return absl::OkStatus();
-    }
+    const bool selective = v_.recompute_activations || v_.moe_recompute;
+    const std::string granularity = v_.granularity.value_or(selective ? "selective" : "");
+    if (granularity == "selective") return ReadMegatronModules(v_, launch_.place, run_);
     if (granularity.empty()) return absl::OkStatus();
     if (granularity != "full") {
       return Error(absl::StrCat("--recompute-granularity is '", granularity, "': expected full or selective"));
@@ -458,23 +458,6 @@ class Converter {
     }
     if (job_.recompute != RecomputeMode::kFull) job_.recompute_options.layers = layers;
     return absl::OkStatus();
-  }
-
-  // --recompute-modules names the parts of a layer that are recomputed. Without this flag, only the attention core is
-  // recomputed.
-  void SelectiveModules() {
-    std::set<std::string> modules(v_.recompute_modules.begin(), v_.recompute_modules.end());
-    if (modules.empty()) modules.insert("core_attn");
-    if (modules == std::set<std::string>{"layernorm", "mlp_act"} || modules == std::set<std::string>{"layernorm", "act"} ||
-        (v_.experts && modules == std::set<std::string>{"layernorm", "moe_act"})) {
-      job_.recompute = RecomputeMode::kBalanced;
-      return;
-    }
-    if (modules.erase("core_attn") > 0) job_.recompute = RecomputeMode::kSelective;
-    if (!modules.empty()) {
-      Miss(absl::StrCat("--recompute-modules ", absl::StrJoin(modules, " "),
-                        ": the plan keeps what these modules would recompute"));
-    }
   }
 
   absl::Status Batches() {

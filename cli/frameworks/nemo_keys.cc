@@ -67,6 +67,7 @@ constexpr NemoKey kKeys[] = {
     {"model.activations_checkpoint_granularity", kValue, "--recompute-granularity"},
     {"model.activations_checkpoint_method", kValue, "--recompute-method"},
     {"model.activations_checkpoint_num_layers", kValue, "--recompute-num-layers"},
+    {"model.recompute_modules", kValue, "--recompute-modules"},
     {"model.micro_batch_size", kValue, "--micro-batch-size"},
     {"model.global_batch_size", kValue, "--global-batch-size"},
     {"model.rampup_batch_size", kValue, "--rampup-batch-size"},

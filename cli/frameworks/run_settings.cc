@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/frameworks/nemo_keys.h"
+#include "planner/recompute/recompute_modules.h"
 
 namespace lynx::cli {
 namespace {
@@ -46,11 +47,9 @@ std::vector<RunSetting> Megatron(const StepRequest& r) {
   if (layout.zero_group > 0) s.Number("--num-distributed-optimizer-instances", layout.dp / layout.zero_group, 1);
   s.Flag("--overlap-grad-reduce", replicas && !fsdp && r.traits.overlaps_data_reduction);
   s.Flag("--overlap-param-gather", sharded && r.traits.hides_weight_gather);
-  if (r.recompute == RecomputeMode::kSelective || r.recompute == RecomputeMode::kBalanced) {
+  if (r.recompute == RecomputeMode::kSelective) {
     s.Text("--recompute-granularity", "selective");
-    if (r.recompute == RecomputeMode::kBalanced) {
-      s.Text("--recompute-modules", r.model.moe.any() ? "layernorm moe_act" : "layernorm mlp_act");
-    }
+    if (!r.modules.empty()) s.Text("--recompute-modules", ModulesText(r.modules));
   } else if (Recomputes(r)) {
     s.Text("--recompute-granularity", "full");
     s.Text("--recompute-method", "uniform");
@@ -114,6 +113,7 @@ std::vector<RunSetting> Torchtitan(const StepRequest& r) {
   s.Text("activation_checkpoint.mode", r.recompute == RecomputeMode::kNone   ? "none"
                                        : r.recompute == RecomputeMode::kFull ? "full"
                                                                              : "selective");
+  if (r.recompute == RecomputeMode::kBalanced) s.Text("activation_checkpoint.selective_ac_option", "op");
   return s.Take();
 }
 
@@ -134,6 +134,7 @@ std::vector<RunSetting> Lynx(const StepRequest& r) {
   s.Text("parallel.weave", EnumName(layout.weave));
   s.Number("train.microBatch", r.micro_batch);
   s.Text("recompute", EnumName(r.recompute));
+  if (!r.modules.empty()) s.Text("recomputeOptions.modules", absl::StrCat("'", ModulesText(r.modules), "'"));
   return s.Take();
 }
 

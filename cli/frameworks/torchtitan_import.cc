@@ -19,6 +19,7 @@
 #include "cli/spec/model_config.h"
 #include "common/real_text.h"
 #include "common/status.h"
+#include "planner/frameworks/layer_repeat.h"
 
 namespace lynx::cli {
 namespace {
@@ -417,14 +418,23 @@ class TorchtitanReader {
       job_.recompute = RecomputeMode::kFull;
     } else if (mode == "selective" && option == "op") {
       job_.recompute = RecomputeMode::kBalanced;
-      run_.not_taken.push_back(
-          "activation_checkpoint.selective_ac_option op: counted as recomputing norms and activation functions "
-          "(balanced); torchtitan also recomputes every second matrix product");
+      if (CheckpointsByOp(ShapeOf(job_.model, {}, 1), run_.traits)) {
+        run_.not_taken.push_back(
+            "activation_checkpoint.selective_ac_option op: the job recomputes norms and activation functions (balanced), "
+            "since Lynx recomputes no part of a tensor; the audit counts torchtitan's rule, which also recomputes every second "
+            "matrix product");
+      } else {
+        run_.not_taken.push_back(
+            "activation_checkpoint.selective_ac_option op: counted as recomputing norms and activation functions "
+            "(balanced); torchtitan also recomputes every second matrix product");
+      }
     } else if (mode == "selective" && absl::SimpleAtoi(option, &nth) && nth >= 1) {
       const int32_t stages = job_.parallel.pp * job_.parallel.virtual_stages;
       const int32_t layers = (job_.model.layers + stages - 1) / stages;
+      job_.recompute = RecomputeMode::kNone;
+      if (layers < nth) return absl::OkStatus();  // no layer is an nth one
       job_.recompute = RecomputeMode::kBlock;
-      job_.recompute_options.layers = std::max(1, layers / nth);
+      job_.recompute_options.layers = layers / nth;
       run_.not_taken.push_back(absl::StrCat("activation_checkpoint.selective_ac_option ", nth,
                                             ": the job recomputes the first ", job_.recompute_options.layers,
                                             " layers of each stage, torchtitan as many, every ", nth, "th"));

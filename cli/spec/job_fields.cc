@@ -15,6 +15,7 @@
 #include "cli/spec/model_fields.h"
 #include "cli/spec/scalar_text.h"
 #include "common/status.h"
+#include "planner/recompute/recompute_modules.h"
 #include "planner/schedule/custom_schedule.h"
 
 namespace lynx::cli {
@@ -82,6 +83,28 @@ JobField ForbiddenField() {
             for (RecomputeMode mode : spec.recompute_options.forbidden) names.push_back(EnumName(mode));
             if (spec.recompute_options.forbids_offload) names.push_back(kOffloadWord);
             return names.empty() ? "" : QuotedText(absl::StrJoin(names, " "));
+          }};
+}
+
+JobField ModulesField() {
+  return {"recomputeOptions.modules",
+          absl::StrCat("what recompute selective recomputes, separated by blanks (docs/memory-model.md): ",
+                       absl::StrJoin(kEnumNames<RecomputeModule>, ", "), "; default: the scores of unfused attention"),
+          false,
+          [](const std::string& text, JobSpec& spec) {
+            spec.recompute_options.modules.clear();
+            for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ' ', absl::SkipEmpty()))) {
+              RecomputeModule module;
+              if (!ParseEnum(name, module)) {
+                return Expected(absl::StrCat("names of ", absl::StrJoin(kEnumNames<RecomputeModule>, ", ")), name);
+              }
+              spec.recompute_options.modules.push_back(module);
+            }
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) {
+            const std::string text = ModulesText(spec.recompute_options.modules);
+            return text.empty() ? "" : QuotedText(text);
           }};
 }
 
@@ -385,6 +408,7 @@ const std::vector<JobField>& JobFields() {
             [](JobSpec& s) -> RecomputeOptions& { return s.recompute_options; }, &RecomputeOptions::layers, "auto"),
         OffloadShareField(),
         ForbiddenField(),
+        ModulesField(),
         TextField("checkpoint.directory",
                   "shared by all nodes, one for each job; relative to this file; default: chosen by the server", false,
                   [](JobSpec& s) -> std::string& { return s.checkpoint.directory; }),

@@ -55,6 +55,10 @@ absl::Status CheckSupported(const PlanRequest& request) {
     return NotPlanned(absl::StrCat("recomputeOptions.offloadShare with recompute ", EnumName(spec.recompute)),
                       "name the policy whose stored tensors go to the host (none, balanced, selective, ...)");
   }
+  if (!spec.recompute_options.modules.empty() && spec.model.moe.dense_layers > 0) {
+    return NotPlanned("recomputeOptions.modules where only some layers have experts",
+                      "use lynxctl plan --framework megatron, or another policy (balanced, full, auto)");
+  }
   ParallelLayout pinned = PinnedLayout(spec.parallel);
   // If the job leaves the number of stages open, a layout with several stages may be supported even if one with a single stage
   // is not.

@@ -10,6 +10,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "planner/export/export_files.h"
+#include "planner/recompute/recompute_modules.h"
 #include "planner/report/plan_table.h"
 #include "planner/search/make_plan.h"
 
@@ -35,6 +36,34 @@ LayerRecompute KindOf(const LayerGraph& graph, const LayerPolicy& policy) {
     if (NamedPolicy(graph, mode, 1).layers[0] == policy) return kind;
   }
   return LayerRecompute::kMixed;
+}
+
+// The tensors that the policy of a layer recomputes.
+TensorSet RecomputedOf(const LayerGraph& graph, const LayerPolicy& policy) {
+  TensorSet set = 0;
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    if (IsRecomputed(policy[i])) set |= Bit(graph.recomputable()[i]);
+  }
+  return set;
+}
+
+// The modules of Megatron Core that recompute what every layer of the plan recomputes. Empty if there are no such modules.
+// Where Megatron Core computes both norms with the linears after them, it has no module for norms (recompute_modules.h).
+std::vector<RecomputeModule> ModulesOf(const Plan& plan, const std::vector<const SlicePlan*>& slices) {
+  const LayerGraph& graph = plan.ContextOf(0).graph();
+  if (plan.model.moe.dense_layers > 0) return {};
+  std::optional<TensorSet> all;
+  for (const SlicePlan* slice : slices) {
+    for (const LayerPolicy& policy : slice->policy.layers) {
+      const TensorSet own = RecomputedOf(graph, policy);
+      if (all && own != *all) return {};
+      all = own;
+    }
+  }
+  std::vector<RecomputeModule> modules = ModulesOfTensors(graph, all.value_or(0));
+  const bool norms = std::find(modules.begin(), modules.end(), RecomputeModule::kLayernorm) != modules.end();
+  if (norms && !plan.model.moe.any() && !plan.model.latent.any()) modules.clear();
+  return modules;
 }
 
 // The recomputation of a stage that recomputes only in its first layers, in the same way in all of them. `layers` is the number
@@ -87,9 +116,17 @@ absl::StatusOr<std::optional<Plan>> Substitute(ExportFormat format, PlanRequest 
   request.spec.train.micro_batch = plan.micro_batch;
   request.spec.recompute_options = {};  // no offloading; for kBlock, the planner chooses the best N that fits
   std::optional<Plan> best;
-  for (const RecomputeMode mode :
-       {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kBlock, RecomputeMode::kFull}) {
+  std::vector<std::pair<RecomputeMode, std::vector<RecomputeModule>>> choices = {
+      {RecomputeMode::kNone, {}}, {RecomputeMode::kSelective, {}}, {RecomputeMode::kBlock, {}}, {RecomputeMode::kFull, {}}};
+  // Modules of models of which only some layers have experts are not planned for Lynx's programs.
+  if (format == ExportFormat::kMegatron && plan.model.moe.dense_layers == 0) {
+    for (std::vector<RecomputeModule>& modules : MegatronModuleSets(plan.model)) {
+      choices.emplace_back(RecomputeMode::kSelective, std::move(modules));
+    }
+  }
+  for (const auto& [mode, modules] : choices) {
     request.spec.recompute = mode;
+    request.spec.recompute_options.modules = modules;
     LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
     Plan* candidate = std::get_if<Plan>(&result);
     if (candidate == nullptr || !CanExpress(format, SummaryOf(*candidate))) continue;
@@ -119,6 +156,39 @@ int32_t GroupLayers(const Plan& plan) {
   return most;
 }
 
+// SummaryOf without modules.
+RecomputeSummary NamedSummary(const Plan& plan) {
+  RecomputeSummary summary;
+  summary.windows = Uses(plan, [](Placement p) { return IsRecomputed(p) && p != Placement::kCritical; });
+  summary.offloads = Uses(plan, [](Placement p) { return p == Placement::kOffload; });
+  if (plan.mode == RecomputeMode::kUniform && GroupLayers(plan) > 1) {
+    summary.kind = LayerRecompute::kLayer;
+    summary.group_layers = GroupLayers(plan);
+    return summary;
+  }
+  const LayerGraph& graph = plan.ContextOf(0).graph();
+  std::vector<Run> runs;
+  const std::vector<const SlicePlan*> slices = SlicesInOrder(plan);
+  for (const SlicePlan* slice : slices) {
+    const std::optional<Run> run = RunOf(graph, slice->policy);
+    if (run && run->layers > 0 && summary.kind == LayerRecompute::kNothing) summary.kind = run->kind;
+    if (!run || (run->layers > 0 && run->kind != summary.kind)) {
+      summary.kind = LayerRecompute::kMixed;
+      return summary;
+    }
+    runs.push_back(*run);
+  }
+  if (summary.kind == LayerRecompute::kNothing) return summary;
+  const std::optional<int32_t> first = CommonFirstLayers(slices, runs);
+  const bool whole_layers = summary.kind == LayerRecompute::kLayer || summary.kind == LayerRecompute::kLayerButCollective;
+  if (!first || (*first > 0 && !whole_layers)) {
+    summary.kind = LayerRecompute::kMixed;
+  } else {
+    summary.first_layers = *first;
+  }
+  return summary;
+}
+
 std::string PolicyWords(const RecomputeSummary& recompute) {
   if (recompute.first_layers > 0) {
     return absl::StrCat("recomputing the first ", recompute.first_layers, " layers of each stage in full");
@@ -129,6 +199,7 @@ std::string PolicyWords(const RecomputeSummary& recompute) {
     case LayerRecompute::kNormsAndActivation: return "recomputing norms and activation function of every layer";
     case LayerRecompute::kLayer: return "recomputing every layer in full";
     case LayerRecompute::kLayerButCollective: return "recomputing every layer but its collective";
+    case LayerRecompute::kModules: return absl::StrCat("recomputing ", ModulesText(recompute.modules), " of every layer");
     case LayerRecompute::kMixed: break;
   }
   return "recomputing per layer and tensor";
@@ -186,33 +257,10 @@ std::string ExportTargetText(const ExportTarget& target) {
 }
 
 RecomputeSummary SummaryOf(const Plan& plan) {
-  RecomputeSummary summary;
-  summary.windows = Uses(plan, [](Placement p) { return IsRecomputed(p) && p != Placement::kCritical; });
-  summary.offloads = Uses(plan, [](Placement p) { return p == Placement::kOffload; });
-  if (plan.mode == RecomputeMode::kUniform && GroupLayers(plan) > 1) {
-    summary.kind = LayerRecompute::kLayer;
-    summary.group_layers = GroupLayers(plan);
-    return summary;
-  }
-  const LayerGraph& graph = plan.ContextOf(0).graph();
-  std::vector<Run> runs;
-  const std::vector<const SlicePlan*> slices = SlicesInOrder(plan);
-  for (const SlicePlan* slice : slices) {
-    const std::optional<Run> run = RunOf(graph, slice->policy);
-    if (run && run->layers > 0 && summary.kind == LayerRecompute::kNothing) summary.kind = run->kind;
-    if (!run || (run->layers > 0 && run->kind != summary.kind)) {
-      summary.kind = LayerRecompute::kMixed;
-      return summary;
-    }
-    runs.push_back(*run);
-  }
-  if (summary.kind == LayerRecompute::kNothing) return summary;
-  const std::optional<int32_t> first = CommonFirstLayers(slices, runs);
-  const bool whole_layers = summary.kind == LayerRecompute::kLayer || summary.kind == LayerRecompute::kLayerButCollective;
-  if (!first || (*first > 0 && !whole_layers)) {
-    summary.kind = LayerRecompute::kMixed;
-  } else {
-    summary.first_layers = *first;
+  RecomputeSummary summary = NamedSummary(plan);
+  if (summary.kind == LayerRecompute::kMixed || summary.kind == LayerRecompute::kNormsAndActivation) {
+    summary.modules = ModulesOf(plan, SlicesInOrder(plan));
+    if (!summary.modules.empty()) summary.kind = LayerRecompute::kModules;
   }
   return summary;
 }
@@ -232,7 +280,8 @@ bool CanExpress(ExportFormat format, const RecomputeSummary& recompute) {
       if (format == ExportFormat::kMegatron) return true;
       if (format == ExportFormat::kDeepSpeed) return recompute.first_layers == 0;
       return recompute.first_layers == 0 && recompute.group_layers == 1;
-    case LayerRecompute::kAttentionCore: return format == ExportFormat::kMegatron;
+    case LayerRecompute::kAttentionCore:
+    case LayerRecompute::kModules: return format == ExportFormat::kMegatron;
     case LayerRecompute::kNormsAndActivation:
     case LayerRecompute::kMixed: break;
   }

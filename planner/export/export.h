@@ -70,7 +70,8 @@ enum class LayerRecompute : uint8_t {
   kNormsAndActivation,  // recomputation mode `balanced` (Yuan et al. 2024)
   kLayer,               // everything except the layer's input; a collective is repeated
   kLayerButCollective,
-  kMixed,  // any other policy, such as one that decides for each tensor or uses windows
+  kModules,  // modules of Megatron Core (RecomputeSummary::modules)
+  kMixed,    // any other policy, such as one that decides for each tensor or uses windows
 };
 struct RecomputeSummary {
   LayerRecompute kind = LayerRecompute::kNothing;  // the kind of the layers that recompute something
@@ -78,8 +79,10 @@ struct RecomputeSummary {
   // fewer. 0: all layers of every stage are recomputed.
   int32_t first_layers = 0;
   int32_t group_layers = 1;  // used for kLayer: number of layers in a group of which only the first layer's input is stored
-  bool windows = false;      // true if some recomputation is in windows or stalls
-  bool offloads = false;     // true if some tensors are offloaded to the host's memory
+  // Used for kModules. Empty for other kinds.
+  std::vector<RecomputeModule> modules;
+  bool windows = false;   // true if some recomputation is in windows or stalls
+  bool offloads = false;  // true if some tensors are offloaded to the host's memory
 };
 RecomputeSummary SummaryOf(const Plan& plan);
 

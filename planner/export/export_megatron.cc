@@ -7,6 +7,7 @@
 #include "common/real_text.h"
 #include "planner/export/export_files.h"
 #include "planner/problem/model_families.h"
+#include "planner/recompute/recompute_modules.h"
 
 namespace lynx {
 namespace {
@@ -362,12 +363,36 @@ class Megatron {
     }
   }
 
+  // What Megatron-LM keeps or repeats of the modules, and the plan does not.
+  void ModulesMissing() {
+    const auto has = [&](RecomputeModule module) {
+      return std::find(recompute_.modules.begin(), recompute_.modules.end(), module) != recompute_.modules.end();
+    };
+    if (has(RecomputeModule::kLayernorm) && !model_.latent.any()) {
+      Miss("recomputation of the norm before attention: Transformer Engine's linear_qkv contains it and keeps its result");
+    }
+    if (has(RecomputeModule::kCoreAttn) && model_.attention == AttentionKernel::kFused) {
+      Miss(
+          "recomputation of the attention's output: Megatron-LM runs the attention again, but keeps the output for "
+          "linear_proj");
+    }
+    if (has(RecomputeModule::kMlp) || has(RecomputeModule::kMoe) || has(RecomputeModule::kSharedExperts)) {
+      Miss("recomputation without the last product of a block: Megatron-LM calls the whole block again, with its collectives");
+    }
+  }
+
   void Recomputation() {
     if (recompute_.kind == LayerRecompute::kNothing) return;
     args_.Group("recomputation");
     if (recompute_.kind == LayerRecompute::kAttentionCore) {
       args_.Value("--recompute-granularity", "selective");
       args_.Value("--recompute-modules", "core_attn");
+      return;
+    }
+    if (recompute_.kind == LayerRecompute::kModules) {
+      args_.Value("--recompute-granularity", "selective");
+      args_.Value("--recompute-modules", ModulesText(recompute_.modules));
+      ModulesMissing();
       return;
     }
     args_.Value("--recompute-granularity", "full");

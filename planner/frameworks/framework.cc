@@ -23,7 +23,11 @@ constexpr int64_t kMegatronWorkspaceBytes = 90'000'000;
 // (TEGroupedMLP._apply_bias in experts.py): forward, bias * probability is written (4 bytes), added to the 16-bit result (2 + 4
 // read, 4 written), concatenated (4 + 4) and rounded (4 + 2); backward, the gradient is widened (2 + 4), rounded and
 // concatenated (4 + 2, 2 + 2), and multiplied and summed for the gradients of bias and probability (4 + 4 + 4 each).
+//
+// With Transformer Engine, the default of --transformer-impl, norms are part of linear_qkv and linear_fc1
+// (megatron/core/models/gpt/gpt_layer_specs.py).
 constexpr FrameworkTraits kMegatronCore{.checkpoints_functions = true,
+                                        .fuses_norms = true,
                                         .blocks_without_virtual_stages = true,
                                         .hides_weight_gather = true,
                                         .sorts_rows = true,
@@ -57,6 +61,7 @@ constexpr FrameworkTraits kFsdp{
     .checkpoints_functions = true, .rank_order = RankOrder::kTpDpPp, .half_logits_copies = 1, .gathers_from_master = true};
 // The same as FSDP, except that torchtitan's loss casts the logits to 32 bits (torchtitan/components/loss.py).
 constexpr FrameworkTraits kTorchtitan{.checkpoints_functions = true,
+                                      .checkpoints_ops = true,
                                       .rank_order = RankOrder::kTpDpPp,
                                       .float_logits_copies = 2,
                                       .half_logits_copies = 1,

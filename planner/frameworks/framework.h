@@ -37,6 +37,11 @@ struct FrameworkTraits {
   // (the layer's fc2 with its collective and addition; the last product of the attention core). Lynx recomputes only what an op
   // reads.
   bool checkpoints_functions = false;
+  // kBalanced is torchtitan's checkpointing by op (layer_repeat.h).
+  bool checkpoints_ops = false;
+  // Norms are part of the linear that follows them, so that a module that recomputes norms does not find them
+  // (recompute_modules.h).
+  bool fuses_norms = false;
   // A rank does not compute while it exchanges activations with its neighbours.
   bool blocking_transfers = false;
   // Like blocking_transfers, but only if each rank has one part of the model: with several, transfers run while other passes

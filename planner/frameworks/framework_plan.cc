@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/candidates/search.h"
+#include "planner/frameworks/layer_repeat.h"
 #include "planner/frameworks/pieces.h"
 #include "planner/problem/eight_bit.h"
+#include "planner/recompute/recompute_modules.h"
 
 namespace lynx {
 namespace {
@@ -23,6 +27,9 @@ absl::Status Bad(const std::string& field, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", why));
 }
 
+// True if the framework recomputes modules of layers (RecomputeOptions::modules).
+bool HasModules(Framework framework) { return framework == Framework::kMegatron || framework == Framework::kNemo; }
+
 // Returns an error if the job sets a field that this estimate cannot take into account, or that the framework does not have.
 absl::Status CheckPins(const JobSpec& spec, Framework framework) {
   const std::string name = EnumName(framework);
@@ -33,26 +40,41 @@ absl::Status CheckPins(const JobSpec& spec, Framework framework) {
     return Bad("recomputeOptions.offloadShare", "estimates of other frameworks do not count offloading; set it to 0");
   }
   const RankOrder order = spec.parallel.rank_order;
-  const bool has_modules = framework == Framework::kMegatron || framework == Framework::kNemo;
   if (order != RankOrder::kAuto && order != TraitsOf(framework).rank_order) {
     return Bad("parallel.rankOrder",
                absl::StrCat(name, " is estimated with ", EnumName(TraitsOf(framework).rank_order), " only; set it to auto"));
   }
   const RecomputeMode mode = spec.recompute;
-  if (mode == RecomputeMode::kFullKeepCollectives || (mode == RecomputeMode::kBalanced && !has_modules)) {
-    return Bad("recompute", absl::StrCat(name, " does not have ", EnumName(mode), "; use none, selective, full or auto"));
+  if (mode == RecomputeMode::kFullKeepCollectives ||
+      (mode == RecomputeMode::kBalanced && !CheckpointsByOp(ShapeOf(spec.model, {}, 1), TraitsOf(framework)))) {
+    return Bad("recompute", absl::StrCat(name, " does not have ", EnumName(mode), " for this model; use none, selective",
+                                         HasModules(framework) ? " with recomputeOptions.modules" : "", ", full or auto"));
+  }
+  if (!spec.recompute_options.modules.empty() && !HasModules(framework)) {
+    return Bad("recomputeOptions.modules", absl::StrCat(name, " has no such modules; only megatron and nemo have"));
   }
   return absl::OkStatus();
 }
 
-std::vector<RecomputeMode> ModesOf(const JobSpec& spec) {
-  if (spec.recompute != RecomputeMode::kAuto) return {spec.recompute};
-  std::vector<RecomputeMode> modes = {RecomputeMode::kNone};
-  if (spec.model.attention == AttentionKernel::kUnfused) modes.push_back(RecomputeMode::kSelective);
-  modes.push_back(RecomputeMode::kFull);
+struct Recomputation {
+  RecomputeMode mode;
+  std::vector<RecomputeModule> modules;
+};
+
+std::vector<Recomputation> RecomputationsOf(const JobSpec& spec, Framework framework) {
+  if (spec.recompute != RecomputeMode::kAuto) return {{spec.recompute, spec.recompute_options.modules}};
+  std::vector<Recomputation> list = {{RecomputeMode::kNone, {}}};
+  if (spec.model.attention == AttentionKernel::kUnfused) list.push_back({RecomputeMode::kSelective, {}});
+  if (HasModules(framework)) {
+    for (std::vector<RecomputeModule>& modules : MegatronModuleSets(spec.model)) {
+      list.push_back({RecomputeMode::kSelective, std::move(modules)});
+    }
+  }
+  if (CheckpointsByOp(ShapeOf(spec.model, {}, 1), TraitsOf(framework))) list.push_back({RecomputeMode::kBalanced, {}});
+  list.push_back({RecomputeMode::kFull, {}});
   const std::vector<RecomputeMode>& forbidden = spec.recompute_options.forbidden;
-  std::erase_if(modes, [&](RecomputeMode mode) { return std::count(forbidden.begin(), forbidden.end(), mode) > 0; });
-  return modes;
+  std::erase_if(list, [&](const Recomputation& one) { return std::count(forbidden.begin(), forbidden.end(), one.mode) > 0; });
+  return list;
 }
 
 // The candidates that the framework can run, each layout once: the framework has only one order of ranks.
@@ -104,21 +126,22 @@ absl::StatusOr<FrameworkPlan> EstimateOn(const StepRequest& request, Framework f
 absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const ClusterTopology& cluster, Framework framework) {
   LYNX_RETURN_IF_ERROR(CheckOneGroup(cluster));
   LYNX_RETURN_IF_ERROR(CheckPins(spec, framework));
-  const std::vector<RecomputeMode> modes = ModesOf(spec);
-  if (modes.empty()) return Bad("recomputeOptions.forbid", "forbids every recomputation that other frameworks have");
+  const std::vector<Recomputation> recomputations = RecomputationsOf(spec, framework);
+  if (recomputations.empty()) return Bad("recomputeOptions.forbid", "forbids every recomputation that other frameworks have");
   LYNX_RETURN_IF_ERROR(ExplainedSpace(spec, cluster));
   std::optional<FrameworkPlan> best;
   absl::Status refusal;
   for (const Candidate& candidate : CandidatesOf(spec, cluster, framework)) {
     refusal = CheckEightBitSizes(spec.model, candidate.layout);
     if (!refusal.ok()) continue;
-    for (const RecomputeMode mode : modes) {
+    for (const Recomputation& recomputation : recomputations) {
       const StepRequest request{.model = spec.model,
                                 .layout = candidate.layout,
                                 .micro_batch = candidate.micro_batch,
                                 .microbatches = candidate.microbatches,
                                 .stage_layers = spec.parallel.stage_layers,
-                                .recompute = mode};
+                                .recompute = recomputation.mode,
+                                .modules = recomputation.modules};
       LYNX_ASSIGN_OR_RETURN(FrameworkPlan plan, EstimateOn(request, framework, cluster));
       if (!best || Better(plan, *best)) best = std::move(plan);
     }

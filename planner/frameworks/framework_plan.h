@@ -30,11 +30,12 @@ struct FrameworkPlan {
 // dropout, whatever the model says.
 absl::StatusOr<FrameworkPlan> EstimateOn(const StepRequest& request, Framework framework, const ClusterTopology& cluster);
 
-// Returns the fastest of all layouts, micro-batches and recomputations (none, full, and selective where attention is not fused)
-// that the job allows, that the framework can run, and that fit. If none fits, returns the one that needs the least memory:
-// fits() is false. Returns InvalidArgument if the cluster has several groups of nodes, if the job pins what the framework does
-// not have or an estimate cannot take into account (an activation limit, offloading, another order of ranks, a recomputation
-// that differs by layer or that only Lynx has), or if the framework can run no layout that the job allows.
+// Returns the fastest of all layouts, micro-batches and recomputations (none, full, selective where attention is not fused,
+// some sets of modules of Megatron Core, and torchtitan's checkpointing by op) that the job allows, that the framework can run,
+// and that fit. If none fits, returns the one that needs the least memory: fits() is false. Returns InvalidArgument if the
+// cluster has several groups of nodes, if the job pins what the framework does not have or an estimate does not count (an
+// activation limit, offloading, another order of ranks, a recomputation that differs by layer or that only Lynx has), or if the
+// framework can run no layout that the job allows.
 absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const ClusterTopology& cluster, Framework framework);
 
 }  // namespace lynx

@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "common/status.h"
+#include "planner/frameworks/layer_repeat.h"
 #include "planner/frameworks/pieces.h"
 #include "planner/problem/eight_bit.h"
 #include "planner/problem/layout_schedule.h"
 #include "planner/problem/shorter_steps.h"
 #include "planner/problem/stage_context.h"
-#include "planner/recompute/recompute_policy.h"
 #include "planner/schedule/schedule_memory.h"
 
 namespace lynx {
@@ -30,8 +30,7 @@ class MemoryEstimator {
  public:
   explicit MemoryEstimator(const StepRequest& request)
       : request_(request), shape_(ShapeOf(request.model, request.layout, request.micro_batch)), dense_(DenseShape(shape_)),
-        graph_(LayerGraph::Of(shape_)), schedule_(ScheduleOf(request.layout, MicrobatchesInFlight(request))),
-        pieces_(request, shape_, schedule_.shape) {}
+        schedule_(ScheduleOf(request.layout, MicrobatchesInFlight(request))), pieces_(request, shape_, schedule_.shape) {}
 
   std::vector<MemoryEstimate> Run() const;
 
@@ -39,13 +38,12 @@ class MemoryEstimator {
   void AddStates(int32_t pipeline_rank, MemoryEstimate& rank) const;
   Bytes KeptBytes(int32_t piece) const;
   Bytes TransientBytes(int32_t pipeline_rank) const;
-  Bytes LayerTransient(const LayerGraph& graph, const LayerShape& shape) const;
+  Bytes LayerTransient(const LayerShape& shape) const;
   Bytes LossTransient() const;
 
   const StepRequest& request_;
   const LayerShape shape_;
   const LayerShape dense_;  // the shape of layers without experts, if other layers have experts
-  const LayerGraph& graph_;
   const Schedule schedule_;
   const Pieces pieces_;
 };
@@ -90,8 +88,8 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
 
 Bytes MemoryEstimator::KeptBytes(int32_t piece) const {
   const int32_t dense = pieces_.DenseLayersOf(piece);
-  Bytes kept = StoredLayerBytes(graph_, shape_, request_.recompute) * (pieces_.LayersOf(piece) - dense);
-  if (dense > 0) kept += StoredLayerBytes(LayerGraph::Of(dense_), dense_, request_.recompute) * dense;
+  Bytes kept = StoredLayerBytes(request_, shape_) * (pieces_.LayersOf(piece) - dense);
+  if (dense > 0) kept += StoredLayerBytes(request_, dense_) * dense;
   if (pieces_.First(piece) && shape_.dropout && shape_.stored_masks) kept += TensorBytes(Tensor::kEmbedMask, shape_);
   if (pieces_.Last(piece)) kept += TensorBytes(Tensor::kX, shape_) + TensorBytes(Tensor::kLnf, shape_);
   return kept;
@@ -99,8 +97,9 @@ Bytes MemoryEstimator::KeptBytes(int32_t piece) const {
 
 // While a layer runs backward, the gradients of its widest tensor and of its input are both in memory. With recomputation, the
 // tensors that the layer did not store are also in memory again.
-Bytes MemoryEstimator::LayerTransient(const LayerGraph& graph, const LayerShape& shape) const {
-  const Bytes again = StoredLayerBytes(graph, shape, RecomputeMode::kNone) - StoredLayerBytes(graph, shape, request_.recompute);
+Bytes MemoryEstimator::LayerTransient(const LayerShape& shape) const {
+  const Bytes all = LayerRepeatOf(shape, RecomputeMode::kNone, {}, request_.traits).kept_bytes();
+  const Bytes again = std::max(Bytes(0), all - StoredLayerBytes(request_, shape));
   Bytes widest = std::max(TensorBytes(Tensor::kFc1, shape), TensorBytes(Tensor::kQkv, shape));
   if (request_.model.attention == AttentionKernel::kUnfused) {
     widest = std::max(widest, TensorBytes(Tensor::kProbs, shape) * 2);
@@ -117,11 +116,11 @@ Bytes MemoryEstimator::LossTransient() const {
 }
 
 Bytes MemoryEstimator::TransientBytes(int32_t pipeline_rank) const {
-  Bytes most = LayerTransient(graph_, shape_);
+  Bytes most = LayerTransient(shape_);
   for (int32_t stage = 0; stage < schedule_.shape.stages(); ++stage) {
     const int32_t piece = schedule_.shape.PieceOf(stage);
     if (schedule_.shape.RankOf(stage) != pipeline_rank) continue;
-    if (pieces_.DenseLayersOf(piece) > 0) most = std::max(most, LayerTransient(LayerGraph::Of(dense_), dense_));
+    if (pieces_.DenseLayersOf(piece) > 0) most = std::max(most, LayerTransient(dense_));
     if (pieces_.Last(piece)) most = std::max(most, LossTransient());
   }
   return most;
@@ -147,13 +146,8 @@ std::vector<MemoryEstimate> MemoryEstimator::Run() const {
 
 }  // namespace
 
-Bytes StoredLayerBytes(const LayerGraph& graph, const LayerShape& shape, RecomputeMode recompute) {
-  const LayerPolicy policy = NamedPolicy(graph, recompute, 1).layers.front();
-  Bytes sum = TensorBytes(Tensor::kX, shape);
-  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
-    if (policy[i] == Placement::kStore) sum += StoredBytes(graph.recomputable()[i], shape);
-  }
-  return sum;
+Bytes StoredLayerBytes(const StepRequest& request, const LayerShape& shape) {
+  return LayerRepeatOf(shape, request.recompute, request.modules, request.traits).kept_bytes();
 }
 
 absl::StatusOr<std::vector<MemoryEstimate>> EstimateMemory(const StepRequest& request) {

@@ -34,9 +34,9 @@ struct MemoryEstimate {
   bool operator==(const MemoryEstimate&) const = default;
 };
 
-// Bytes that a layer keeps of a microbatch between its forward and its backward pass. `recompute`: a mode that treats every
-// layer alike (StepRequest::recompute).
-Bytes StoredLayerBytes(const LayerGraph& graph, const LayerShape& shape, RecomputeMode recompute);
+// Bytes that a layer of this shape keeps of a microbatch between its forward and its backward pass, with the recomputation and
+// the traits of the request.
+Bytes StoredLayerBytes(const StepRequest& request, const LayerShape& shape);
 
 // Returns the memory of each pipeline rank. Returns InvalidArgument as EstimateStep does. What is offloaded
 // (StepRequest::offload_permille) is not counted.

@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/cost/op_cost.h"
+#include "planner/frameworks/layer_repeat.h"
 #include "planner/frameworks/memory_estimate.h"
 #include "planner/frameworks/pieces.h"
 #include "planner/problem/layout_schedule.h"
 #include "planner/problem/shorter_steps.h"
-#include "planner/recompute/recompute_policy.h"
 #include "planner/schedule/schedule_order.h"
 #include "planner/schedule/schedule_timeline.h"
 
@@ -27,30 +27,33 @@ OpSet LayerOps(const LayerGraph& graph) {
   return ops;
 }
 
-// Returns the ops that recompute the tensors that the policy does not store.
-OpSet PolicyOps(const LayerGraph& graph, RecomputeMode mode) {
-  const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers.front();
-  OpSet ops = 0;
-  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
-    if (!IsRecomputed(policy[i])) continue;
-    for (const Op op : graph.ProducersOf(graph.recomputable()[i])) ops |= Bit(op);
-  }
-  return ops;
-}
-
-// Returns the time of the collectives that are repeated if `ops` are recomputed: those after proj and permute, and those
+// Returns the time of the collectives that are repeated if these ops run again: those after proj, permute and fc2, and those
 // that gather what the ops read.
-Nanos RepeatedCollectives(const CostModel& costs, const LayerGraph& graph, OpSet ops) {
+Nanos RepeatedCollectives(const CostModel& costs, const LayerGraph& graph, const LayerRepeat& repeat) {
   Nanos sum;
+  const OpSet ops = repeat.ops;
   for (const Tensor gathered : {Tensor::kLn1Full, Tensor::kLn2Full}) {
     const bool read = std::any_of(graph.ops().begin(), graph.ops().end(), [&](const OpInfo& info) {
       return Contains(ops, info.op) && std::find(info.reads.begin(), info.reads.end(), gathered) != info.reads.end();
     });
     if (read) sum += costs.GatherTime(LayerType::kTransformer, gathered);
   }
-  if (Contains(ops, Op::kPermute)) sum += costs.WindowTime(LayerType::kTransformer, Segment::kNorm2, Pass::kForward);
-  if (Contains(ops, Op::kProj)) sum += costs.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward);
+  const auto after = [&](Segment segment) { return costs.WindowTime(LayerType::kTransformer, segment, Pass::kForward); };
+  if (Contains(ops, Op::kPermute)) sum += after(Segment::kNorm2);
+  if (Contains(ops, Op::kProj) && !repeat.keeps_reduced) sum += after(Segment::kAttn);
+  if (Contains(ops, Op::kFc2)) sum += after(Segment::kMlp);
   return sum;
+}
+
+// The ops of the layer that run again, with their times.
+std::vector<std::pair<Op, Nanos>> RepeatedOps(const CostModel& costs, const LayerGraph& graph, const LayerRepeat& repeat) {
+  std::vector<std::pair<Op, Nanos>> list;
+  for (const OpInfo& info : graph.ops()) {
+    if (info.layer_type != LayerType::kTransformer || !Contains(repeat.ops, info.op)) continue;
+    const int32_t permille = info.op == Op::kQkv ? repeat.qkv_permille : info.op == Op::kFc1 ? repeat.fc1_permille : 1000;
+    list.emplace_back(info.op, costs.OpTime(info.op, Pass::kForward) * permille / 1000);
+  }
+  return list;
 }
 
 // The copies of one chunk to the host and back run at the same time as one of its forward passes and one of its backward
@@ -87,7 +90,7 @@ class Estimator {
  public:
   Estimator(const StepRequest& request, const HardwareProfile& profile)
       : request_(request), profile_(profile), shape_(ShapeOf(request.model, request.layout, request.micro_batch)),
-        graph_(LayerGraph::Of(shape_)), schedule_(ScheduleOf(request.layout, request.microbatches)), pipeline_(schedule_.shape),
+        schedule_(ScheduleOf(request.layout, request.microbatches)), pipeline_(schedule_.shape),
         pieces_(request, shape_, pipeline_),
         costs_(WithKernels(profile, request.traits), request.model, Numbered(request.layout, request.traits.rank_order),
                request.micro_batch, request.ranks_per_node, request.traits.rows_once_per_node) {}
@@ -110,7 +113,6 @@ class Estimator {
   const StepRequest& request_;
   const HardwareProfile& profile_;
   const LayerShape shape_;
-  const LayerGraph& graph_;
   const Schedule schedule_;
   const PipelineShape& pipeline_;
   const Pieces pieces_;
@@ -183,10 +185,10 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
   add(costs_.dense(), LayerType::kTransformer, dense, dense_layer_);
   if (pieces_.First(piece)) add_end(LayerType::kEmbedding);
   if (pieces_.Last(piece)) add_end(LayerType::kHead);
-  Bytes stored = StoredLayerBytes(graph_, shape_, request_.recompute) * (layers - dense);
+  Bytes stored = StoredLayerBytes(request_, shape_) * (layers - dense);
   if (dense > 0) {
     const LayerShape shape = DenseShape(shape_);
-    stored += StoredLayerBytes(LayerGraph::Of(shape), shape, request_.recompute) * dense;
+    stored += StoredLayerBytes(request_, shape) * dense;
   }
   const Bytes offloaded(stored.value / 1000 * request_.offload_permille);
   times.backward += UnhiddenCopies(profile_.host, offloaded, times.forward + times.backward + times.weight);
@@ -254,9 +256,9 @@ Nanos Estimator::ExposedDataReduction(int64_t parameters, int64_t experts, Nanos
 absl::StatusOr<StepEstimate> Estimator::Run() {
   const ParallelLayout& layout = request_.layout;
   LYNX_ASSIGN_OR_RETURN(const SlotOrder order, OrderSlots(schedule_));
-  layer_ = BoundByHost(WithExpertKernels(EstimateLayer(costs_, graph_, request_.recompute, request_.traits)));
+  layer_ = BoundByHost(WithExpertKernels(EstimateLayer(costs_, shape_, request_.recompute, request_.traits, request_.modules)));
   if (request_.model.moe.dense_layers > 0)
-    dense_layer_ = EstimateLayer(costs_.dense(), LayerGraph::Of(DenseShape(shape_)), request_.recompute, request_.traits);
+    dense_layer_ = EstimateLayer(costs_.dense(), DenseShape(shape_), request_.recompute, request_.traits, request_.modules);
   std::vector<StagePassTimes> passes;
   for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) passes.push_back(PassTimes(stage));
   TimelineScratch scratch;
@@ -274,25 +276,24 @@ absl::StatusOr<StepEstimate> Estimator::Run() {
 
 }  // namespace
 
-LayerEstimate EstimateLayer(const CostModel& costs, const LayerGraph& graph, RecomputeMode recompute,
-                            const FrameworkTraits& traits) {
+LayerEstimate EstimateLayer(const CostModel& costs, const LayerShape& shape, RecomputeMode recompute,
+                            const FrameworkTraits& traits, const std::vector<RecomputeModule>& modules) {
   const auto at_least = [&](Nanos device, OpSet ops, int32_t passes) {
     return std::max(device, Nanos(int64_t{traits.host_nanos_per_op} * passes * std::popcount(ops)));
   };
+  const LayerGraph& graph = LayerGraph::Of(shape);
   const OpSet all = LayerOps(graph);
+  const LayerRepeat repeat = LayerRepeatOf(shape, recompute, modules, traits);
   LayerEstimate layer{.forward = at_least(costs.LayerTime(LayerType::kTransformer, Pass::kForward), all, 1)};
-  OpSet ops = PolicyOps(graph, recompute);
-  if (traits.checkpoints_functions && recompute == RecomputeMode::kFull) {
-    ops = all;
-    layer.recompute = layer.forward;
-  } else {
-    if (traits.checkpoints_functions && recompute == RecomputeMode::kSelective && ops != 0) ops |= Bit(Op::kContext);
-    layer.recompute = at_least(costs.OpSetTime(ops) + RepeatedCollectives(costs, graph, ops), ops, 1);
-  }
+  layer.repeated = RepeatedOps(costs, graph, repeat);
+  Nanos ops;
+  for (const auto& [op, time] : layer.repeated) ops += time;
+  layer.repeated_collectives = repeat.whole ? layer.forward - ops : RepeatedCollectives(costs, graph, repeat);
+  layer.recompute = repeat.whole ? layer.forward : at_least(ops + layer.repeated_collectives, repeat.ops, 1);
   // With sequence parallelism, recomputed ops gather their inputs from the shares of the ranks. Lynx keeps the gathered tensors
   // for the weight gradients. A framework with checkpointed functions drops them, so its weight gradients gather them again:
   // the empty set makes LayerTime count that.
-  const OpSet gathered = traits.checkpoints_functions ? 0 : ops;
+  const OpSet gathered = traits.checkpoints_functions ? 0 : repeat.ops;
   // The backward pass of an op consists of two parts: the gradients of its input and of its weights.
   layer.backward = layer.recompute + at_least(costs.LayerTime(LayerType::kTransformer, Pass::kBackward, gathered), all, 2);
   return layer;

@@ -11,6 +11,8 @@
 #define LYNX_PLANNER_FRAMEWORKS_STEP_ESTIMATE_H_
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
@@ -31,6 +33,7 @@ struct StepRequest {
   std::vector<int32_t> stage_layers;
   // A mode that treats every layer alike: kNone, kFull, kFullKeepCollectives, kSelective or kBalanced.
   RecomputeMode recompute = RecomputeMode::kNone;
+  std::vector<RecomputeModule> modules;  // what kSelective recomputes (RecomputeOptions::modules)
   // The share of each chunk's stored activations that is copied to the host and back. The copies run at the same time as the
   // passes.
   int32_t offload_permille = 0;
@@ -53,6 +56,10 @@ struct LayerEstimate {
   Nanos forward;
   Nanos backward;   // with weight gradients and recomputation
   Nanos recompute;  // part of `backward`
+  // The parts of `recompute`: the ops that run again, and the collectives between them. Not with
+  // FrameworkTraits::host_nanos_per_op.
+  std::vector<std::pair<Op, Nanos>> repeated;
+  Nanos repeated_collectives;
 };
 
 struct StepEstimate {
@@ -65,8 +72,9 @@ struct StepEstimate {
   int64_t parameters_per_rank = 0;  // the largest number of all ranks
 };
 
-LayerEstimate EstimateLayer(const CostModel& costs, const LayerGraph& graph, RecomputeMode recompute,
-                            const FrameworkTraits& traits);
+// `costs` are those of layers of this shape.
+LayerEstimate EstimateLayer(const CostModel& costs, const LayerShape& shape, RecomputeMode recompute,
+                            const FrameworkTraits& traits, const std::vector<RecomputeModule>& modules = {});
 
 // Returns InvalidArgument if the schedule does not exist for the layout, if there are fewer layers than parts of the
 // model, if products are in 8 bits and the profile has no rate for them, or if the recompute mode does not treat every layer

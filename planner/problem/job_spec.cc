@@ -208,6 +208,9 @@ absl::Status ValidateModes(const JobSpec& spec) {
   if (options.layers > 0 && spec.recompute != RecomputeMode::kUniform && spec.recompute != RecomputeMode::kBlock) {
     return Bad("recomputeOptions.layers", options.layers, "is for recompute uniform or block");
   }
+  if (!options.modules.empty() && spec.recompute != RecomputeMode::kSelective) {
+    return Bad("recomputeOptions.modules", EnumName(options.modules.front()), "is for recompute selective");
+  }
   if (options.forbids_offload && options.offload_permille != 0) {
     return Bad("recomputeOptions.offloadShare (thousandths)", options.offload_permille,
                "must be 0, for recomputeOptions.forbid has offload");
@@ -369,6 +372,9 @@ void Normalize(JobSpec& spec) {
   std::vector<RecomputeMode>& forbidden = spec.recompute_options.forbidden;
   std::sort(forbidden.begin(), forbidden.end());
   forbidden.erase(std::unique(forbidden.begin(), forbidden.end()), forbidden.end());
+  std::vector<RecomputeModule>& modules = spec.recompute_options.modules;
+  std::sort(modules.begin(), modules.end());
+  modules.erase(std::unique(modules.begin(), modules.end()), modules.end());
 }
 
 absl::Status ValidateJobSpec(const JobSpec& spec) {

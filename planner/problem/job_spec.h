@@ -369,12 +369,25 @@ template <>
 inline constexpr auto kEnumNames<RecomputeMode> = EnumTable("auto", "none", "full", "full-keep-collectives", "selective",
                                                             "uniform", "block", "balanced", "no-overlap", "heu", "opt");
 
+// The parts of a layer that kSelective recomputes, by Megatron Core's names (--recompute-modules). Each recomputes what it
+// makes from its inputs, which are stored; it has no effect in layers that lack it. kCoreAttn: everything between the heads of
+// queries, keys and values and the output of attention. kLayernorm: both norms. kMoeAct: the activation function of experts.
+// kMlaUpProj: queries, keys and values of latent attention, from the latents. kMlp: the feed-forward block of layers without
+// experts. kMoe: that of layers with experts, with the router and the dispatch of rows. kSharedExperts: the block that every
+// token passes beside experts.
+enum class RecomputeModule : uint8_t { kCoreAttn, kLayernorm, kMoeAct, kMlaUpProj, kMlp, kMoe, kSharedExperts };
+template <>
+inline constexpr auto kEnumNames<RecomputeModule> = EnumTable("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe",
+                                                              "shared_experts");
+
 struct RecomputeOptions {
   int32_t layers = 0;                    // N of kUniform and kBlock; 0 = the N with the shortest step that fits
   int32_t offload_permille = 0;          // share of the stored activations that are offloaded to the host, the same in all
                                          // layers as far as possible (Yuan et al. 2024)
   std::vector<RecomputeMode> forbidden;  // modes that kAuto may not choose; sorted; never contains kAuto
   bool forbids_offload = false;          // true: no mode may offload an activation to the host
+  // What kSelective recomputes; sorted. Empty: the scores of unfused attention, and nothing if attention is fused.
+  std::vector<RecomputeModule> modules;
 
   bool operator==(const RecomputeOptions&) const = default;
 };

@@ -172,6 +172,7 @@ void Describe(Fields& fields, RecomputeOptions& options) {
   fields.Field(LYNX_FIELD(offload_permille), options.offload_permille);
   fields.NamedList(LYNX_FIELD(forbidden), options.forbidden);
   fields.Field(LYNX_FIELD(forbids_offload), options.forbids_offload);
+  fields.NamedList(LYNX_FIELD(modules), options.modules);
 }
 
 template <class Fields>

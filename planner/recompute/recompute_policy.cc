@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "planner/recompute/recompute_modules.h"
 
 namespace lynx {
 namespace {
@@ -84,9 +85,15 @@ LayerPolicy PolicyIn(const LayerGraph& graph, const LayerGraph& of, const LayerP
   return result;
 }
 
-StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers) {
+StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers,
+                        const std::vector<RecomputeModule>& modules) {
   LayerPolicy policy{};
-  for (size_t i = 0; i < graph.recomputable().size(); ++i) policy[i] = NamedPlacement(mode, graph.recomputable()[i]);
+  const bool by_module = mode == RecomputeMode::kSelective && !modules.empty();
+  const TensorSet again = by_module ? TensorsOfModules(graph, modules) : 0;
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    const Tensor tensor = graph.recomputable()[i];
+    policy[i] = !by_module ? NamedPlacement(mode, tensor) : Contains(again, tensor) ? Placement::kCritical : Placement::kStore;
+  }
   return {.layers = std::vector<LayerPolicy>(static_cast<size_t>(layers), policy)};
 }
 
@@ -101,7 +108,7 @@ StagePolicy NamedPolicy(const LayerShape& shape, RecomputeMode mode, const Recom
     const StagePolicy full = NamedPolicy(graph, RecomputeMode::kFull, std::min(layers, options.layers));
     std::copy(full.layers.begin(), full.layers.end(), policy.layers.begin());
   } else {
-    policy = NamedPolicy(graph, mode, layers);
+    policy = NamedPolicy(graph, mode, layers, options.modules);
   }
   if (options.offload_permille > 0) OffloadShare(shape, options.offload_permille, policy);
   return policy;

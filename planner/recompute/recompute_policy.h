@@ -72,8 +72,9 @@ struct StagePolicy {
 };
 
 // Returns the policy of a mode in which all layers have the same policy: none, full, full-keep-collectives, selective,
-// balanced.
-StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers);
+// balanced. `modules`: what selective recomputes (RecomputeOptions::modules).
+StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers,
+                        const std::vector<RecomputeModule>& modules = {});
 // Like the function above, but also supports the modes uniform and block, with N = options.layers. Uniform: each group of N
 // layers, counted from the first layer, stores only the input of its first layer (if N is 0 or 1, every layer stores its
 // input). Block: the first N layers are recomputed, and the other layers are stored. In addition, options.offload_permille

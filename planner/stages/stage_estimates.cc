@@ -24,7 +24,7 @@ const StageOracle::NamedUses& StageOracle::UsesOf(RecomputeMode mode, int32_t st
   auto [it, inserted] = named_.try_emplace({mode, stage, ends.head});
   if (inserted) {
     // No named policy uses the stall, so the number of layers that share the stall does not matter.
-    const LayerPolicy policy = NamedPolicy(graph_, mode, 1).layers[0];
+    const LayerPolicy policy = NamedPolicy(graph_, mode, 1, request_.spec.recompute_options.modules).layers[0];
     it->second.problem = Problem(mode, stage, {1, ends});
     const absl::StatusOr<LayerUse> inner = UseOf(it->second.problem, policy, LayerPlace::kInner);
     const absl::StatusOr<LayerUse> top = UseOf(it->second.problem, policy, LayerPlace::kTop);

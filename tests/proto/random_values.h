@@ -125,6 +125,9 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
     spec.recompute_options.offload_permille = static_cast<int32_t>(Pick(random, 0, 1000));
   }
   if (Pick(random, 0, 1) == 0) spec.recompute_options.forbidden = {RecomputeMode::kFull, RecomputeMode::kBalanced};
+  if (spec.recompute == RecomputeMode::kSelective) {
+    spec.recompute_options.modules = {RecomputeModule::kCoreAttn, RecomputeModule::kMlp};
+  }
   RandomLatent(random, spec.model);
   RandomExperts(random, spec);
 }

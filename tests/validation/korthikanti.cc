@@ -86,8 +86,8 @@ std::vector<Comparison> LayerTimes(const Table& table, const HardwareProfile& pr
     ParallelLayout layout = run.layout;
     layout.sequence_parallel = technique.sequence_parallel;
     const CostModel costs(profile, run.model, layout, run.micro_batch, kDevicesPerNode);
-    const LayerGraph& graph = LayerGraph::Of(ShapeOf(run.model, layout, run.micro_batch));
-    const LayerEstimate layer = EstimateLayer(costs, graph, technique.recompute, run.traits);
+    const LayerShape shape = ShapeOf(run.model, layout, run.micro_batch);
+    const LayerEstimate layer = EstimateLayer(costs, shape, technique.recompute, run.traits);
     times.push_back({technique.row, "forward", "ms", Value(table, kTable4, technique.row, "forward"), Millis(layer.forward)});
     times.push_back(
         {technique.row, "backward", "ms", Value(table, kTable4, technique.row, "backward"), Millis(layer.backward)});

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "cli/frameworks/run_settings.h"
 #include "planner/cost/cluster_topology.h"
 
 namespace lynx::cli {
@@ -105,6 +106,25 @@ TEST(Audit, RecomputationTakesTimeAndFreesMemory) {
   const RunAudit groups = Audited(Sharded("--recompute-granularity full --recompute-method uniform --recompute-num-layers 2"));
   EXPECT_EQ(groups.plan.step.step, full.plan.step.step);
   EXPECT_THAT(AuditText(groups, "run.sh"), HasSubstr("groups of 2 layers are counted as groups of one layer"));
+}
+
+TEST(Audit, ListsWhatModulesKeepAndRunAgain) {
+  const RunAudit none = Audited(Sharded());
+  const RunAudit mlp = Audited(Sharded("--recompute-granularity selective --recompute-modules mlp"));
+  EXPECT_LT(mlp.plan.memory[0].activations, none.plan.memory[0].activations);
+  EXPECT_GT(mlp.plan.step.step, none.plan.step.step);
+  const std::string text = AuditText(mlp, "run.sh");
+  EXPECT_THAT(text, HasSubstr("recompute selective (mlp) (run.sh)"));
+  EXPECT_THAT(text, testing::ContainsRegex("a layer keeps [0-9.]+ MiB of a microbatch: x [0-9.]+ MiB, ln1 [^\n]*, x1 "));
+  EXPECT_THAT(text, testing::ContainsRegex("and runs again, in [^\n]*: ln2 [^\n]*, fc1 [^\n]*, fc2 [^\n]*, collectives "));
+  EXPECT_THAT(AuditText(none, "run.sh"), Not(HasSubstr("and runs again")));
+  EXPECT_EQ(nlohmann::json::parse(AuditJson(mlp))["run"]["recomputeModules"], "mlp");
+  // One set of modules is changed for another by one flag.
+  StepRequest other = mlp.plan.request;
+  other.modules = {RecomputeModule::kCoreAttn};
+  const SettingChanges changes = ChangesOf(Framework::kMegatron, mlp.plan.request, other);
+  ASSERT_EQ(changes.set.size(), 1U);
+  EXPECT_EQ(SettingText(Framework::kMegatron, changes.set[0]), "--recompute-modules core_attn");
 }
 
 TEST(Audit, CountsTheLayersOfEachStage) {

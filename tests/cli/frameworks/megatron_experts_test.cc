@@ -47,8 +47,12 @@ TEST(ImportMegatronExperts, ReadsExperts) {
       0.01);
   EXPECT_EQ(Imported(Experts("--moe-expert-capacity-factor -1")).job.model.moe.capacity, 0) << "nothing is dropped";
   EXPECT_EQ(Imported(Experts("--moe-expert-capacity-factor 100")).job.model.moe.capacity, 8);
-  EXPECT_EQ(Imported(Experts("--recompute-granularity selective --recompute-modules layernorm moe_act")).job.recompute,
-            RecomputeMode::kBalanced);
+  using Modules = std::vector<RecomputeModule>;
+  EXPECT_EQ(Imported(Experts("--recompute-granularity selective --recompute-modules moe_act layernorm"))
+                .job.recompute_options.modules,
+            (Modules{RecomputeModule::kLayernorm, RecomputeModule::kMoeAct}));
+  EXPECT_EQ(Imported(Experts("--moe-layer-recompute")).job.recompute_options.modules,
+            (Modules{RecomputeModule::kCoreAttn, RecomputeModule::kMoe}));
   EXPECT_EQ(Imported(SmallLlama("--num-experts 0")).job.model.moe, MoeSpec());
   EXPECT_EQ(Imported(Experts("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8")).job.model.matmul_type, MatmulType::kMxfp8);
 }
@@ -72,7 +76,8 @@ TEST(ImportMegatronExperts, SaysWhatOfExpertsHasNoCounterpart) {
       {"--bf16 --fp8-format hybrid --moe-shared-expert-intermediate-size 64",
        "--fp8-format: the products of models with shared experts, or with first layers without experts, are planned in 16 "
        "bits"},
-      {"--use-distributed-optimizer --num-distributed-optimizer-instances 1 --moe-layer-recompute", "--moe-layer-recompute: "},
+      {"--recompute-granularity selective --recompute-modules mlp",
+       "--recompute-modules mlp: recomputes nothing, for every layer"},
   };
   for (const auto& c : cases) EXPECT_THAT(Imported(Experts(c.arguments)).not_taken, Contains(HasSubstr(c.said))) << c.arguments;
   EXPECT_THAT(Imported(SmallLlama("--num-experts 8")).not_taken, Contains(HasSubstr("no --moe-grouped-gemm")));
@@ -142,7 +147,8 @@ TEST(ImportMegatronExperts, ExportsOfImportsAreTheSame) {
 // Checks the names of the settings that an audit proposes.
 TEST(ImportMegatronExperts, SettingsHaveItsNames) {
   const ImportedRun run = Imported(Experts("--expert-model-parallel-size 2"));
-  StepRequest step{.model = run.job.model, .layout = PinnedLayout(run.job.parallel), .recompute = RecomputeMode::kBalanced};
+  StepRequest step{.model = run.job.model, .layout = PinnedLayout(run.job.parallel), .recompute = RecomputeMode::kSelective};
+  step.modules = {RecomputeModule::kLayernorm, RecomputeModule::kMoeAct};
   const std::vector<RunSetting> settings = SettingsOf(Framework::kMegatron, step);
   EXPECT_THAT(settings, Contains(RunSetting{"--expert-model-parallel-size", "2"}));
   EXPECT_THAT(settings, Contains(RunSetting{"--expert-tensor-parallel-size", "1"}));
@@ -150,7 +156,8 @@ TEST(ImportMegatronExperts, SettingsHaveItsNames) {
   EXPECT_THAT(SettingsOf(Framework::kLynx, step), Contains(RunSetting{"parallel.ep", "2"}));
   step.model.moe = {};
   step.layout.ep = 1;
-  EXPECT_THAT(SettingsOf(Framework::kMegatron, step), Contains(RunSetting{"--recompute-modules", "layernorm mlp_act"}));
+  step.modules = {RecomputeModule::kMlp};
+  EXPECT_THAT(SettingsOf(Framework::kMegatron, step), Contains(RunSetting{"--recompute-modules", "mlp"}));
   for (const RunSetting& setting : SettingsOf(Framework::kMegatron, step)) EXPECT_THAT(setting.name, Not(HasSubstr("expert")));
 }
 

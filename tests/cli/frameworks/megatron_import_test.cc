@@ -301,8 +301,13 @@ INSTANTIATE_TEST_SUITE_P(
                   [](const JobSpec& j) { return j.recompute == RecomputeMode::kUniform && j.recompute_options.layers == 2; }},
         FieldCase{"Block", "--recompute-granularity full --recompute-method block --recompute-num-layers 3",
                   [](const JobSpec& j) { return j.recompute == RecomputeMode::kBlock && j.recompute_options.layers == 3; }},
-        FieldCase{"Modules", "--recompute-granularity selective --recompute-modules layernorm mlp_act",
-                  [](const JobSpec& j) { return j.recompute == RecomputeMode::kBalanced; }},
+        FieldCase{"Modules", "--recompute-granularity selective --recompute-modules mlp core_attn mlp",
+                  [](const JobSpec& j) {
+                    return j.recompute == RecomputeMode::kSelective &&
+                           j.recompute_options.modules == std::vector{RecomputeModule::kCoreAttn, RecomputeModule::kMlp};
+                  }},
+        FieldCase{"LocalNorms", "--transformer-impl local --recompute-granularity selective --recompute-modules layernorm",
+                  [](const JobSpec& j) { return j.recompute_options.modules == std::vector{RecomputeModule::kLayernorm}; }},
         FieldCase{"Samples", "--train-samples 800 --lr-warmup-samples 80",
                   [](const JobSpec& j) { return j.train.warmup_steps == 10; }},
         FieldCase{"EightBits", "llama --fp8-format hybrid --fp8-recipe tensorwise",
@@ -356,8 +361,18 @@ TEST(ImportMegatron, SaysWhatHasNoCounterpart) {
   EXPECT_THAT(missing(Small("--num-query-groups 2")), Contains(HasSubstr("ignores it without --group-query-attention")));
   EXPECT_THAT(missing(Small("--optimizer sgd")), Contains(HasSubstr("--optimizer sgd")));
   EXPECT_THAT(missing(Small("--rampup-batch-size 4 4 100")), Contains(HasSubstr("--rampup-batch-size 4 4 100: ")));
-  EXPECT_THAT(missing(Small("--recompute-granularity selective --recompute-modules mlp")),
-              Contains(HasSubstr("mlp: the plan keeps")));
+  const std::string modules = "--recompute-granularity selective --recompute-modules ";
+  for (const auto& [module, why] : std::vector<std::pair<std::string, std::string>>{
+           {"layernorm", "with --transformer-impl transformer_engine the norms are part of the linears after them"},
+           {"moe_act", "the model has no experts"},
+           {"moe", "the model has no experts"},
+           {"shared_experts", "the model has no shared experts"},
+           {"mla_up_proj", "the model has no latent attention"},
+           {"gdn_norm_out", "planned models have no such layers"}}) {
+    const ImportedRun run = Imported(Small(modules + module));
+    EXPECT_THAT(run.not_taken, Contains("--recompute-modules " + module + ": recomputes nothing, for " + why));
+    EXPECT_EQ(run.job.recompute, RecomputeMode::kNone);
+  }
   EXPECT_THAT(missing(Small("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E|t*8L'")),
               Contains(HasSubstr("stages of 0, 8 layers; a job has no stages without layers")));
   EXPECT_THAT(missing(Small("--expert-model-parallel-size 1")), Not(Contains(HasSubstr("expert")))) << "1 changes nothing";
@@ -408,6 +423,9 @@ TEST(ImportMegatron, SaysWhatIsWrong) {
   EXPECT_THAT(ErrorOf(Small("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 9")),
               HasSubstr("--num-layers 8 cannot be spread over 2 stages"));
   EXPECT_THAT(ErrorOf(Small("--recompute-granularity some")), HasSubstr("expected full or selective"));
+  EXPECT_THAT(ErrorOf(Small("--recompute-granularity selective --recompute-modules mlp mlp_act")),
+              HasSubstr("--recompute-modules has 'mlp_act': expected core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, "
+                        "shared_experts"));
   EXPECT_THAT(ErrorOf(Small("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout EttL")),
               HasSubstr("has 2 layers in 1 stages: expected --num-layers 8"));
   EXPECT_THAT(ErrorOf(Small("--pipeline-model-parallel-layout EttxL")), HasSubstr("expected E, t, L, | or ("));

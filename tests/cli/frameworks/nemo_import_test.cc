@@ -117,6 +117,13 @@ TEST(ImportNemo, FollowsReferencesAndNames) {
   const ImportedRun run = Imported(With("  bias: False", "  bias: False\n  fp8: True\n  odd_key: 3"));
   EXPECT_EQ(run.job.model.matmul_type, MatmulType::kFloat8);
   EXPECT_THAT(run.unknown, testing::ElementsAre("model.odd_key: 3"));
+  const std::string full =
+      "activations_checkpoint_granularity: full\n  activations_checkpoint_method: uniform\n"
+      "  activations_checkpoint_num_layers: 1";
+  const JobSpec modules =
+      Imported(With(full, "activations_checkpoint_granularity: selective\n  recompute_modules: [mlp, core_attn]")).job;
+  EXPECT_EQ(modules.recompute, RecomputeMode::kSelective);
+  EXPECT_EQ(modules.recompute_options.modules, (std::vector{RecomputeModule::kCoreAttn, RecomputeModule::kMlp}));
   EXPECT_THAT(Imported(With("precision: bf16-mixed", "precision: 16")).not_taken,
               Contains(HasSubstr("trainer.precision 16: planned")));
 }

@@ -123,6 +123,8 @@ TEST_F(ImportTorchtitan, KeysBecomeFields) {
   EXPECT_EQ(job("mode = \"full\"", "mode = \"none\"").recompute, RecomputeMode::kNone);
   EXPECT_EQ(job("mode = \"full\"", "mode = \"selective\"\nselective_ac_option = \"op\"").recompute, RecomputeMode::kBalanced);
   EXPECT_EQ(job("mode = \"full\"", "mode = \"selective\"\nselective_ac_option = \"4\"").recompute_options.layers, 8);
+  EXPECT_EQ(job("mode = \"full\"", "mode = \"selective\"\nselective_ac_option = \"40\"").recompute, RecomputeMode::kNone)
+      << "no layer is a fortieth one";
   EXPECT_EQ(job("flavor = \"8B\"", "flavor = \"70B\"").model.layers, 80);
 }
 

@@ -210,6 +210,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"BadRecompute", "name: tiny", "name: tiny\nrecompute: most", "opt, found 'most'"},
         BadCase{"BadForbid", "name: tiny", "name: tiny\nrecomputeOptions: {forbid: full auto}",
                 "recomputeOptions.forbid: expected names of policies other than auto, or offload, found 'auto'"},
+        BadCase{
+            "BadModule", "name: tiny", "name: tiny\nrecompute: selective\nrecomputeOptions: {modules: mlp act}",
+            "recomputeOptions.modules: expected names of core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts"},
         BadCase{"ForbiddenShare", "name: tiny", "name: tiny\nrecomputeOptions: {forbid: offload, offloadShare: 0.5}",
                 "must be 0, for recomputeOptions.forbid has offload"},
         BadCase{"HeadsAgainstHidden", "heads: 4", "heads: 5",
@@ -238,6 +241,16 @@ TEST(JobFile, ForbidsOffloadingBesidePolicies) {
   const auto allowed = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere", {"recomputeOptions.forbid=full"});
   ASSERT_TRUE(allowed.ok()) << allowed.status();
   EXPECT_FALSE(allowed->recompute_options.forbids_offload);
+}
+
+TEST(JobFile, ReadsModules) {
+  const auto spec =
+      ParseJobFile(kGood, "job.yaml", "/data", {"recompute=selective", "recomputeOptions.modules=mlp layernorm mlp"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->recompute_options.modules, testing::ElementsAre(RecomputeModule::kLayernorm, RecomputeModule::kMlp));
+  const auto again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == *spec) << JobFileText(*spec);
 }
 
 TEST(JobFile, ReadsTheLayersOfStages) {

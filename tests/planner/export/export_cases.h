@@ -58,13 +58,13 @@ struct Case {
   }
 
   // Sets the mode for the first `layers` layers of each stage (0: all layers). The other layers store everything.
-  Case& Recompute(RecomputeMode mode, int32_t layers = 0) {
+  Case& Recompute(RecomputeMode mode, int32_t layers = 0, const std::vector<RecomputeModule>& modules = {}) {
     const LayerGraph& graph = plan.ContextOf(0).graph();
     for (StagePlan& stage : plan.stages) {
       for (SlicePlan& slice : stage.slices) {
         const int32_t count = slice.layers();
         slice.policy = NamedPolicy(graph, RecomputeMode::kNone, count);
-        const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers[0];
+        const LayerPolicy policy = NamedPolicy(graph, mode, 1, modules).layers[0];
         for (int32_t i = 0; i < (layers == 0 ? count : std::min(layers, count)); ++i) slice.policy.layers[i] = policy;
       }
     }

@@ -38,6 +38,8 @@ Case Interleaved(int32_t microbatches) {
   return one;
 }
 
+Case Modules(const std::vector<RecomputeModule>& modules) { return Case().Recompute(RecomputeMode::kSelective, 0, modules); }
+
 class MegatronFlag : public testing::TestWithParam<FlagCase> {};
 
 TEST_P(MegatronFlag, StandsExactlyWhenNeeded) {
@@ -94,7 +96,10 @@ INSTANTIATE_TEST_SUITE_P(
         FlagCase{"BlockLayers", Case().Recompute(RecomputeMode::kFull, 3), Case().Recompute(RecomputeMode::kFull),
                  "--recompute-num-layers 3"},
         FlagCase{"Selective", Case().Recompute(RecomputeMode::kSelective), Case(), "--recompute-granularity selective"},
-        FlagCase{"SelectiveModules", Case().Recompute(RecomputeMode::kSelective), Case(), "--recompute-modules core_attn"}),
+        FlagCase{"SelectiveModules", Case().Recompute(RecomputeMode::kSelective), Case(), "--recompute-modules core_attn"},
+        FlagCase{"MlpModule", Modules({RecomputeModule::kMlp}), Case(), "--recompute-modules mlp"},
+        FlagCase{"TwoModules", Modules({RecomputeModule::kCoreAttn, RecomputeModule::kMlp}), Modules({RecomputeModule::kMlp}),
+                 "--recompute-modules core_attn mlp"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(ExportMegatron, SelectiveAndFullExcludeEachOthersFlags) {
@@ -103,6 +108,16 @@ TEST(ExportMegatron, SelectiveAndFullExcludeEachOthersFlags) {
   EXPECT_THAT(selective, Not(Contains(testing::StartsWith("--recompute-num-layers"))));
   EXPECT_THAT(Arguments(Case().Recompute(RecomputeMode::kFull)), Not(Contains(testing::StartsWith("--recompute-modules"))));
   EXPECT_THAT(Arguments(Case()), Not(Contains(testing::StartsWith("--recompute"))));
+}
+
+TEST(ExportMegatron, NamesWhatModulesDoOtherwise) {
+  EXPECT_THAT(Modules({RecomputeModule::kMlp}).Export(kM).missing, Contains(HasSubstr("calls the whole block again")));
+  EXPECT_EQ(SummaryOf(Modules({RecomputeModule::kLayernorm}).plan).kind, LayerRecompute::kMixed)
+      << "the norms are part of the linears after them";
+  EXPECT_EQ(SummaryOf(Modules({RecomputeModule::kMlp}).plan).modules, std::vector{RecomputeModule::kMlp});
+  EXPECT_EQ(SummaryOf(Case().Recompute(RecomputeMode::kSelective, 2, {RecomputeModule::kMlp}).plan).kind,
+            LayerRecompute::kMixed)
+      << "modules are recomputed in all layers";
 }
 
 TEST(ExportMegatron, UniformGroupsOfLayers) {

@@ -77,8 +77,14 @@ TEST(FrameworkPlan, RecomputesIfMemoryIsShort) {
   EXPECT_EQ(roomy.request.recompute, RecomputeMode::kNone);
   const FrameworkPlan tight = Planned(spec, Nodes(roomy.peak() - Bytes(1)), Framework::kMegatron);
   EXPECT_TRUE(tight.fits());
-  EXPECT_EQ(tight.request.recompute, RecomputeMode::kFull);
+  EXPECT_EQ(tight.request.recompute, RecomputeMode::kSelective) << "the feed-forward block alone";
+  EXPECT_EQ(tight.request.modules, std::vector{RecomputeModule::kMlp});
   EXPECT_GT(tight.step.step, roomy.step.step);
+  spec.recompute_options.forbidden = {RecomputeMode::kSelective};
+  const FrameworkPlan full = Planned(spec, Nodes(roomy.peak() - Bytes(1)), Framework::kMegatron);
+  EXPECT_TRUE(full.fits());
+  EXPECT_EQ(full.request.recompute, RecomputeMode::kFull);
+  EXPECT_GT(full.step.step, tight.step.step);
 }
 
 TEST(FrameworkPlan, SaysWhatNeedsTheLeastIfNothingFits) {
@@ -164,9 +170,14 @@ TEST(FrameworkPlan, RefusesPinsThatItDoesNotCount) {
               testing::StartsWith("parallel.rankOrder: megatron is estimated with tp-dp-pp"));
   spec = Job();
   spec.recompute = RecomputeMode::kBalanced;
-  EXPECT_THAT(message(spec, Framework::kTorchtitan), testing::StartsWith("recompute: torchtitan does not have balanced"));
+  EXPECT_THAT(message(spec, Framework::kTorchtitan),
+              testing::StartsWith("recompute: torchtitan does not have balanced for this model"));
   spec = Job();
-  spec.recompute_options.forbidden = {RecomputeMode::kNone, RecomputeMode::kFull};
+  spec.recompute = RecomputeMode::kSelective;
+  spec.recompute_options.modules = {RecomputeModule::kMlp};
+  EXPECT_THAT(message(spec, Framework::kTorchtitan), testing::StartsWith("recomputeOptions.modules: torchtitan has no such"));
+  spec = Job();
+  spec.recompute_options.forbidden = {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective};
   EXPECT_THAT(message(spec, Framework::kMegatron), testing::StartsWith("recomputeOptions.forbid: forbids every"));
   spec = Job();
   spec.resources = {.min_ranks = 64, .max_ranks = 64};

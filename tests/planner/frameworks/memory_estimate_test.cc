@@ -87,7 +87,7 @@ TEST(MemoryEstimate, FirstLayersMayHaveNoExperts) {
   EXPECT_EQ(ranks[0].optimizer, Bytes(12 * (3 * dense + sparse - experts + embedding) / 4 + 12 * experts));
   EXPECT_EQ(ranks[1].weights, Bytes(2 * (4 * sparse + LayerParameters(LayerType::kHead, shape))));
   // The bytes that the layers store for two microbatches: three layers of one kind, and one of the other kind.
-  const auto stored = [&](const LayerShape& of) { return StoredLayerBytes(LayerGraph::Of(of), of, RecomputeMode::kNone); };
+  const auto stored = [&](const LayerShape& of) { return StoredLayerBytes(request, of); };
   EXPECT_EQ(ranks[0].activations, (stored(DenseShape(shape)) * 3 + stored(shape)) * 2);
 }
 

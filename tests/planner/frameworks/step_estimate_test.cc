@@ -62,9 +62,9 @@ TEST(StepEstimate, ACheckpointedFunctionRunsAgainAsAWhole) {
   const ModelSpec model = Model(12);
   const ParallelLayout layout{.tp = 2};
   const CostModel costs(StatedCpuProfile(), model, layout, 1, 8);
-  const LayerGraph& graph = LayerGraph::Of(ShapeOf(model, layout, 1));
+  const LayerShape shape = ShapeOf(model, layout, 1);
   const auto recompute = [&](RecomputeMode mode, const FrameworkTraits& traits) {
-    return EstimateLayer(costs, graph, mode, traits).recompute;
+    return EstimateLayer(costs, shape, mode, traits).recompute;
   };
   EXPECT_EQ(recompute(RecomputeMode::kFull, kMegatron2022Traits), costs.LayerTime(LayerType::kTransformer, Pass::kForward));
   EXPECT_EQ(recompute(RecomputeMode::kFull, kMegatron2022Traits) - recompute(RecomputeMode::kFull, kLynxTraits),
@@ -194,7 +194,7 @@ TEST(StepEstimate, SmallOpsTakeAsLongAsTheHostNeedsToLaunchThem) {
   const auto layer = [&](int32_t host_nanos, RecomputeMode mode) {
     FrameworkTraits traits = kMegatron2022Traits;
     traits.host_nanos_per_op = host_nanos;
-    return EstimateLayer(costs, graph, mode, traits);
+    return EstimateLayer(costs, ShapeOf(model, {}, 1), mode, traits);
   };
   int64_t ops = 0;
   for (const OpInfo& info : graph.ops()) ops += info.layer_type == LayerType::kTransformer ? 1 : 0;

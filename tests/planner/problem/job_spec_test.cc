@@ -160,6 +160,8 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.data.path = ""; }, "data.path is \"\""},
       {[](JobSpec& s) { s.recompute_options = {.offload_permille = 500, .forbidden = {}, .forbids_offload = true}; },
        "recomputeOptions.offloadShare (thousandths) is 500: must be 0, for recomputeOptions.forbid has offload"},
+      {[](JobSpec& s) { s.recompute_options.modules = {RecomputeModule::kMlp}; },
+       "recomputeOptions.modules is mlp: is for recompute selective"},
       {[](JobSpec& s) { s.train.steps = 0; }, "train.steps is 0"},
       {[](JobSpec& s) {
          s.model = {.layers = 4, .hidden = 65536, .heads = 512, .ffn = 262144, .seq = 1 << 20, .vocab = 256000, .dropout = 0};
