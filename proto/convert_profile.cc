@@ -66,6 +66,7 @@ v1::HostLink HostLinkToProto(const HostLink& host) {
 void DescriptionToProto(const HardwareProfile& profile, v1::HardwareProfile& message) {
   message.set_bfloat16_flops_per_second(profile.bfloat16_flops_per_second);
   message.set_float8_flops_per_second(profile.float8_flops_per_second);
+  message.set_float4_flops_per_second(profile.float4_flops_per_second);
   for (const EfficiencyCurve& curve : profile.efficiency) *message.add_efficiency() = CurveToProto(curve);
   if (profile.gemm_tiles != GemmTiles{}) {
     message.mutable_gemm_tiles()->set_units(profile.gemm_tiles.units);
@@ -118,6 +119,9 @@ absl::Status DescriptionFromProto(const v1::HardwareProfile& message, const std:
   LYNX_RETURN_IF_ERROR(
       CheckRange(FieldPath(path, "float8_flops_per_second"), message.float8_flops_per_second(), 0, kMaxWireRate));
   profile.float8_flops_per_second = message.float8_flops_per_second();
+  LYNX_RETURN_IF_ERROR(
+      CheckRange(FieldPath(path, "float4_flops_per_second"), message.float4_flops_per_second(), 0, kMaxWireRate));
+  profile.float4_flops_per_second = message.float4_flops_per_second();
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "efficiency"), message.efficiency().size(), 0, kOpClassCount, "entries"));
   for (int i = 0; i < message.efficiency_size(); ++i) {
     LYNX_ASSIGN_OR_RETURN(profile.efficiency[i], CurveFromProto(message.efficiency(i), FieldPath(path, "efficiency", i)));

@@ -65,6 +65,8 @@ constexpr MegatronFlag kFlags[] = {
     {"--fp8-hybrid", &M::fp8_hybrid, "model.matmulType"},
     {"--fp8-e4m3", &M::fp8_e4m3, "model.matmulType"},
     {"--fp8-recipe", &M::fp8_recipe, "model.matmulType"},
+    {"--fp4-format", &M::fp4_format, "model.matmulType"},
+    {"--fp4-recipe", &M::fp4_recipe, "model.matmulType"},
     {"--num-experts", &M::experts, "model.moe.experts"},
     {"--moe-router-topk", &M::top_k, "model.moe.topK"},
     {"--moe-ffn-hidden-size", &M::expert_ffn, "model.moe.ffn"},
@@ -145,7 +147,7 @@ constexpr MegatronFlag kFlags[] = {
 };
 
 constexpr char kEightBitWeights[] = "weights are counted in 16 bits, beside their copies in 8 bits";
-constexpr char kFourBits[] = "4-bit arithmetic is not planned; the plan counts products in the type of --bf16 or --fp16";
+constexpr char kFourBitWeights[] = "weights are counted in 16 bits, beside their copies in 4 bits";
 constexpr char kSharedOverlap[] =
     "the plan runs what every token passes one after the other with the experts, and only its weight gradients beside a "
     "transfer";
@@ -184,9 +186,9 @@ constexpr MegatronMissing kMissing[] = {
     {"--quick-geglu", MissingFlag::kRefused, "this activation function is not planned"},
     {"--fp8-param-gather", MissingFlag::kSaid, kEightBitWeights},
     {"--fp8-param", MissingFlag::kSaid, kEightBitWeights},
-    {"--fp4-format", MissingFlag::kSaid, kFourBits},
-    {"--fp4-param-gather", MissingFlag::kSaid, kFourBits},
-    {"--first-last-layers-bf16", MissingFlag::kSaid, "the products of all layers are counted in 8 bits"},
+    {"--fp4-param-gather", MissingFlag::kSaid, kFourBitWeights},
+    {"--fp4-param", MissingFlag::kSaid, kFourBitWeights},
+    {"--first-last-layers-bf16", MissingFlag::kSaid, "the products of all layers are counted in 8 or 4 bits"},
     {"--fp32-residual-connection", MissingFlag::kSaid, "the plan counts residuals in the type of the activations"},
     {"--use-precision-aware-optimizer", MissingFlag::kSaid, kStates},
     {"--main-grads-dtype", MissingFlag::kSaid, kStates},

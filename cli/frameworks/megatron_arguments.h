@@ -34,7 +34,7 @@ struct MegatronArguments {
   bool rope_scaling = false;
   bool bf16 = false, fp16 = false, flash = false, local = false;
   Text attention_backend, transformer_impl, tokenizer;
-  Text fp8_format, fp8_recipe;
+  Text fp8_format, fp8_recipe, fp4_format, fp4_recipe;
   Count experts, ep, expert_tp, top_k, expert_ffn;
   Text layers_with_experts, score_function, dispatcher, drop_policy;
   Words balancing, aux_loss;
@@ -62,6 +62,9 @@ struct MegatronArguments {
   Words data_path;
   Text save;
 };
+
+// The flag that makes products narrow, if one is given.
+inline const char* NarrowFlag(const MegatronArguments& values) { return values.fp4_format ? "--fp4-format" : "--fp8-format"; }
 
 // The member of MegatronArguments into which an argument of the command is read.
 using MegatronValue = std::variant<MegatronArguments::Count MegatronArguments::*, MegatronArguments::Real MegatronArguments::*,

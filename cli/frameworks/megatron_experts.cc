@@ -212,9 +212,9 @@ class ExpertReader {
       Miss("no --moe-grouped-gemm: the plan counts the products of a rank's experts as one kernel, not one after another");
     }
     if (model_.matmul_type != MatmulType::kModel && (moe_.shared_ffn > 0 || moe_.dense_layers > 0)) {
-      Miss(
-          "--fp8-format: the products of models with shared experts, or with first layers without experts, are planned in 16 "
-          "bits");
+      Miss(absl::StrCat(NarrowFlag(v_),
+                        ": the products of models with shared experts, or with first layers without experts, are planned in "
+                        "16 bits"));
       model_.matmul_type = MatmulType::kModel;
     }
     if (parallel_.zero_group != 0) {

@@ -39,7 +39,7 @@ class Converter {
     if (model_.family == ModelFamily::kLlama) LYNX_RETURN_IF_ERROR(Rotary());
     LYNX_RETURN_IF_ERROR(Window());
     Dropout();
-    TypeAndAttention();
+    LYNX_RETURN_IF_ERROR(TypeAndAttention());
     LYNX_RETURN_IF_ERROR(Vocabulary());
     LYNX_RETURN_IF_ERROR(Stages());
     LYNX_RETURN_IF_ERROR(Replicas());
@@ -241,10 +241,10 @@ class Converter {
     }
   }
 
-  void TypeAndAttention() {
+  absl::Status TypeAndAttention() {
     model_.dtype = v_.bf16 || v_.fp16 ? DataType::kBfloat16 : DataType::kFloat32;
     if (v_.fp16) Miss("--fp16: planned as bfloat16, which has as many bits; there is no loss scaling");
-    EightBits();
+    LYNX_RETURN_IF_ERROR(NarrowProducts());
     if (v_.attention_backend) {
       const std::string& backend = *v_.attention_backend;
       const bool unfused = absl::StrContains(backend, "unfused") || absl::StrContains(backend, "local");
@@ -260,10 +260,26 @@ class Converter {
           absl::StrCat("model.attention ", EnumName(model_.attention), ": no --attention-backend is given, and auto is ",
                        half ? "fused in 16 bits (before Megatron Core 0.9, only --use-flash-attn was)" : "unfused in 32 bits"));
     }
+    return absl::OkStatus();
   }
 
-  // Products in 8 bits. Recipes differ in their scales: mxfp8 has one scale for 32 elements, and moves the scales with the
-  // elements.
+  // Products in 8 or 4 bits. Recipes differ in their scales: mxfp8 has one scale for 32 elements and nvfp4 one for 16, and both
+  // move the scales with the elements.
+  absl::Status NarrowProducts() {
+    if (v_.fp4_format) {
+      if (*v_.fp4_format != "e2m1") return Error(absl::StrCat("--fp4-format is '", *v_.fp4_format, "': expected e2m1"));
+      if (v_.fp8_format || v_.fp8_hybrid || v_.fp8_e4m3) {
+        return Error("--fp4-format and --fp8-format exclude each other; leave one out");
+      }
+      model_.matmul_type = MatmulType::kNvfp4;
+      const std::string recipe = v_.fp4_recipe.value_or("nvfp4");
+      if (recipe != "nvfp4") Miss(absl::StrCat("--fp4-recipe ", recipe, ": products are counted as model.matmulType nvfp4"));
+      return absl::OkStatus();
+    }
+    EightBits();
+    return absl::OkStatus();
+  }
+
   void EightBits() {
     if (!v_.fp8_format && !v_.fp8_hybrid && !v_.fp8_e4m3) return;
     const std::string recipe = v_.fp8_recipe.value_or("delayed");

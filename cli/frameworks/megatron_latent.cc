@@ -42,7 +42,7 @@ class LatentReader {
           "rank; Megatron-LM makes those of a rank's own tokens, and gathers them");
     }
     if (model_.matmul_type != MatmulType::kModel) {
-      Miss("--fp8-format: the products of models with latent attention are planned in 16 bits");
+      Miss(absl::StrCat(NarrowFlag(v_), ": the products of models with latent attention are planned in 16 bits"));
       model_.matmul_type = MatmulType::kModel;
     }
     return absl::OkStatus();

@@ -149,6 +149,9 @@ std::vector<Field<DeviceEntry>> RateFields() {
           "peak.float8", "of products of 8-bit operands (model.matmulType); default: none", false, "",
           [](D& d) -> int64_t& { return d.profile.float8_flops_per_second; }, ParseFlopRate),
       Scalar<D>(
+          "peak.float4", "of products of 4-bit operands (model.matmulType nvfp4); default: none", false, "",
+          [](D& d) -> int64_t& { return d.profile.float4_flops_per_second; }, ParseFlopRate),
+      Scalar<D>(
           "memoryBandwidth", "of the device's own memory", true, "",
           [](D& d) -> int64_t& { return d.profile.memory_bytes_per_second; }, ParseByteRate),
       Scalar<D>(

@@ -133,6 +133,7 @@ absl::Status UseMeasured(const HardwareProfile& measured, ClusterTopology& clust
     }
     keep(now.bfloat16_flops_per_second, stated.bfloat16_flops_per_second);
     keep(now.float8_flops_per_second, stated.float8_flops_per_second);
+    keep(now.float4_flops_per_second, stated.float4_flops_per_second);
     found = true;
   }
   if (found) return absl::OkStatus();

@@ -68,6 +68,7 @@ std::string DeviceText(const NodeGroup& group) {
                                   "\n      peak: {float32: ", FlopRateText(p.flops_per_second));
   if (p.bfloat16_flops_per_second > 0) absl::StrAppend(&text, ", bfloat16: ", FlopRateText(p.bfloat16_flops_per_second));
   if (p.float8_flops_per_second > 0) absl::StrAppend(&text, ", float8: ", FlopRateText(p.float8_flops_per_second));
+  if (p.float4_flops_per_second > 0) absl::StrAppend(&text, ", float4: ", FlopRateText(p.float4_flops_per_second));
   absl::StrAppend(&text, "}\n      memoryBandwidth: ", ByteRateText(p.memory_bytes_per_second),
                   "\n      opOverhead: ", TimeText(p.op_overhead), "\n");
   if (p.gemm_tiles != GemmTiles()) {

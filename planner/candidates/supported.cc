@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "planner/problem/eight_bit.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/problem/narrow_products.h"
 
 namespace lynx {
 namespace {
@@ -16,7 +16,7 @@ absl::Status NotPlanned(const std::string& what, const std::string& instead) {
 
 // Returns an error for a layout of the search space that the lowering does not support yet.
 absl::Status CheckSupported(const ModelSpec& model, const ParallelLayout& layout) {
-  LYNX_RETURN_IF_ERROR(CheckEightBitSizes(model, layout));
+  LYNX_RETURN_IF_ERROR(CheckNarrowSizes(model, layout));
   const absl::Status weave = CheckWeave(model, layout);
   if (!weave.ok()) return weave;
   // In Chimera, the two ranks that hold a piece of the model run its layers at different times, so their reductions would wait
@@ -28,15 +28,17 @@ absl::Status CheckSupported(const ModelSpec& model, const ParallelLayout& layout
   return absl::OkStatus();
 }
 
-absl::Status CheckEightBitDevices(const PlanRequest& request) {
+absl::Status CheckNarrowDevices(const PlanRequest& request) {
   if (request.spec.model.matmul_type == MatmulType::kModel) return absl::OkStatus();
   for (const NodeGroup& group : request.cluster.groups) {
     const HardwareProfile& profile = group.profile;
-    if (profile.float8_flops_per_second > 0 && profile.gemm_tiles.units > 0) continue;
+    const MatmulType type = request.spec.model.matmul_type;
+    if (profile.NarrowFlopsPerSecond(type) > 0 && profile.gemm_tiles.units > 0) continue;
+    const bool four = type == MatmulType::kNvfp4;
     return absl::InvalidArgumentError(absl::StrCat(
         "model.matmulType ", EnumName(request.spec.model.matmul_type), ": the devices of kind \"", profile.device_kind,
-        "\" have no known rate of 8-bit products: plan for a cluster file that gives peak.float8 and gemmTiles, or set "
-        "model.matmulType: model"));
+        "\" have no known rate of ", four ? "4" : "8", "-bit products: plan for a cluster file that gives peak.float",
+        four ? "4" : "8", " and gemmTiles, or set model.matmulType: model"));
   }
   return absl::OkStatus();
 }
@@ -45,7 +47,7 @@ absl::Status CheckEightBitDevices(const PlanRequest& request) {
 
 absl::Status CheckSupported(const PlanRequest& request) {
   const JobSpec& spec = request.spec;
-  LYNX_RETURN_IF_ERROR(CheckEightBitDevices(request));
+  LYNX_RETURN_IF_ERROR(CheckNarrowDevices(request));
   if (spec.recompute == RecomputeMode::kOpt && !request.exact) {
     return absl::InvalidArgumentError("recompute opt needs an exact solver, and none was handed to the planner: use heu");
   }

@@ -238,6 +238,7 @@ HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b) {
   }
   a.flops_per_second = std::min(a.flops_per_second, b.flops_per_second);
   a.float8_flops_per_second = std::min(a.float8_flops_per_second, b.float8_flops_per_second);
+  a.float4_flops_per_second = std::min(a.float4_flops_per_second, b.float4_flops_per_second);
   a.memory_bytes_per_second = std::min(a.memory_bytes_per_second, b.memory_bytes_per_second);
   a.op_overhead = std::max(a.op_overhead, b.op_overhead);
   for (size_t i = 0; i < a.efficiency.size(); ++i) TakeSlower(a.efficiency[i], b.efficiency[i]);

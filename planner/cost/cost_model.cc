@@ -9,7 +9,7 @@
 #include "common/check.h"
 #include "planner/cost/known_times.h"
 #include "planner/cost/op_cost.h"
-#include "planner/problem/eight_bit.h"
+#include "planner/problem/narrow_products.h"
 
 namespace lynx {
 namespace {
@@ -493,13 +493,13 @@ Nanos CostModel::OptimizerTime(int64_t parameters, int64_t experts) const {
     return Nanos(static_cast<int64_t>(nanos >> 20));
   }
   const OptimizerTraffic traffic = OptimizerTrafficOf(shape_.dtype);
-  const int64_t whole = traffic.whole + QuantizeWeightBytes(shape_.matmul_type);
   const auto held = [&](int64_t of, int64_t holders) {
     const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : holders;
     return (of + shares - 1) / shares;
   };
   const int64_t states = held(parameters - experts, ShardRanks(layout_)) + held(experts, ExpertReplicas(layout_));
-  return MemoryTime(profile_, Bytes(parameters * whole + states * traffic.share));
+  return MemoryTime(profile_, Bytes(parameters * traffic.whole + states * traffic.share) +
+                                  QuantizeWeightBytes(parameters, shape_.matmul_type));
 }
 
 Nanos CostModel::NormTime() const { return AllReduceTime(Bytes(2 * sizeof(double)), layout_.ranks(), {.link = world_link_}); }

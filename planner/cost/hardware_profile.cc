@@ -129,6 +129,9 @@ absl::Status CheckProfile(const HardwareProfile& profile) {
   if (profile.float8_flops_per_second < 0) {
     return Unusable(profile, absl::StrCat("its 8-bit rate is ", profile.float8_flops_per_second, " FLOP/s"));
   }
+  if (profile.float4_flops_per_second < 0) {
+    return Unusable(profile, absl::StrCat("its 4-bit rate is ", profile.float4_flops_per_second, " FLOP/s"));
+  }
   const bool times = IsTime(profile.op_overhead) && IsTime(profile.intra_node.latency) && IsTime(profile.inter_node.latency) &&
                      std::all_of(profile.measured.begin(), profile.measured.end(), AreTimes);
   if (!times) {
@@ -175,6 +178,7 @@ void SlowCompute(HardwareProfile& profile, double factor) {
   profile.flops_per_second = divided(profile.flops_per_second);
   profile.bfloat16_flops_per_second = divided(profile.bfloat16_flops_per_second);
   profile.float8_flops_per_second = divided(profile.float8_flops_per_second);
+  profile.float4_flops_per_second = divided(profile.float4_flops_per_second);
   profile.memory_bytes_per_second = divided(profile.memory_bytes_per_second);
   profile.op_overhead = times(profile.op_overhead);
 }

@@ -103,6 +103,7 @@ struct HardwareProfile {
                                                           // busy; above 0
   int64_t bfloat16_flops_per_second = 0;                  // rate of 16-bit matrix products; 0 = the 32-bit rate
   int64_t float8_flops_per_second = 0;                    // rate of products of 8-bit operands; 0 = the device has none
+  int64_t float4_flops_per_second = 0;                    // the same for 4-bit operands
   int64_t memory_bytes_per_second = 0;                    // above 0
   std::array<EfficiencyCurve, kOpClassCount> efficiency;  // the index is the OpClass; shares of the rates above
   GemmTiles gemm_tiles;
@@ -127,7 +128,11 @@ struct HardwareProfile {
   // of a CPU rank shares the rank's core.) A window hides at most window * (1000 - this value) / 1000 of compute.
   int32_t communication_compute_permille = 0;
 
-  // For products in 8 bits, see float8_flops_per_second.
+  // The rate of narrow products of this type; 0 = unknown, or the device has none.
+  int64_t NarrowFlopsPerSecond(MatmulType type) const {
+    return type == MatmulType::kNvfp4 ? float4_flops_per_second : float8_flops_per_second;
+  }
+  // For narrow products, see NarrowFlopsPerSecond.
   int64_t FlopsPerSecond(DataType type) const {
     return type == DataType::kBfloat16 && bfloat16_flops_per_second > 0 ? bfloat16_flops_per_second : flops_per_second;
   }

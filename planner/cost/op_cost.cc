@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "common/check.h"
-#include "planner/problem/eight_bit.h"
+#include "planner/problem/narrow_products.h"
 
 namespace lynx {
 namespace {
@@ -52,17 +52,21 @@ struct GemmBytes {
 
 GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& shape) {
   const int64_t element = shape.element_bytes();
-  const int64_t operand = IsEightBitProduct(op, shape) ? 1 : element;
+  // Scales stand in tiles of their own and are not counted.
+  const auto bytes = [&](int64_t elements, int64_t each) {
+    if (!IsNarrowProduct(op, shape)) return elements * each;
+    return shape.matmul_type == MatmulType::kNvfp4 ? (elements + 1) / 2 : elements;
+  };
   // Logits and their gradient are 32-bit. They are the result in the forward pass, and an operand in the other passes.
-  const int64_t wide = op == Op::kLogits ? kFloatBytes : operand;
+  const int64_t wide = op == Op::kLogits ? kFloatBytes : element;
   const int64_t left = gemm.rows * gemm.depth * gemm.count, right = gemm.depth * gemm.columns * gemm.count;
   const int64_t result = gemm.rows * gemm.columns * gemm.count;
   switch (pass) {
-    case Pass::kForward: return {(left + right) * operand, result * (op == Op::kLogits ? kFloatBytes : element)};
-    case Pass::kBackward: return {left * wide + right * operand, result * element};
+    case Pass::kForward: return {bytes(left + right, element), result * (op == Op::kLogits ? kFloatBytes : element)};
+    case Pass::kBackward: return {bytes(left, wide) + bytes(right, element), result * element};
     case Pass::kWeight: {
       const bool bias = op == Op::kQkv ? shape.has_qkv_bias() : op == Op::kFc1 && shape.family == ModelFamily::kGpt;
-      return {left * wide + right * operand, result * 2 * kFloatBytes + (bias ? left * element : 0)};
+      return {bytes(left, wide) + bytes(right, element), result * 2 * kFloatBytes + (bias ? left * element : 0)};
     }
   }
   LYNX_CHECK(!"unknown pass");
@@ -73,15 +77,15 @@ GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& sha
 Nanos TiledGemmTime(const HardwareProfile& profile, const GemmShape& gemm, int64_t flops, Op op, Pass pass,
                     const LayerShape& shape) {
   const GemmBytes bytes = BytesOf(gemm, op, pass, shape);
-  const bool eight_bit = IsEightBitProduct(op, shape);
-  LYNX_CHECK(!eight_bit || profile.float8_flops_per_second > 0);
-  const int64_t peak = eight_bit ? profile.float8_flops_per_second : profile.FlopsPerSecond(shape.dtype);
+  const bool narrow = IsNarrowProduct(op, shape);
+  LYNX_CHECK(!narrow || profile.NarrowFlopsPerSecond(shape.matmul_type) > 0);
+  const int64_t peak = narrow ? profile.NarrowFlopsPerSecond(shape.matmul_type) : profile.FlopsPerSecond(shape.dtype);
   const int64_t rate = RateAt(peak, CurveOf(profile, OpClass::kGemm), flops);
   const Nanos products = TimeAtRate(PaddedFlops(gemm, profile.gemm_tiles), rate);
   return Sum(std::max(products, MemoryTime(profile, Bytes(bytes.operands))), MemoryTime(profile, Bytes(bytes.alone)));
 }
 
-// Time of the kernel that quantises operands of 8-bit products in this pass of the op; 0 if there is none.
+// Time of the kernel that quantises operands of narrow products in this pass of the op; 0 if there is none.
 Nanos QuantizeTime(const HardwareProfile& profile, Op op, Pass pass, const LayerShape& shape) {
   const Bytes moved = QuantizeTraffic(op, pass, shape);
   return moved.value == 0 ? Nanos(0) : Sum(MemoryTime(profile, moved), profile.op_overhead);

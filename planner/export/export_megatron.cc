@@ -108,7 +108,10 @@ class Megatron {
       Rotary();
     }
     if (model_.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model_.plan_only)));
-    if (model_.matmul_type != MatmulType::kModel) {
+    if (model_.matmul_type == MatmulType::kNvfp4) {
+      args_.Value("--fp4-format", "e2m1");
+      args_.Value("--fp4-recipe", "nvfp4");
+    } else if (model_.matmul_type != MatmulType::kModel) {
       Miss(absl::StrCat("products in ", EnumName(model_.matmul_type), ": add --fp8-format and --fp8-recipe ",
                         model_.matmul_type == MatmulType::kMxfp8 ? "mxfp8" : "tensorwise"));
     }

@@ -79,7 +79,7 @@ class Chooser {
       Miss(absl::StrCat("attention within a window of ", model.window, " positions: the plan counts attention to all of them"));
     }
     if (model.matmul_type != MatmulType::kModel) {
-      Miss(absl::StrCat("products in ", EnumName(model.matmul_type), ": convert the model's linears to 8 bits (torchao)"));
+      Miss(absl::StrCat("products in ", EnumName(model.matmul_type), ": convert the model's linears (torchao)"));
     }
     if (model.moe.any()) {
       Miss(

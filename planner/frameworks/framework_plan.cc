@@ -10,7 +10,7 @@
 #include "planner/candidates/search.h"
 #include "planner/frameworks/layer_repeat.h"
 #include "planner/frameworks/pieces.h"
-#include "planner/problem/eight_bit.h"
+#include "planner/problem/narrow_products.h"
 #include "planner/recompute/recompute_modules.h"
 
 namespace lynx {
@@ -132,7 +132,7 @@ absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const Cluste
   std::optional<FrameworkPlan> best;
   absl::Status refusal;
   for (const Candidate& candidate : CandidatesOf(spec, cluster, framework)) {
-    refusal = CheckEightBitSizes(spec.model, candidate.layout);
+    refusal = CheckNarrowSizes(spec.model, candidate.layout);
     if (!refusal.ok()) continue;
     for (const Recomputation& recomputation : recomputations) {
       const StepRequest request{.model = spec.model,

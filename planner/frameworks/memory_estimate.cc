@@ -6,8 +6,8 @@
 #include "common/status.h"
 #include "planner/frameworks/layer_repeat.h"
 #include "planner/frameworks/pieces.h"
-#include "planner/problem/eight_bit.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/problem/narrow_products.h"
 #include "planner/problem/shorter_steps.h"
 #include "planner/problem/stage_context.h"
 #include "planner/schedule/schedule_memory.h"
@@ -63,11 +63,11 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
   rank.optimizer =
       divided((parameters - experts) * state_bytes, zero >= ZeroStage::kOptimizer) +
       Bytes(zero >= ZeroStage::kOptimizer ? (experts * state_bytes + holders - 1) / holders : experts * state_bytes);
-  // Copies of the weights in 8 bits, if products have them. Where weights are sharded, only gathered layers have these copies.
-  rank.weights += EightBitWeights(shape_) * (shards_weights ? kGatheredLayers : pieces_.LayersOfRank(pipeline_rank));
+  // Quantised copies of the weights, if products are narrow. Where weights are sharded, only gathered layers have these copies.
+  rank.weights += NarrowWeights(shape_) * (shards_weights ? kGatheredLayers : pieces_.LayersOfRank(pipeline_rank));
   if (!shards_weights) {
-    if (request_.only_eight_bit_weights) {
-      rank.weights -= Bytes(WeightsInEightBits(shape_) * shape_.element_bytes() * pieces_.LayersOfRank(pipeline_rank));
+    if (request_.only_narrow_weights) {
+      rank.weights -= Bytes(WeightsOfNarrowProducts(shape_) * shape_.element_bytes() * pieces_.LayersOfRank(pipeline_rank));
     }
     return;
   }

@@ -302,9 +302,10 @@ LayerEstimate EstimateLayer(const CostModel& costs, const LayerShape& shape, Rec
 absl::StatusOr<StepEstimate> EstimateStep(const StepRequest& request, const HardwareProfile& profile) {
   LYNX_RETURN_IF_ERROR(CheckEstimated(request));
   const MatmulType type = request.model.matmul_type;
-  if (type != MatmulType::kModel && (profile.float8_flops_per_second == 0 || profile.gemm_tiles.units == 0)) {
+  if (type != MatmulType::kModel && (profile.NarrowFlopsPerSecond(type) == 0 || profile.gemm_tiles.units == 0)) {
     return absl::InvalidArgumentError(absl::StrCat("model.matmulType ", EnumName(type), ": the devices of kind \"",
-                                                   profile.device_kind, "\" have no known rate of 8-bit products"));
+                                                   profile.device_kind, "\" have no known rate of ",
+                                                   type == MatmulType::kNvfp4 ? "4" : "8", "-bit products"));
   }
   const std::optional<ShorterSteps> shorter = ShorterStepsOf(request.layout, request.microbatches);
   if (!shorter) return Estimator(request, profile).Run();

@@ -43,9 +43,9 @@ struct StepRequest {
   // The type in which gradients of weights are summed, over microbatches and over replicas. kBfloat16: e.g. Megatron-Core
   // without grad_reduce_in_fp32. Our own engine sums in 32 bits.
   DataType gradients = DataType::kFloat32;
-  // The weights of linears whose products are in 8 bits are kept in 8 bits only (Megatron-Core's fp8_param_gather). Counts for
-  // memory; the updated weights are gathered in 16 bits.
-  bool only_eight_bit_weights = false;
+  // The weights of linears whose products are narrow are kept quantised only (Megatron-Core's fp8_param_gather and
+  // fp4_param_gather). Counts for memory; the updated weights are gathered in 16 bits.
+  bool only_narrow_weights = false;
   FrameworkTraits traits;
 
   int64_t gradient_bytes() const { return gradients == DataType::kFloat32 ? 4 : 2; }

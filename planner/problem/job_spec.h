@@ -34,12 +34,13 @@ template <>
 inline constexpr auto kEnumNames<DataType> = EnumTable("float32", "bfloat16");
 
 // How the products of the transformer layers' linears (qkv, proj, fc1, fc2) are computed. kModel: in the model's data type. The
-// others are planned only: operands are quantised to 8 bits, sums stay 32-bit, and everything else stays as it is. kFloat8: one
-// scale for a tensor, found anew each time ("current scaling"). kMxfp8: a scale of 8 bits for every 32 elements (OCP
-// Microscaling formats). planner/problem/eight_bit.h says what is quantised when, what is kept, and after whom.
-enum class MatmulType : uint8_t { kModel, kFloat8, kMxfp8 };
+// others are planned only: operands are quantised to 8 or 4 bits, sums stay 32-bit, and everything else stays as it is.
+// kFloat8: one scale for a tensor, found anew each time ("current scaling"). kMxfp8: a scale of 8 bits for every 32 elements
+// (OCP Microscaling formats). kNvfp4: 4 bits, a scale of 8 bits for every 16 elements, and one for the tensor (arXiv
+// 2509.25149). planner/problem/narrow_products.h says what is quantised when, what is kept, and after whom.
+enum class MatmulType : uint8_t { kModel, kFloat8, kMxfp8, kNvfp4 };
 template <>
-inline constexpr auto kEnumNames<MatmulType> = EnumTable("model", "float8", "mxfp8");
+inline constexpr auto kEnumNames<MatmulType> = EnumTable("model", "float8", "mxfp8", "nvfp4");
 
 // kRegenerated: a dropout mask is a function of counters, and the backward pass draws it again, as in Lynx's engine. kStored:
 // the mask is stored in addition to the output of dropout, with one byte per element, as in Megatron-LM.
@@ -195,7 +196,7 @@ struct ModelSpec {
   int32_t window = 0;            // number of positions that a token attends to, its own included (Mistral); 0 = all earlier
                                  // positions
   PlanOnlyFeatures plan_only = 0;
-  MatmulType matmul_type = MatmulType::kModel;  // 8 bits: only with dtype kBfloat16 and attention kFused
+  MatmulType matmul_type = MatmulType::kModel;  // others: only with dtype kBfloat16 and attention kFused
 
   MoeSpec moe;        // only for Llama
   LatentSpec latent;  // only for Llama

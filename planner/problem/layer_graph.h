@@ -81,7 +81,7 @@
 // Letters in shapes: b microbatch, s sequence, c context-parallel size, h hidden, a heads, k key/value heads, d head size (h/a
 // unless a model says otherwise), f feed-forward width, v vocabulary, t tensor-parallel size. q = s/c, the tokens per rank. n =
 // q, or q/t with sequence parallelism. Elements have the model's data type unless a comment says otherwise; with 8-bit
-// products, inputs of linears are kept in 8 bits (planner/problem/eight_bit.h). Pure values; thread-safe.
+// products, inputs of linears are kept in 8 bits (planner/problem/narrow_products.h). Pure values; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_
 #define LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_
 

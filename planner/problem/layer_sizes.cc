@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "planner/problem/eight_bit.h"
 #include "planner/problem/expert_rounds.h"
 #include "planner/problem/layer_graph.h"
+#include "planner/problem/narrow_products.h"
 
 namespace lynx {
 namespace {
@@ -192,7 +192,7 @@ Bytes TensorBytes(Tensor tensor, const LayerShape& shape) {
   if (tensor == Tensor::kSharedFc1 || tensor == Tensor::kGradSharedFc1) {
     return Bytes(Elements(tensor, shape) * ElementBytes(tensor, shape)) + GateBytes(shape);
   }
-  if (IsEightBitTensor(tensor, shape)) return EightBitBytes(Elements(tensor, shape), shape.matmul_type);
+  if (IsNarrowTensor(tensor, shape)) return NarrowBytes(Elements(tensor, shape), shape.matmul_type);
   return Bytes(Elements(tensor, shape) * ElementBytes(tensor, shape));
 }
 
@@ -220,8 +220,8 @@ Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
 }
 
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
-  const Bytes eight_bit = EightBitWorkspace(op, pass, shape);
-  if (eight_bit.value > 0) return eight_bit;
+  const Bytes narrow = NarrowWorkspace(op, pass, shape);
+  if (narrow.value > 0) return narrow;
   if (shape.round_room() > 0) {
     if (op == Op::kUnpermute && pass == Pass::kForward) return RoundScratchOf(pass, shape).total;
     if ((op == Op::kPermute || op == Op::kRouter) && pass == Pass::kBackward) return RoundScratchOf(pass, shape).total;
@@ -260,7 +260,7 @@ Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerSha
     case Collective::kAllReduce:
     case Collective::kReduceScatter: return TensorBytes(info.from, shape);
     case Collective::kAllToAll: {
-      // Rows travel in the model's data type, also where they are then kept in 8 bits.
+      // Rows travel in the model's data type, also where they are then kept quantised.
       LayerShape sent = shape;
       sent.matmul_type = MatmulType::kModel;
       const Bytes rows = std::max(TensorBytes(info.from, sent), TensorBytes(info.to, sent));
@@ -296,7 +296,7 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
 }
 
 Bytes OpTraffic(Op op, Pass pass, const LayerShape& given) {
-  // Ops read and write the model's data type also where a tensor is then kept in 8 bits.
+  // Ops read and write the model's data type also where a tensor is then kept quantised.
   LayerShape shape = given;
   shape.matmul_type = MatmulType::kModel;
   const OpInfo& info = LayerGraph::Of(shape).InfoOf(op);

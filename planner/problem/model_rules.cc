@@ -170,7 +170,7 @@ absl::Status ValidateMatmulType(const ModelSpec& model) {
     return Bad("model.matmulType", type, "needs model.dtype bfloat16, the type of all that is not such a product");
   }
   if (model.attention == AttentionKernel::kFused) return absl::OkStatus();
-  return Bad("model.matmulType", type, "needs model.attention fused: 8-bit products are not planned beside unfused attention");
+  return Bad("model.matmulType", type, "needs model.attention fused: such products are not planned beside unfused attention");
 }
 
 }  // namespace

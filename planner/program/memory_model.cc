@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "planner/problem/eight_bit.h"
+#include "planner/problem/narrow_products.h"
 #include "planner/program/access_table.h"
 #include "planner/program/arena_layout.h"
 #include "planner/program/host_layout.h"
@@ -373,7 +373,7 @@ StateBytes StatesOf(const StageContext& context) {
     parameters += layer(LayerType::kTransformer) * sparse + dense_layer * dense;
     experts += ShareableExperts(context, ExpertParameters(shape)) * sparse;
     if (context.model.moe.router_bias) biases += sparse * context.model.moe.experts;
-    copies += EightBitWeights(shape) * sparse + EightBitWeights(dense_shape) * dense;
+    copies += NarrowWeights(shape) * sparse + NarrowWeights(dense_shape) * dense;
     if (slice.has_embedding) parameters += layer(LayerType::kEmbedding);
     if (!slice.has_head) continue;
     const int64_t tied = HoldsTiedEmbedding(context) ? OpParameters(Op::kLogits, shape) : 0;

@@ -269,6 +269,7 @@ TEST(ConvertTest, BadProfilesNameTheField) {
        "profile.measured is 65 entries long"},
       {[](P& p) { p.set_bfloat16_flops_per_second(-1); }, "profile.bfloat16_flops_per_second is -1"},
       {[](P& p) { p.set_float8_flops_per_second(-1); }, "profile.float8_flops_per_second is -1"},
+      {[](P& p) { p.set_float4_flops_per_second(-1); }, "profile.float4_flops_per_second is -1"},
       {[](P& p) { p.set_adapters(-1); }, "profile.adapters is -1"},
       {[](P& p) { p.set_pod_nodes(-1); }, "profile.pod_nodes is -1"},
       {[](P& p) { p.set_oversubscription_permille(999); }, "profile.oversubscription_permille is 999"},

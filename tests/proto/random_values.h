@@ -228,6 +228,7 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
   }
   profile.bfloat16_flops_per_second = Pick(random, 0, int64_t{1} << 50);
   profile.float8_flops_per_second = Pick(random, 0, int64_t{1} << 50);
+  profile.float4_flops_per_second = Pick(random, 0, int64_t{1} << 50);
   for (EfficiencyCurve& curve : profile.efficiency) {
     const int64_t points = Pick(random, 0, 4);
     for (int64_t i = 0; i < points; ++i) {

@@ -317,7 +317,7 @@ Obstacle ReadRecipe(const Row& row, const Publication& publication, RunOfFramewo
 void ReadPrecisionOfRecipe(const Row& row, StepRequest& request) {
   request.gradients = DataType::kBfloat16;
   const bool kept = absl::StrContains(row.at("precision"), "sc") || absl::StartsWith(row.at("model"), "GPT-OSS");
-  request.only_eight_bit_weights = !kept;
+  request.only_narrow_weights = !kept;
 }
 
 Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& run) {

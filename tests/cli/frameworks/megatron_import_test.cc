@@ -314,6 +314,10 @@ INSTANTIATE_TEST_SUITE_P(
                   [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kFloat8; }},
         FieldCase{"EightBitBlocks", "llama --fp8-format e4m3 --fp8-recipe mxfp8",
                   [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kMxfp8; }},
+        FieldCase{"FourBits", "llama --fp4-format e2m1 --fp4-recipe nvfp4",
+                  [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kNvfp4; }},
+        FieldCase{"FourBitsByDefault", "llama --fp4-format e2m1",
+                  [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kNvfp4; }},
         FieldCase{"Seed", "--seed 7", [](const JobSpec& j) { return j.train.seed == 7; }}),
     [](const auto& info) { return info.param.name; });
 
@@ -351,6 +355,11 @@ TEST(ImportMegatron, SaysWhatHasNoCounterpart) {
               Contains(HasSubstr("--fp8-param-gather: weights")));
   EXPECT_THAT(missing(SmallLlama("--fp8-format hybrid --fp8-recipe blockwise")),
               Contains(HasSubstr("--fp8-recipe blockwise: products are counted as model.matmulType float8")));
+  EXPECT_THAT(missing(SmallLlama("--fp4-format e2m1 --fp4-param-gather")),
+              Contains(HasSubstr("--fp4-param-gather: weights are counted in 16 bits, beside their copies in 4 bits")));
+  EXPECT_THAT(missing(SmallLlama("--fp4-format e2m1 --fp4-recipe custom --first-last-layers-bf16")),
+              testing::IsSupersetOf({HasSubstr("--fp4-recipe custom: products are counted as model.matmulType nvfp4"),
+                                     HasSubstr("--first-last-layers-bf16: the products of all layers")}));
   EXPECT_THAT(missing(SmallLlama("--main-grads-dtype bf16")), Contains(HasSubstr("--main-grads-dtype bf16: ")));
   EXPECT_THAT(missing(Small("--fp16")), Contains(HasSubstr("--fp16: planned as bfloat16")));
   EXPECT_THAT(missing(Small("--swiglu --hidden-dropout 0")),
@@ -422,6 +431,9 @@ TEST(ImportMegatron, SaysWhatIsWrong) {
               HasSubstr("--vocab-size is missing, for the files of Llama3Tokenizer say it; give --set model.vocab=N"));
   EXPECT_THAT(ErrorOf(Small("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 9")),
               HasSubstr("--num-layers 8 cannot be spread over 2 stages"));
+  EXPECT_THAT(ErrorOf(SmallLlama("--fp4-format e3m0")), HasSubstr("--fp4-format is 'e3m0': expected e2m1"));
+  EXPECT_THAT(ErrorOf(SmallLlama("--fp4-format e2m1 --fp8-format hybrid")),
+              HasSubstr("--fp4-format and --fp8-format exclude each other"));
   EXPECT_THAT(ErrorOf(Small("--recompute-granularity some")), HasSubstr("expected full or selective"));
   EXPECT_THAT(ErrorOf(Small("--recompute-granularity selective --recompute-modules mlp mlp_act")),
               HasSubstr("--recompute-modules has 'mlp_act': expected core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, "

@@ -60,6 +60,7 @@ TEST(ImportMegatronLatent, SaysWhatHasNoCounterpart) {
   } cases[] = {
       {SmallLlama("--multi-latent-attention"), "no --qk-layernorm: latent attention is planned with norms"},
       {Latent("--add-qkv-bias"), "--add-qkv-bias: latent attention is planned without biases"},
+      {Latent("--fp4-format e2m1"), "--fp4-format: the products of models with latent attention are planned in 16 bits"},
       {Latent("--fp8-format hybrid"), "--fp8-format: the products of models with latent attention are planned in 16 bits"},
       {Latent("--rope-type rope --rotary-percent 0.5"), "--rotary-percent 0.5: planned with all of --qk-pos-emb-head-dim 64"},
       {Latent("--tensor-model-parallel-size 2 --sequence-parallel"), "the plan counts the latents of all tokens"},

@@ -159,6 +159,8 @@ INSTANTIATE_TEST_SUITE_P(
                    "devices[0].peak.float32: expected a rate above zero such as 312TFLOP/s"},
         BadCluster{"BadEightBitPeak", "float8: 600TFLOP/s", "float8: none",
                    "devices[0].peak.float8: expected a rate above zero such as 312TFLOP/s"},
+        BadCluster{"BadFourBitPeak", "float8: 600TFLOP/s", "float8: 600TFLOP/s, float4: 1",
+                   "devices[0].peak.float4: expected a rate above zero such as 312TFLOP/s"},
         BadCluster{"NoDevice", "device: fast", "device: fats",
                    "c.yaml:24:13: nodeGroups[0].device: no device is called 'fats'; did you mean 'fast'?"},
         BadCluster{"Missing", "    memoryBandwidth: 2TB/s\n", "",

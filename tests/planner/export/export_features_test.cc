@@ -75,6 +75,8 @@ TEST(ExportFeatures, MegatronListsWhatItsArgumentsLack) {
   EXPECT_THAT(missing([](ModelSpec& m) { m.qk_norm = m.qk_norm_whole = true; }), HasSubstr("Megatron-LM norms each head"));
   EXPECT_THAT(missing([](ModelSpec& m) { m.matmul_type = MatmulType::kMxfp8; }),
               HasSubstr("products in mxfp8: add --fp8-format and --fp8-recipe mxfp8"));
+  Case four = With([](ModelSpec& m) { m.matmul_type = MatmulType::kNvfp4; });
+  EXPECT_THAT(Arguments(four), AllOf(Contains("--fp4-format e2m1"), Contains("--fp4-recipe nvfp4")));
 }
 
 TEST(ExportFeatures, MegatronHasExperts) {

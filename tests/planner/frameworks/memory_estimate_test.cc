@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/lower/lower.h"
-#include "planner/problem/eight_bit.h"
+#include "planner/problem/narrow_products.h"
 #include "planner/program/memory_model.h"
 #include "planner/recompute/recompute_policy.h"
 #include "tests/planner/plan/plan_fixtures.h"
@@ -58,13 +58,13 @@ TEST(MemoryEstimate, GradientsMayHave16Bits) {
 
 TEST(MemoryEstimate, WeightsMayHave8BitsOnly) {
   StepRequest request = Request({.dp = 4});
-  request.only_eight_bit_weights = true;
+  request.only_narrow_weights = true;
   EXPECT_EQ(Estimated(request).front().weights, Bytes(2 * ModelParameters(request.model))) << "products are in 16 bits";
   request.model.matmul_type = MatmulType::kFloat8;
   const Bytes only = Estimated(request).front().weights;
-  request.only_eight_bit_weights = false;
+  request.only_narrow_weights = false;
   const LayerShape shape = ShapeOf(request.model, request.layout, request.micro_batch);
-  EXPECT_EQ(Estimated(request).front().weights - only, EightBitWeights(shape) * request.model.layers);
+  EXPECT_EQ(Estimated(request).front().weights - only, NarrowWeights(shape) * request.model.layers);
 }
 
 TEST(MemoryEstimate, ContextParallelRanksShareTheOptimizerToo) {
@@ -170,7 +170,7 @@ TEST(MemoryEstimate, ProductsInEightBitsHaveCopiesOfTheWeights) {
   const std::vector<MemoryEstimate> wide = Estimated(request);
   request.model.matmul_type = MatmulType::kFloat8;
   const std::vector<MemoryEstimate> narrow = Estimated(request);
-  const Bytes copies = EightBitWeights(ShapeOf(request.model, request.layout, 2));
+  const Bytes copies = NarrowWeights(ShapeOf(request.model, request.layout, 2));
   EXPECT_GT(copies, Bytes(0));
   EXPECT_EQ(narrow[0].weights - wide[0].weights, copies * 4) << "of the layers of a stage";
   EXPECT_LT(narrow[0].activations, wide[0].activations);

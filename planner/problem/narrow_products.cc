@@ -1,4 +1,4 @@
-#include "planner/problem/eight_bit.h"
+#include "planner/problem/narrow_products.h"
 
 #include <utility>
 
@@ -7,11 +7,23 @@
 namespace lynx {
 namespace {
 
-constexpr int64_t kScaledElements = 32;  // elements of MXFP8 that share a scale
-constexpr int64_t kFloat8Unit = 16;      // dimensions of float8 operands are multiples of it
-constexpr int64_t kWideBytes = 2;        // bytes of an element before it is quantised
+constexpr int64_t kWideBytes = 2;  // bytes of an element before it is quantised
 
-int64_t UnitOf(MatmulType type) { return type == MatmulType::kMxfp8 ? kScaledElements : kFloat8Unit; }
+struct Format {
+  int64_t elements_of_byte;    // elements in a byte
+  int64_t elements_of_scale;   // elements that share a scale of one byte; 0 = one scale for the tensor, whose bytes do not count
+  int64_t unit;                // dimensions of operands are multiples of it
+  int64_t expert_rows;         // the rows of an expert are padded to a multiple of it
+  int64_t reads;               // times that an element is read to quantise it
+};
+
+Format FormatOf(MatmulType type) {
+  switch (type) {
+    case MatmulType::kMxfp8: return {1, 32, 32, 32, 1};
+    case MatmulType::kNvfp4: return {2, 16, 32, 128, 2};
+    default: return {1, 0, 16, 16, 2};
+  }
+}
 
 // Number of elements of the operands of a linear on one rank: the whole input of its product, and the gradient of its output.
 struct OperandElements {
@@ -43,18 +55,17 @@ int64_t InputsMadeBy(Op op, const LayerShape& shape) {
 
 // Number of bytes that a kernel reads and writes to quantise `elements` elements and to write `copies` copies of them.
 Bytes KernelBytes(int64_t elements, int64_t copies, MatmulType type) {
-  const int64_t reads = type == MatmulType::kFloat8 ? 2 : 1;
-  return Bytes(elements * kWideBytes * reads) + EightBitBytes(elements, type) * copies;
+  return Bytes(elements * kWideBytes * FormatOf(type).reads) + NarrowBytes(elements, type) * copies;
 }
 
 }  // namespace
 
-bool IsEightBitProduct(Op op, const LayerShape& shape) {
+bool IsNarrowProduct(Op op, const LayerShape& shape) {
   if (shape.matmul_type == MatmulType::kModel) return false;
   return op == Op::kQkv || op == Op::kProj || op == Op::kFc1 || op == Op::kFc2;
 }
 
-bool IsEightBitTensor(Tensor tensor, const LayerShape& shape) {
+bool IsNarrowTensor(Tensor tensor, const LayerShape& shape) {
   if (shape.matmul_type == MatmulType::kModel) return false;
   switch (tensor) {
     case Tensor::kLn2:
@@ -68,9 +79,10 @@ bool IsEightBitTensor(Tensor tensor, const LayerShape& shape) {
   }
 }
 
-Bytes EightBitBytes(int64_t elements, MatmulType type) {
-  const int64_t scales = type == MatmulType::kMxfp8 ? (elements + kScaledElements - 1) / kScaledElements : 0;
-  return Bytes(elements + scales);
+Bytes NarrowBytes(int64_t elements, MatmulType type) {
+  const Format format = FormatOf(type);
+  const auto up = [&](int64_t of) { return (elements + of - 1) / of; };
+  return Bytes(up(format.elements_of_byte) + (format.elements_of_scale > 0 ? up(format.elements_of_scale) : 0));
 }
 
 Bytes QuantizeTraffic(Op op, Pass pass, const LayerShape& shape) {
@@ -87,43 +99,45 @@ Bytes QuantizeTraffic(Op op, Pass pass, const LayerShape& shape) {
   return Bytes(0);
 }
 
-int64_t QuantizeWeightBytes(MatmulType type) { return type == MatmulType::kModel ? 0 : KernelBytes(1, 0, type).value + 2; }
+Bytes QuantizeWeightBytes(int64_t weights, MatmulType type) {
+  return type == MatmulType::kModel ? Bytes(0) : KernelBytes(weights, 2, type);
+}
 
-Bytes EightBitWorkspace(Op op, Pass pass, const LayerShape& shape) {
+Bytes NarrowWorkspace(Op op, Pass pass, const LayerShape& shape) {
   const MatmulType type = shape.matmul_type;
   if (type == MatmulType::kModel) return Bytes(0);
   const OperandElements elements = ElementsOf(op, shape);
   switch (pass) {
     case Pass::kForward: {
-      // The fc1 of experts quantises the rows that the dispatch wrote, so permute itself writes no 8-bit copy.
+      // The fc1 of experts quantises the rows that the dispatch wrote, so permute itself writes no quantised copy.
       if (op == Op::kPermute) return Bytes(0);
       const int64_t wide = op == Op::kFc1 && shape.moe() ? elements.input : InputsMadeBy(op, shape);
-      return EightBitBytes(elements.input, type) + Bytes(wide * kWideBytes);
+      return NarrowBytes(elements.input, type) + Bytes(wide * kWideBytes);
     }
-    case Pass::kBackward: return EightBitBytes(elements.output, type) * 2;
-    case Pass::kWeight: return EightBitBytes(elements.output, type) + EightBitBytes(op == Op::kProj ? elements.input : 0, type);
+    case Pass::kBackward: return NarrowBytes(elements.output, type) * 2;
+    case Pass::kWeight: return NarrowBytes(elements.output, type) + NarrowBytes(op == Op::kProj ? elements.input : 0, type);
   }
   return Bytes(0);
 }
 
-int64_t WeightsInEightBits(const LayerShape& shape) {
+int64_t WeightsOfNarrowProducts(const LayerShape& shape) {
   if (shape.matmul_type == MatmulType::kModel) return 0;
   const int64_t mlp_widths = (shape.fc1_width() + shape.mlp_width()) * shape.own_experts();
   return shape.hidden * (shape.qkv_width() + shape.context_width() + mlp_widths);
 }
 
-Bytes EightBitWeights(const LayerShape& shape) { return EightBitBytes(WeightsInEightBits(shape), shape.matmul_type) * 2; }
+Bytes NarrowWeights(const LayerShape& shape) { return NarrowBytes(WeightsOfNarrowProducts(shape), shape.matmul_type) * 2; }
 
 int64_t PaddedExpertRows(int64_t rows, MatmulType type) {
   if (type == MatmulType::kModel) return rows;
-  const int64_t unit = UnitOf(type);
+  const int64_t unit = FormatOf(type).expert_rows;
   return (rows + unit - 1) / unit * unit;
 }
 
-absl::Status CheckEightBitSizes(const ModelSpec& model, const ParallelLayout& layout) {
+absl::Status CheckNarrowSizes(const ModelSpec& model, const ParallelLayout& layout) {
   if (model.matmul_type == MatmulType::kModel) return absl::OkStatus();
   const LayerShape shape = ShapeOf(model, layout, 1);
-  const int64_t unit = UnitOf(model.matmul_type);
+  const int64_t unit = FormatOf(model.matmul_type).unit;
   const std::pair<const char*, int64_t> sizes[] = {
       {"the hidden size", shape.hidden},
       {"the width of queries, keys and values on a rank", shape.qkv_width()},

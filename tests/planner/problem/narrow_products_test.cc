@@ -1,4 +1,4 @@
-#include "planner/problem/eight_bit.h"
+#include "planner/problem/narrow_products.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,20 +29,21 @@ ModelSpec Model(MatmulType type) {
 }
 LayerShape Shape(MatmulType type, const ParallelLayout& layout = {}) { return ShapeOf(Model(type), layout, 2); }
 
-// A GPU that multiplies 8-bit operands twice as fast as 16-bit ones. Its memory moves 1000 bytes in a nanosecond.
+// A GPU that multiplies 8-bit operands twice as fast as 16-bit ones, and 4-bit operands four times as fast. Its memory moves 1000 bytes in a nanosecond.
 HardwareProfile Gpu() {
   HardwareProfile profile = StatedCpuProfile();
   profile.device_kind = "GPU";
   profile.flops_per_second = 1'000'000'000'000;
   profile.bfloat16_flops_per_second = 10'000'000'000'000;
   profile.float8_flops_per_second = 20'000'000'000'000;
+  profile.float4_flops_per_second = 40'000'000'000'000;
   profile.memory_bytes_per_second = 1'000'000'000'000;
   profile.gemm_tiles = {4, 128, 64};
   profile.op_overhead = Nanos(100);
   return profile;
 }
 
-TEST(EightBit, InputsOfLinearsAreKeptInOneByte) {
+TEST(NarrowProducts, InputsOfLinearsAreKeptInOneByte) {
   const LayerShape plain = Shape(MatmulType::kModel), float8 = Shape(MatmulType::kFloat8), mxfp8 = Shape(MatmulType::kMxfp8);
   for (const Tensor tensor : {Tensor::kLn1, Tensor::kLn2, Tensor::kSwiglu}) {
     const int64_t elements = TensorBytes(tensor, plain).value / 2;
@@ -54,10 +55,16 @@ TEST(EightBit, InputsOfLinearsAreKeptInOneByte) {
                               Tensor::kLnf, Tensor::kGrad, Tensor::kGradFc1, Tensor::kLogits}) {
     EXPECT_EQ(TensorBytes(tensor, mxfp8), TensorBytes(tensor, plain)) << EnumName(tensor);
   }
-  EXPECT_EQ(EightBitBytes(33, MatmulType::kMxfp8), Bytes(35)) << "a block that is not full has a scale";
+  EXPECT_EQ(NarrowBytes(33, MatmulType::kMxfp8), Bytes(35)) << "a block that is not full has a scale";
+  const LayerShape nvfp4 = Shape(MatmulType::kNvfp4);
+  for (const Tensor tensor : {Tensor::kLn1, Tensor::kLn2, Tensor::kSwiglu}) {
+    EXPECT_EQ(TensorBytes(tensor, nvfp4), Bytes(TensorBytes(tensor, plain).value / 2 / 16 * 9)) << EnumName(tensor);
+  }
+  EXPECT_EQ(TensorBytes(Tensor::kContext, nvfp4), TensorBytes(Tensor::kContext, plain));
+  EXPECT_EQ(NarrowBytes(33, MatmulType::kNvfp4), Bytes(17 + 3)) << "two elements in a byte, and a scale for 16";
 }
 
-TEST(EightBit, WhatOpsReadAndWriteStaysWide) {
+TEST(NarrowProducts, WhatOpsReadAndWriteStaysWide) {
   for (const Op op : {Op::kLn1, Op::kSwiglu, Op::kAdd1, Op::kFlash}) {
     for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
       EXPECT_EQ(OpTraffic(op, pass, Shape(MatmulType::kMxfp8)), OpTraffic(op, pass, Shape(MatmulType::kModel))) << EnumName(op);
@@ -65,7 +72,7 @@ TEST(EightBit, WhatOpsReadAndWriteStaysWide) {
   }
 }
 
-TEST(EightBit, OperandsAreQuantizedByKernelsOfTheirOwn) {
+TEST(NarrowProducts, OperandsAreQuantizedByKernelsOfTheirOwn) {
   const LayerShape float8 = Shape(MatmulType::kFloat8), mxfp8 = Shape(MatmulType::kMxfp8);
   const int64_t hidden = 2 * 256 * 1024, wide = 2 * 256 * 2048;  // elements
   EXPECT_EQ(QuantizeTraffic(Op::kLn1, Pass::kForward, float8), Bytes(hidden * (4 + 2))) << "read twice, two copies";
@@ -88,7 +95,44 @@ TEST(EightBit, OperandsAreQuantizedByKernelsOfTheirOwn) {
   EXPECT_EQ(QuantizeTraffic(Op::kLn1, Pass::kForward, Shape(MatmulType::kModel)), Bytes(0));
 }
 
-TEST(EightBit, CopiesThatAreNotKeptNeedMemoryWhileAPassRuns) {
+TEST(NarrowProducts, FourBitsAreReadTwiceAndWrittenInNineSixteenths) {
+  const LayerShape nvfp4 = Shape(MatmulType::kNvfp4);
+  const int64_t hidden = 2 * 256 * 1024, wide = 2 * 256 * 2048;
+  EXPECT_EQ(QuantizeTraffic(Op::kLn1, Pass::kForward, nvfp4), Bytes(hidden * 4 + hidden / 16 * 9 * 2));
+  EXPECT_EQ(QuantizeTraffic(Op::kFc2, Pass::kBackward, nvfp4), Bytes(hidden * 4 + hidden / 16 * 9 * 2));
+  EXPECT_EQ(QuantizeWeightBytes(1600, MatmulType::kNvfp4), Bytes(1600 * 4 + 900 * 2));
+  EXPECT_EQ(QuantizeWeightBytes(1600, MatmulType::kFloat8), Bytes(1600 * 6));
+  EXPECT_EQ(QuantizeWeightBytes(1600, MatmulType::kModel), Bytes(0));
+  EXPECT_EQ(NarrowWeights(nvfp4), Bytes(WeightsOfNarrowProducts(nvfp4) / 16 * 9 * 2));
+  EXPECT_EQ(WorkspaceBytes(Op::kFc2, Pass::kForward, nvfp4), Bytes(wide / 16 * 9));
+  EXPECT_EQ(PaddedExpertRows(1, MatmulType::kNvfp4), 128);
+  EXPECT_EQ(PaddedExpertRows(1, MatmulType::kMxfp8), 32);
+}
+
+TEST(NarrowProducts, FourBitsNeedTheirOwnRate) {
+  HardwareProfile gpu = Gpu();
+  const LayerShape nvfp4 = Shape(MatmulType::kNvfp4), mxfp8 = Shape(MatmulType::kMxfp8);
+  for (const Op op : {Op::kQkv, Op::kFc1, Op::kFc2}) {
+    EXPECT_LT(OpCost(gpu, op, Pass::kForward, nvfp4), OpCost(gpu, op, Pass::kForward, mxfp8)) << EnumName(op);
+  }
+  PlanRequest request;
+  request.spec.model = Model(MatmulType::kNvfp4);
+  request.spec.data.path = "/data";
+  request.spec.train.global_batch = 8;
+  request.spec.resources = {.min_ranks = 2, .max_ranks = 2};
+  request.target = PlanTarget::kAnyFramework;
+  request.cluster = UniformCluster(1, 2, gpu, Bytes(0));
+  EXPECT_TRUE(MakePlan(request).ok()) << MakePlan(request).status();
+  request.cluster.groups[0].profile.float4_flops_per_second = 0;
+  EXPECT_EQ(MakePlan(request).status().message(),
+            "model.matmulType nvfp4: the devices of kind \"GPU\" have no known rate of 4-bit products: plan for a cluster file "
+            "that gives peak.float4 and gemmTiles, or set model.matmulType: model");
+  request.spec.model.seq = 240;
+  EXPECT_THAT(CheckNarrowSizes(request.spec.model, {}).message(), HasSubstr("must be a multiple of 32"));
+  EXPECT_THAT(CheckEngineRuns(Model(MatmulType::kNvfp4), {}).message(), HasSubstr("model.matmulType nvfp4"));
+}
+
+TEST(NarrowProducts, CopiesThatAreNotKeptNeedMemoryWhileAPassRuns) {
   const LayerShape float8 = Shape(MatmulType::kFloat8);
   const int64_t hidden = 2 * 256 * 1024, wide = 2 * 256 * 2048;
   EXPECT_EQ(WorkspaceBytes(Op::kLn1, Pass::kForward, float8), Bytes(hidden * 2)) << "before it is quantised";
@@ -99,7 +143,7 @@ TEST(EightBit, CopiesThatAreNotKeptNeedMemoryWhileAPassRuns) {
             WorkspaceBytes(Op::kFlash, Pass::kBackward, Shape(MatmulType::kModel)));
 }
 
-TEST(EightBit, ProductsRunAtTheirOwnPeak) {
+TEST(NarrowProducts, ProductsRunAtTheirOwnPeak) {
   const HardwareProfile gpu = Gpu();
   HardwareProfile faster = gpu;
   faster.float8_flops_per_second *= 2;
@@ -119,12 +163,12 @@ TEST(EightBit, ProductsRunAtTheirOwnPeak) {
             OpCost(gpu, Op::kLn1, Pass::kForward, plain) + Nanos((moved + 999) / 1000 + 100));
 }
 
-TEST(EightBit, WeightsHaveCopiesAndGathersAreSmaller) {
+TEST(NarrowProducts, WeightsHaveCopiesAndGathersAreSmaller) {
   const ParallelLayout layout{.tp = 2, .sequence_parallel = true};
   const LayerShape plain = Shape(MatmulType::kModel, layout), float8 = Shape(MatmulType::kFloat8, layout);
   const int64_t linears = 1024 * (2048 + 1024 + 2 * 2048 + 2048) / 2;
-  EXPECT_EQ(EightBitWeights(float8), Bytes(2 * linears));
-  EXPECT_EQ(EightBitWeights(plain), Bytes(0));
+  EXPECT_EQ(NarrowWeights(float8), Bytes(2 * linears));
+  EXPECT_EQ(NarrowWeights(plain), Bytes(0));
   StageContext context = PipelineContexts(Model(MatmulType::kFloat8), layout, 1, 1, {2}).front();
   const StateBytes with = StatesOf(context);
   context.model.matmul_type = MatmulType::kModel;
@@ -149,7 +193,7 @@ LayerShape ExpertShape(MatmulType type, int32_t micro_batch = 2) {
   return ShapeOf(Mixture(type), {.dp = 4, .ep = 4}, micro_batch);
 }
 
-TEST(EightBit, ExpertsKeepTheirInputsInOneByte) {
+TEST(NarrowProducts, ExpertsKeepTheirInputsInOneByte) {
   const LayerShape plain = ExpertShape(MatmulType::kModel), float8 = ExpertShape(MatmulType::kFloat8),
                    mxfp8 = ExpertShape(MatmulType::kMxfp8);
   for (const Tensor tensor : {Tensor::kLn1, Tensor::kExpertRows, Tensor::kSwiglu}) {
@@ -169,7 +213,7 @@ TEST(EightBit, ExpertsKeepTheirInputsInOneByte) {
   EXPECT_EQ(dispatched(mxfp8), dispatched(plain));
 }
 
-TEST(EightBit, RowsOfAnExpertArePadded) {
+TEST(NarrowProducts, RowsOfAnExpertArePadded) {
   EXPECT_EQ(PaddedExpertRows(33, MatmulType::kModel), 33);
   EXPECT_EQ(PaddedExpertRows(33, MatmulType::kFloat8), 48);
   EXPECT_EQ(PaddedExpertRows(33, MatmulType::kMxfp8), 64);
@@ -188,7 +232,7 @@ TEST(EightBit, RowsOfAnExpertArePadded) {
   EXPECT_EQ(shape.expert_rows(), 2 * 128);
 }
 
-TEST(EightBit, OperandsOfExpertsAreQuantizedAsAWhole) {
+TEST(NarrowProducts, OperandsOfExpertsAreQuantizedAsAWhole) {
   const LayerShape float8 = ExpertShape(MatmulType::kFloat8);
   const int64_t rows = 2 * 256 * 2;
   EXPECT_EQ(QuantizeTraffic(Op::kLn2, Pass::kForward, float8), Bytes(0));
@@ -198,7 +242,7 @@ TEST(EightBit, OperandsOfExpertsAreQuantizedAsAWhole) {
   EXPECT_EQ(QuantizeTraffic(Op::kFc1, Pass::kBackward, float8), Bytes(rows * 1024 * 6));
   EXPECT_EQ(QuantizeTraffic(Op::kFc2, Pass::kBackward, float8), Bytes(rows * 1024 * 6));
   for (const Op op : {Op::kRouter, Op::kUnpermute}) {
-    EXPECT_FALSE(IsEightBitProduct(op, float8));
+    EXPECT_FALSE(IsNarrowProduct(op, float8));
     EXPECT_EQ(QuantizeTraffic(op, Pass::kForward, float8), Bytes(0)) << EnumName(op);
   }
   EXPECT_EQ(WorkspaceBytes(Op::kPermute, Pass::kForward, float8), Bytes(0));
@@ -206,10 +250,10 @@ TEST(EightBit, OperandsOfExpertsAreQuantizedAsAWhole) {
   EXPECT_EQ(WorkspaceBytes(Op::kSwiglu, Pass::kForward, float8), Bytes(rows * 512 * 2));
   EXPECT_EQ(WorkspaceBytes(Op::kFc2, Pass::kForward, float8), Bytes(rows * 512)) << "the copy by rows";
   const int64_t linears = 1024 * (2048 + 1024) + 2 * 1024 * 3 * 512;
-  EXPECT_EQ(EightBitWeights(float8), Bytes(2 * linears));
+  EXPECT_EQ(NarrowWeights(float8), Bytes(2 * linears));
 }
 
-TEST(EightBit, ProductsOfExpertsRunAtTheirOwnPeak) {
+TEST(NarrowProducts, ProductsOfExpertsRunAtTheirOwnPeak) {
   HardwareProfile gpu = Gpu(), faster = Gpu();
   faster.float8_flops_per_second *= 2;
   const LayerShape plain = ExpertShape(MatmulType::kModel, 16), float8 = ExpertShape(MatmulType::kFloat8, 16);
@@ -232,7 +276,7 @@ PlanRequest Request(MatmulType type) {
   return request;
 }
 
-TEST(EightBit, PlansAreFaster) {
+TEST(NarrowProducts, PlansAreFaster) {
   const Plan plain = std::get<Plan>(MakePlan(Request(MatmulType::kModel)).value());
   const Plan float8 = std::get<Plan>(MakePlan(Request(MatmulType::kFloat8)).value());
   EXPECT_LT(float8.step, plain.step);
@@ -240,7 +284,7 @@ TEST(EightBit, PlansAreFaster) {
   EXPECT_NE(float8.digest, plain.digest);
 }
 
-TEST(EightBit, PlansWithExpertsAreFaster) {
+TEST(NarrowProducts, PlansWithExpertsAreFaster) {
   const auto plan = [](MatmulType type) {
     PlanRequest request = Request(type);
     request.spec.model = Mixture(type);
@@ -252,7 +296,7 @@ TEST(EightBit, PlansWithExpertsAreFaster) {
   EXPECT_LT(std::get<Plan>(*float8).step, std::get<Plan>(*plain).step);
 }
 
-TEST(EightBit, DevicesWithoutThemAndSizesThatDoNotFitAreRefused) {
+TEST(NarrowProducts, DevicesWithoutThemAndSizesThatDoNotFitAreRefused) {
   const auto error = [](const PlanRequest& request) { return std::string(MakePlan(request).status().message()); };
   PlanRequest request = Request(MatmulType::kMxfp8);
   EXPECT_TRUE(MakePlan(request).ok());
@@ -269,15 +313,15 @@ TEST(EightBit, DevicesWithoutThemAndSizesThatDoNotFitAreRefused) {
   request.spec.model.matmul_type = MatmulType::kFloat8;
   EXPECT_TRUE(MakePlan(request).ok()) << "a multiple of 16";
   ModelSpec mixture = Mixture(MatmulType::kMxfp8);
-  EXPECT_EQ(CheckEightBitSizes(mixture, {.dp = 4, .ep = 4}), absl::OkStatus());
+  EXPECT_EQ(CheckNarrowSizes(mixture, {.dp = 4, .ep = 4}), absl::OkStatus());
   mixture.ffn = 2048 + 8;  // no layer has this width
-  EXPECT_EQ(CheckEightBitSizes(mixture, {.dp = 4, .ep = 4}), absl::OkStatus());
+  EXPECT_EQ(CheckNarrowSizes(mixture, {.dp = 4, .ep = 4}), absl::OkStatus());
   mixture.moe.ffn = 520;
-  EXPECT_THAT(std::string(CheckEightBitSizes(mixture, {.dp = 4, .ep = 4}).message()),
+  EXPECT_THAT(std::string(CheckNarrowSizes(mixture, {.dp = 4, .ep = 4}).message()),
               HasSubstr("model.matmulType mxfp8: the width of an expert is 520, and must be a multiple of 32"));
 }
 
-TEST(EightBit, TheEngineDoesNotTrainThem) {
+TEST(NarrowProducts, TheEngineDoesNotTrainThem) {
   EXPECT_EQ(CheckEngineRuns(Model(MatmulType::kModel), {}), absl::OkStatus());
   EXPECT_THAT(std::string(CheckEngineRuns(Model(MatmulType::kMxfp8), {}).message()),
               HasSubstr("model.matmulType mxfp8 can be planned (lynxctl plan), but the engine of this version trains only with "
