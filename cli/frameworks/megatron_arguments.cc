@@ -118,6 +118,7 @@ constexpr MegatronFlag kFlags[] = {
     {"--data-parallel-sharding-strategy", &M::shards, "parallel.zero"},
     {"--overlap-grad-reduce", &M::overlap_reduce, "no field; audits count it"},
     {"--overlap-param-gather", &M::overlap_gather, "no field; audits count it"},
+    {"--bert-no-binary-head", &M::no_binary_head, "model.planOnly encoder"},
     {"--recompute-granularity", &M::granularity, "recompute"},
     {"--recompute-method", &M::method, "recompute"},
     {"--recompute-num-layers", &M::recompute_layers, "recomputeOptions.layers"},

@@ -41,6 +41,7 @@ struct MegatronArguments {
   Real z_loss, capacity, weight_scale, bias_rate;
   bool expert_bias = false, pre_softmax = false, pads_experts = false, grouped_products = false, shared_gate = false;
   Count shared_ffn;
+  bool no_binary_head = false;
   bool latent = false;
   Count query_rank, kv_rank, plain_dims, rotary_dims, value_dim;
   Text rope_type;

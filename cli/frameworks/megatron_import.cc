@@ -34,6 +34,7 @@ class Converter {
     LYNX_RETURN_IF_ERROR(Program());
     LYNX_RETURN_IF_ERROR(Devices());
     LYNX_RETURN_IF_ERROR(Shape());
+    LYNX_RETURN_IF_ERROR(Encoder());
     Layers();
     LYNX_RETURN_IF_ERROR(PositionRows());
     if (model_.family == ModelFamily::kLlama) LYNX_RETURN_IF_ERROR(Rotary());
@@ -76,12 +77,13 @@ class Converter {
     return absl::OkStatus();
   }
 
-  // Refuses programs of Megatron-LM for models that pretrain_gpt.py cannot train.
+  // Refuses programs of Megatron-LM for models that neither pretrain_gpt.py nor pretrain_bert.py can train.
   absl::Status Program() const {
-    for (const char* other : {"bert", "t5", "ict", "retro", "vision", "mamba", "hybrid", "vlm"}) {
+    for (const char* other : {"t5", "ict", "retro", "vision", "mamba", "hybrid", "vlm"}) {
       if (absl::StrContains(launch_.program, absl::StrCat("_", other))) {
-        return Error(
-            absl::StrCat(launch_.program, " trains other models than pretrain_gpt.py; only those of the latter are planned"));
+        return Error(absl::StrCat(
+            launch_.program,
+            " trains other models than pretrain_gpt.py and pretrain_bert.py; only those of these two are planned"));
       }
     }
     return absl::OkStatus();
@@ -109,6 +111,18 @@ class Converter {
     parallel.dp = static_cast<int32_t>(launch_.devices / model_ranks);
     job_.resources.min_ranks = job_.resources.max_ranks = launch_.devices;
     job_.resources.device = DeviceKind::kCuda;
+    return absl::OkStatus();
+  }
+
+  // pretrain_bert.py trains encoders with a head for masked tokens, and another one that tells whether two texts follow each
+  // other.
+  absl::Status Encoder() {
+    if (!absl::StrContains(launch_.program, "_bert")) return absl::OkStatus();
+    if (v_.swiglu) return Error("--swiglu: encoders are planned with GELU only; leave it out");
+    model_.plan_only |= Bit(PlanOnlyFeature::kEncoder);
+    if (!v_.no_binary_head) {
+      Miss("no --bert-no-binary-head: the head that tells whether two texts follow each other is not planned");
+    }
     return absl::OkStatus();
   }
 

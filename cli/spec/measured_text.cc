@@ -79,7 +79,8 @@ const std::vector<ShapeField>& ShapeFields() {
                                                            Truth("sharedGate", &S::shared_gate),
                                                            Count("queryRank", &S::query_rank),
                                                            Count("kvRank", &S::kv_rank),
-                                                           Count("valueDim", &S::value_dim)};
+                                                           Count("valueDim", &S::value_dim),
+                                                           Truth("encoder", &S::encoder)};
   return fields;
 }
 

@@ -188,7 +188,10 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
 // Reads activation, biases and norms.
 void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
   const bool gpt = model.family == ModelFamily::kGpt;
-  const std::string otherwise = gpt ? family.weights == WeightNames::kGptBigCode ? "gelu_pytorch_tanh" : "gelu_new" : "silu";
+  const bool encoder = (family.plan_only & Bit(PlanOnlyFeature::kEncoder)) != 0;
+  const std::string otherwise = encoder ? "gelu"
+                                : gpt   ? family.weights == WeightNames::kGptBigCode ? "gelu_pytorch_tanh" : "gelu_new"
+                                        : "silu";
   const std::string activation =
       config.Word(config.FirstOf({"activation_function", "hidden_activation", "hidden_act", "activation"}), otherwise);
   const bool tanh_gelu = activation == "gelu_new" || activation == "gelu_pytorch_tanh" || activation == "gelu_fast";
@@ -223,10 +226,11 @@ void ReadDropout(ConfigReader& config, ModelSpec& model) {
     }
     return;
   }
-  const char* const residual = config.FirstOf({"resid_pdrop", "hidden_dropout", "residual_dropout"});
-  const bool has_rates = config.Has(residual) || config.Has("n_embd");
+  const char* const residual = config.FirstOf({"resid_pdrop", "hidden_dropout", "residual_dropout", "hidden_dropout_prob"});
+  const bool encoder = (model.plan_only & Bit(PlanOnlyFeature::kEncoder)) != 0;
+  const bool has_rates = config.Has(residual) || config.Has("n_embd") || encoder;
   model.dropout = config.Rate(residual, has_rates ? 0.1 : 0);
-  for (const char* field : {"embd_pdrop", "attn_pdrop"}) {
+  for (const char* field : {"embd_pdrop", "attn_pdrop", "attention_probs_dropout_prob"}) {
     if (config.Rate(field, model.dropout) != model.dropout) {
       config.Fail(absl::StrCat(field, " is ", config.Text(field), ": must equal ", residual, " (", model.dropout,
                                "), since a model has one dropout rate here"));
@@ -241,6 +245,18 @@ void CheckGptSwitches(ConfigReader& config, ModelSpec& model) {
   }
   if (config.Flag("add_cross_attention", false))
     config.Fail("add_cross_attention is true: cross-attention is not planned here");
+}
+
+// Reads what only the configurations of encoders have. RoBERTa and its kin keep the first positions, up to that of the padding
+// token, for no token.
+void ReadEncoder(const std::string& type, ConfigReader& config, ModelSpec& model) {
+  if (config.Flag("is_decoder", false)) config.Fail("is_decoder is true: such a model is no encoder, and is not planned here");
+  if (config.Word("position_embedding_type", "absolute") != "absolute") {
+    model.plan_only |= Bit(PlanOnlyFeature::kOtherPositions);
+  }
+  constexpr int32_t kPaddingToken = 1;
+  if (type != "bert") model.seq -= config.CountOrZero("pad_token_id", kPaddingToken) + 1;
+  if (model.seq < 1) config.Fail("max_position_embeddings: no position is left beside those up to pad_token_id");
 }
 
 double YarnScale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
@@ -507,6 +523,8 @@ absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file
   if (model.family == ModelFamily::kLlama) {
     ReadRotary(family, file, config, model);
     ReadWindow(family, config, model);
+  } else if ((family.plan_only & Bit(PlanOnlyFeature::kEncoder)) != 0) {
+    ReadEncoder(type, config, model);
   } else {
     CheckGptSwitches(config, model);
   }

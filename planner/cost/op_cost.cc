@@ -142,6 +142,12 @@ std::vector<GemmShape> GemmsOf(Op op, Pass pass, const LayerShape& shape) {
     const int64_t queries = shape.query_rank == 0 ? shape.hidden : shape.query_rank;
     return {product(queries, heads * shape.head_size()), product(shape.kv_rank, heads * (plain + shape.value_dim))};
   }
+  if (op == Op::kLogits && shape.encoder) {
+    std::vector<GemmShape> products = {product(in, shape.vocab_shard())};
+    rows = shape.shard_tokens();
+    products.push_back(product(in, in));
+    return products;
+  }
   switch (op) {
     case Op::kLatent: out = shape.latent_width(); break;
     case Op::kQkv: out = shape.qkv_width(); break;

@@ -14,10 +14,11 @@
 // - Unfused attention. Each step is a kernel over all scores: the first product writes the scores and softmax reads them, and
 //   the same for their gradients in the backward pass. There are b (a/t) (s/c) s scores: micro-batch, heads per tensor-parallel
 //   rank, the rank's queries, keys. See KernelTraffic.
-// - Products in 8 bits (planner/problem/narrow_products.h) run at their own peak, with the efficiency of 16-bit products of the
-// same
-//   FLOPs. Operands have one byte an element, results have the model's data type. Operands are quantised by a kernel of its
-//   own, which is part of the op that makes them, or else of the linear. Only devices with tiles have such products.
+// - Products in 8 or 4 bits (planner/problem/narrow_products.h) run at their own peak, with the efficiency of 16-bit products
+// of
+//   the same FLOPs. Operands have one byte or half a byte an element, results have the model's data type. Operands are
+//   quantised by a kernel of its own, which is part of the op that makes them, or else of the linear. Only devices with tiles
+//   have such products.
 // - Experts. The products of all experts of a rank are one kernel: their tiles fill the same waves. The rows are spread evenly
 //   over the experts of a rank.
 // - Latent attention. qkv is two kernels, one for each of its products. latent, which makes the latents of queries, keys and
@@ -51,7 +52,7 @@ struct GemmShape {
 };
 // The shapes of the matrix products of a linear layer, which run one after the other. The linears are latent, qkv, proj, fc1,
 // fc2, shared_fc1, shared_fc2 and logits. qkv of latent attention has two products, one for the queries and one for keys and
-// values; every other linear has one. All other ops have none.
+// values; logits of an encoder has two, one of which makes its input; every other linear has one. All other ops have none.
 std::vector<GemmShape> GemmsOf(Op op, Pass pass, const LayerShape& shape);
 
 OpClass ClassOf(Op op, Pass pass);

@@ -35,7 +35,9 @@ TokenFlops TokenFlopsOf(const ModelSpec& model) {
   const double scores = double{1} * model.heads * model.head_size() + static_cast<double>(shape.context_width());
   double linears = (layers - dense) * LinearWeights(shape);
   if (dense > 0) linears += dense * LinearWeights(DenseShape(shape));
-  return {.linears = 2 * linears, .attention = 2 * layers * scores * model.seq, .logits = 2 * hidden * model.vocab};
+  return {.linears = 2 * linears,
+          .attention = 2 * layers * scores * model.seq,
+          .logits = 2 * hidden * (model.vocab + (shape.encoder ? hidden : 0))};
 }
 
 }  // namespace

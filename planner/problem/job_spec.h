@@ -98,8 +98,9 @@ enum class PlanOnlyFeature : uint8_t {
   kOtherRouting,
   kSharedExpertGate,
   kMultiTokenPrediction,
+  kEncoder,
 };
-inline constexpr int kPlanOnlyFeatureCount = static_cast<int>(PlanOnlyFeature::kMultiTokenPrediction) + 1;
+inline constexpr int kPlanOnlyFeatureCount = static_cast<int>(PlanOnlyFeature::kEncoder) + 1;
 template <>
 inline constexpr auto kEnumNames<PlanOnlyFeature> = EnumTable("gated-gelu", "exact-gelu", "other-activation", "layer-norm",
                                                               "norm-offset", "post-norms", "whole-query-norm",
@@ -107,7 +108,7 @@ inline constexpr auto kEnumNames<PlanOnlyFeature> = EnumTable("gated-gelu", "exa
                                                               "skipped-rotary", "local-layers", "other-rope-scaling",
                                                               "rotary-with-layer-norm", "linear-biases", "other-positions",
                                                               "unknown-family", "attention-sinks", "other-routing",
-                                                              "shared-expert-gate", "multi-token-prediction");
+                                                              "shared-expert-gate", "multi-token-prediction", "encoder");
 static_assert(kEnumNames<PlanOnlyFeature>.size() == kPlanOnlyFeatureCount);
 using PlanOnlyFeatures = uint64_t;
 constexpr PlanOnlyFeatures Bit(PlanOnlyFeature feature) { return PlanOnlyFeatures{1} << static_cast<int>(feature); }
@@ -171,7 +172,7 @@ struct LatentSpec {
   bool operator==(const LatentSpec&) const = default;
 };
 
-// A decoder-only transformer.
+// A decoder-only transformer, or an encoder with a head for masked tokens (PlanOnlyFeature::kEncoder; GPT only).
 struct ModelSpec {
   int32_t layers = 0;    // transformer layers, 1..1000
   int32_t hidden = 0;    // h; must be a multiple of heads if head_dim is 0

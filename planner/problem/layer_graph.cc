@@ -262,7 +262,8 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
           .shared_gate = model.moe.shared_gate,
           .query_rank = model.latent.query_rank,
           .kv_rank = model.latent.kv_rank,
-          .value_dim = model.latent.value_dim};
+          .value_dim = model.latent.value_dim,
+          .encoder = (model.plan_only & Bit(PlanOnlyFeature::kEncoder)) != 0};
 }
 
 LayerShape DenseShape(LayerShape shape) {

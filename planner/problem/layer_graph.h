@@ -74,6 +74,12 @@
 // because x1 and x hold only a rank's share. Each stage has one gradient buffer per microbatch (`grad`, shape of x), which the
 // layers' backward passes change in place, one after the other.
 //
+// Encoders (BERT; PlanOnlyFeature::kEncoder) have the graph of GPT. Attention goes in both directions, so fused attention has
+// no causal half. position also adds embeddings of token types and norms the sum. lnf is the head for masked tokens without its
+// output projection: a product (h, h), its GELU and a norm, all on the rank's share of the tokens, with whole weights; lnf
+// holds the results of all three. Its parameters include the biases of the output projection, and its product runs with logits.
+// Norms after attention and after the feed-forward block, as BERT has them, have the bytes and times of those before.
+//
 // Dropout masks are functions of counters. They are not stored, unless the model says so. The backward pass of a norm computes
 // mean and rstd again from the norm's input. The backward pass of probs (softmax) and context reads probs, and draws the masks
 // of attention dropout again.
@@ -199,7 +205,7 @@ enum class Tensor : uint8_t {
   kMask2,         // (b, n, h)       one byte per element; the mask of add2's dropout
   kEmbedSum,      // (b, q, h)       partial sum of embed, with sequence parallelism
   kEmbedMask,     // (b, n, h)       one byte per element; the mask of position's dropout
-  kLnf,           // (b, n, h)       final norm of the head
+  kLnf,           // (b, n, h)       final norm of the head; encoders: (3, b, n, h), see above
   kLnfFull,       // (b, q, h)       gathered lnf
   kLogits,        // (b, q, ceil(v/t))  32-bit; the gradient of the logits overwrites it
   kLossStats,     // (t, b, q, 3)    32-bit; for each vocabulary shard: max, sum of exp(logit - max), target logit; logits
@@ -311,6 +317,7 @@ struct LayerShape {
   int32_t query_rank = 0;
   int32_t kv_rank = 0;
   int32_t value_dim = 0;
+  bool encoder = false;  // PlanOnlyFeature::kEncoder; GPT only
 
   auto operator<=>(const LayerShape&) const = default;
   int64_t tokens() const { return int64_t{micro_batch} * (seq / cp); }                   // b * q

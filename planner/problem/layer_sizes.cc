@@ -55,8 +55,8 @@ int64_t Elements(Tensor tensor, const LayerShape& s) {
     case Tensor::kLn2:
     case Tensor::kMask2:
     case Tensor::kEmbedMask:
-    case Tensor::kLnf:
     case Tensor::kGrad: return s.shard_tokens() * s.hidden;
+    case Tensor::kLnf: return s.shard_tokens() * s.hidden * (s.encoder ? 3 : 1);
     case Tensor::kFc2Sum:
     case Tensor::kGradFc2:
     case Tensor::kGradLn2: return (s.moe() ? s.shard_tokens() : s.tokens()) * s.hidden;
@@ -123,7 +123,8 @@ int64_t ScoreFlops(const LayerShape& s, int64_t elements, bool causal_half) {
 // FLOPs of fused attention. The forward pass has two products, one with keys and one with values. The backward pass computes
 // the scores again and has four more products: two with elements of keys, two with elements of values.
 int64_t FlashFlops(const LayerShape& s, Pass pass) {
-  const int64_t keys = ScoreFlops(s, s.head_size(), true), values = ScoreFlops(s, s.value_size(), true);
+  const bool half = !s.encoder;
+  const int64_t keys = ScoreFlops(s, s.head_size(), half), values = ScoreFlops(s, s.value_size(), half);
   return pass == Pass::kBackward ? 3 * keys + 2 * values : keys + values;
 }
 
@@ -285,7 +286,7 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
     case Op::kRouter: return 2 * s.shard_tokens() * hidden * s.experts;
     case Op::kFc1: return 2 * (s.moe() ? s.filled_rows() : tokens) * hidden * s.fc1_width();
     case Op::kFc2: return 2 * (s.moe() ? s.filled_rows() : tokens) * hidden * s.mlp_width();
-    case Op::kLogits: return 2 * tokens * hidden * s.vocab_shard();
+    case Op::kLogits: return 2 * tokens * hidden * s.vocab_shard() + (s.encoder ? 2 * s.shard_tokens() * hidden * hidden : 0);
     case Op::kProbs:
     case Op::kContext:
       // The forward pass has one product. The backward pass has one product for each of its two inputs.
@@ -332,10 +333,10 @@ int64_t OpParameters(Op op, const LayerShape& s) {
   switch (op) {
     case Op::kEmbed:
     case Op::kLogits: return hidden * s.vocab_shard();
-    case Op::kPosition: return hidden * s.seq;
+    case Op::kPosition: return hidden * (s.seq + (s.encoder ? 4 : 0));  // two token types, and a norm
     case Op::kLn1:
-    case Op::kLn2:
-    case Op::kLnf: return (1 + bias) * hidden;
+    case Op::kLn2: return (1 + bias) * hidden;
+    case Op::kLnf: return (1 + bias) * hidden + (s.encoder ? (hidden + 1) * hidden + s.vocab_shard() : 0);
     case Op::kLatent: return hidden * s.latent_width();
     case Op::kLatentNorm: return int64_t{s.query_rank} + s.kv_rank;
     case Op::kQkv: return QkvWeights(s) + (s.has_qkv_bias() ? s.qkv_width() : 0);

@@ -39,6 +39,7 @@ constexpr std::array<FeatureInfo, kPlanOnlyFeatureCount> kFeatures = {{
     {kOtherRouting, "experts that are chosen in groups, or in another way than by the softmax or sigmoid of a router's scores"},
     {kSharedExpertGate, "a gate that weights what every token passes beside its experts"},
     {kMultiTokenPrediction, "layers after the last one that predict further tokens; they are not planned, trained or imported"},
+    {kEncoder, "attention in both directions, with a head for masked tokens"},
 }};
 
 constexpr bool InEnumOrder() {
@@ -168,6 +169,14 @@ constexpr FamilyTraits kPlannedOnly[] = {
      .weights = kNoNames, .tied = true, .norm_epsilon = 1e-5, .rope_theta = 5e5, .key_heads = 4, .plan_only = Set(kOtherRouting),
      .experts = {.experts = 64, .top_k = 6, .ffn = 1536, .shared = SharedExperts::kByCount, .absent_shared = 2, .dense_layers = true,
      .absent_dense_layers = 1}},
+    {.model_type = "bert", .model_class = "BertForMaskedLM", .models = "BERT", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-12, .plan_only = Set(kPostNorms, kEncoder)},
+    {.model_type = "roberta", .model_class = "RobertaForMaskedLM", .models = "RoBERTa", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-12, .plan_only = Set(kPostNorms, kEncoder)},
+    {.model_type = "xlm-roberta", .model_class = "XLMRobertaForMaskedLM", .models = "XLM-RoBERTa", .base = kGpt, .weights = kNoNames,
+     .tied = true, .norm_epsilon = 1e-12, .plan_only = Set(kPostNorms, kEncoder)},
+    {.model_type = "camembert", .model_class = "CamembertForMaskedLM", .models = "CamemBERT", .base = kGpt, .weights = kNoNames,
+     .tied = true, .norm_epsilon = 1e-12, .plan_only = Set(kPostNorms, kEncoder)},
 };
 // clang-format on
 
@@ -176,9 +185,7 @@ struct NotPlanned {
   const char* why;
 };
 constexpr NotPlanned kNotPlanned[] = {
-    {"bert", "attention in both directions"},
-    {"roberta", "attention in both directions"},
-    {"modernbert", "attention in both directions"},
+    {"modernbert", "rotary positions in an encoder"},
     {"t5", "an encoder beside the decoder"},
     {"bart", "an encoder beside the decoder"},
     {"whisper", "an encoder beside the decoder"},

@@ -201,6 +201,9 @@ absl::Status ValidateModel(const ModelSpec& model) {
   if (model.plan_only >> kPlanOnlyFeatureCount != 0) {
     return Bad("model.planOnly", model.plan_only, "has features that this version does not know");
   }
+  if (model.family != ModelFamily::kGpt && (model.plan_only & Bit(PlanOnlyFeature::kEncoder)) != 0) {
+    return Bad("model.planOnly", "encoder", "is for model.family gpt: encoders have LayerNorm, GELU and learned positions");
+  }
   return ValidateFamily(model);
 }
 

@@ -10,11 +10,11 @@ namespace {
 constexpr int64_t kWideBytes = 2;  // bytes of an element before it is quantised
 
 struct Format {
-  int64_t elements_of_byte;    // elements in a byte
-  int64_t elements_of_scale;   // elements that share a scale of one byte; 0 = one scale for the tensor, whose bytes do not count
-  int64_t unit;                // dimensions of operands are multiples of it
-  int64_t expert_rows;         // the rows of an expert are padded to a multiple of it
-  int64_t reads;               // times that an element is read to quantise it
+  int64_t elements_of_byte;   // elements in a byte
+  int64_t elements_of_scale;  // elements that share a scale of one byte; 0 = one scale for the tensor, whose bytes do not count
+  int64_t unit;               // dimensions of operands are multiples of it
+  int64_t expert_rows;        // the rows of an expert are padded to a multiple of it
+  int64_t reads;              // times that an element is read to quantise it
 };
 
 Format FormatOf(MatmulType type) {

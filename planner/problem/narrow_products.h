@@ -24,7 +24,8 @@
 //   quantised in both directions and kept by columns (Transformer Engine, GroupedLinear: update_usage with columnwise alone):
 //   expert_rows and swiglu are kept quantised. ln2 stays in 16 bits, since the router and permute read it, and rows travel
 //   in 16 bits in both directions. The router is computed in 32 bits.
-// - Traffic. Quantising is a kernel of its own, bound by memory. It reads 2 bytes an element, in float8 and NVFP4 twice, since the
+// - Traffic. Quantising is a kernel of its own, bound by memory. It reads 2 bytes an element, in float8 and NVFP4 twice, since
+// the
 //   scale of the tensor needs the largest value first ("FP8 Current Scaling", performance analysis), and writes each copy.
 //
 // Pure; thread-safe.

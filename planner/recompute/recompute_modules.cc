@@ -126,12 +126,12 @@ std::string ModulesText(const std::vector<RecomputeModule>& modules) {
 
 std::vector<RecomputeModule> ModulesOfTensors(const LayerGraph& graph, TensorSet recomputed) {
   // moe contains the tensors of moe_act and shared_experts, so it is tried before them.
-  constexpr RecomputeModule kLargestFirst[] = {
+  constexpr RecomputeModule kOuterFirst[] = {
       RecomputeModule::kMoe,       RecomputeModule::kCoreAttn, RecomputeModule::kLayernorm,    RecomputeModule::kMoeAct,
       RecomputeModule::kMlaUpProj, RecomputeModule::kMlp,      RecomputeModule::kSharedExperts};
   TensorSet covered = 0;
   std::vector<bool> taken(kModuleCount, false);
-  for (const RecomputeModule module : kLargestFirst) {
+  for (const RecomputeModule module : kOuterFirst) {
     const TensorSet own = TensorsOfModule(graph, module);
     if (own == 0 || (own & ~recomputed) != 0 || (own & ~covered) == 0) continue;
     covered |= own;

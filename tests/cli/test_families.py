@@ -60,6 +60,9 @@ CONFIGS = {
     "granitemoeshared": {**LLAMA, "num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 256},
     "ernie4_5_moe": {**LLAMA, "moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 128, "moe_num_shared_experts": 2, "moe_layer_start_index": 1,
                      "moe_layer_end_index": -1, "moe_layer_interval": 1},
+    "bert": {**NEW, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "type_vocab_size": 2},
+    "roberta": {**NEW, "max_position_embeddings": 514}, "xlm-roberta": {**NEW, "max_position_embeddings": 514},
+    "camembert": {**NEW, "max_position_embeddings": 514, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     "stablelm": {**LLAMA, "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25}, "cohere": {**LLAMA, "logit_scale": 0.0625},
 }
 

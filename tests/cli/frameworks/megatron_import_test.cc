@@ -410,8 +410,17 @@ TEST(ImportMegatron, RefusesModelsThatAreNotPlanned) {
 }
 
 TEST(ImportMegatron, RefusesOtherPrograms) {
-  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(Small(), {{"pretrain_gpt", "pretrain_bert"}})),
-              HasSubstr("pretrain_bert.py trains other models than pretrain_gpt.py"));
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(Small(), {{"pretrain_gpt", "pretrain_t5"}})),
+              HasSubstr("pretrain_t5.py trains other models than pretrain_gpt.py and pretrain_bert.py"));
+}
+
+TEST(ImportMegatron, ReadsEncoders) {
+  const auto bert = [](const std::string& script) { return absl::StrReplaceAll(script, {{"pretrain_gpt", "pretrain_bert"}}); };
+  const ImportedRun run = Imported(bert(Small("--bert-no-binary-head")));
+  EXPECT_EQ(run.job.model.plan_only, Bit(PlanOnlyFeature::kEncoder));
+  EXPECT_THAT(run.not_taken, IsEmpty());
+  EXPECT_THAT(Imported(bert(Small())).not_taken, Contains(HasSubstr("no --bert-no-binary-head")));
+  EXPECT_THAT(ErrorOf(bert(SmallLlama())), HasSubstr("--swiglu: encoders are planned with GELU only"));
 }
 
 TEST(ImportMegatron, SaysWhatIsWrong) {

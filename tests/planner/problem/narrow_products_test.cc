@@ -29,7 +29,8 @@ ModelSpec Model(MatmulType type) {
 }
 LayerShape Shape(MatmulType type, const ParallelLayout& layout = {}) { return ShapeOf(Model(type), layout, 2); }
 
-// A GPU that multiplies 8-bit operands twice as fast as 16-bit ones, and 4-bit operands four times as fast. Its memory moves 1000 bytes in a nanosecond.
+// A GPU that multiplies 8-bit operands twice as fast as 16-bit ones, and 4-bit operands four times as fast. Its memory moves
+// 1000 bytes in a nanosecond.
 HardwareProfile Gpu() {
   HardwareProfile profile = StatedCpuProfile();
   profile.device_kind = "GPU";
