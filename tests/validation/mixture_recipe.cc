@@ -70,7 +70,7 @@ MixtureRecipe RecipeOf(const std::string& framework, const std::string& model, c
     recipe.once_per_node = (rule.settings & kOnce) != 0;
     recipe.beside = (rule.settings & kBeside) != 0;
     recipe.whole_graph = (rule.settings & kGraph) != 0;
-    recipe.balanced = (rule.settings & kBalanced) != 0;
+    recipe.norms_and_activation = (rule.settings & kBalanced) != 0;
     break;
   }
   return recipe;

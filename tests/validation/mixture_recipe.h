@@ -8,12 +8,12 @@
 namespace lynx::validation {
 
 struct MixtureRecipe {
-  bool known = false;          // false: the other fields have no meaning
-  bool once_per_node = false;  // moe_flex_dispatcher_backend: DeepEP or HybridEP; else all-to-alls
-  bool beside = false;         // overlap_moe_expert_parallel_comm: all-to-alls run during the other pass of 1F1B
-  bool whole_graph = false;    // cuda_graph_impl full_iteration: the host launches nothing
-  bool balanced = false;       // recompute_modules [layernorm, moe_act]
-  bool slowed = false;         // the summary names a fault of a library that made the run slow
+  bool known = false;                 // false: the other fields have no meaning
+  bool once_per_node = false;         // moe_flex_dispatcher_backend: DeepEP or HybridEP; else all-to-alls
+  bool beside = false;                // overlap_moe_expert_parallel_comm: all-to-alls run during the other pass of 1F1B
+  bool whole_graph = false;           // cuda_graph_impl full_iteration: the host launches nothing
+  bool norms_and_activation = false;  // recompute_modules [layernorm, moe_act]
+  bool slowed = false;                // the summary names a fault of a library that made the run slow
 };
 
 // `framework`: such as "megatron-bridge 26.04.01"; `gpu` as in published_runs.csv.

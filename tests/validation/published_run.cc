@@ -164,12 +164,37 @@ int32_t Padded(int32_t vocab, int32_t tp) {
   return (vocab + multiple - 1) / multiple * multiple;
 }
 
-Obstacle ReadRecompute(const std::string& text, StepRequest& request) {
+// The pieces of Llama's 80 layers in Megatron-Bridge's recipes for H100, written as Megatron Core's layout.
+constexpr char kUnevenPieces[] = "none; layout Et*2|(t*2|)*34,t*3|(t*2|)*3,tL";
+std::vector<int32_t> UnevenPieces() {
+  std::vector<int32_t> layers(40, 2);
+  layers[35] = 3;
+  layers[39] = 1;
+  return layers;
+}
+
+Obstacle ReadRecompute(const std::string& text, Framework framework, StepRequest& request) {
+  using enum RecomputeModule;
+  const auto modules = [&](std::vector<RecomputeModule> list) {
+    request.recompute = RecomputeMode::kSelective;
+    request.modules = std::move(list);
+  };
   if (text.empty() || text == "none") {
     request.recompute = RecomputeMode::kNone;
   } else if (text == "full" || absl::StartsWith(text, "full (")) {
     request.recompute = RecomputeMode::kFull;
   } else if (text == "norm, act") {
+    modules({kLayernorm, kMoeAct});  // of a mixture
+  } else if (text == kUnevenPieces) {
+    request.stage_layers = UnevenPieces();
+    const auto pieces = static_cast<size_t>(request.layout.pp) * static_cast<size_t>(request.layout.virtual_stages);
+    if (request.stage_layers.size() != pieces) return Obstacle::kSchedule;
+  } else if (text == "layernorm moe") {
+    modules({kLayernorm, kMoe});
+  } else if (text == "mlp") {
+    modules({kMlp});
+  } else if (framework == Framework::kTorchtitan && absl::StartsWith(text, "selective")) {
+    // llama3's configurations of 8B have selective_ac_option "op" (torchtitan/models/llama3/train_configs/llama3_8b.toml).
     request.recompute = RecomputeMode::kBalanced;
   } else {
     return Obstacle::kPolicy;
@@ -228,7 +253,7 @@ Obstacle ReadModel(const Row& row, const Publication& publication, RunOfFramewor
   const Mixture* const mixture = MixtureOf(name);
   if (mixture == nullptr && (Or(row, "ep", 1) > 1 || absl::StrContains(name, "8x"))) return Obstacle::kExperts;
   if (!IsLlama(name) && !IsGpt(name)) return Obstacle::kEncoder;
-  if (absl::StrContains(name, "LoRA")) return Obstacle::kPolicy;
+  if (absl::StrContains(name, "LoRA")) return Obstacle::kEncoder;
   for (const char* needed : {"layers", "hidden", "heads", "ffn", "seq", "vocab"}) {
     if (!Maybe(row, needed)) return Obstacle::kIncomplete;
   }
@@ -259,7 +284,7 @@ Obstacle ReadModel(const Row& row, const Publication& publication, RunOfFramewor
   }
   const std::string& precision = row.at("precision");
   if (precision.empty()) return Obstacle::kIncomplete;
-  if (absl::StrContains(precision, "fp4")) return Obstacle::kFourBits;
+  if (absl::StrContains(precision, "fp4")) model.matmul_type = MatmulType::kNvfp4;
   if (!absl::StrContains(precision, "fp8")) return Obstacle::kNone;
   const bool blocks = absl::StrContains(precision, "mx");
   model.matmul_type = blocks ? MatmulType::kMxfp8 : MatmulType::kFloat8;
@@ -276,7 +301,10 @@ double MeasuredSeconds(const Row& row, const StepRequest& request) {
   }
   const std::optional<double> rate = Maybe(row, "tflops_per_gpu");
   if (!rate) return 0;
-  double flops = StepFlops(request.model, static_cast<int64_t>(samples), FlopCount::kModel);
+  // Megatron-LM counts only the half of the scores that a causal mask leaves (num_floating_point_operations in
+  // megatron/training/training.py). Its runs of before 2025 state times.
+  const bool causal = absl::StartsWith(row.at("framework"), "megatron-core dev");
+  double flops = StepFlops(request.model, static_cast<int64_t>(samples), causal ? FlopCount::kModelCausal : FlopCount::kModel);
   if (absl::StrContains(row.at("notes"), "HFU, 96")) {
     // The published FLOPs follow equation 3 of Narayanan et al. 2021, which counts the second forward pass of each layer.
     flops = StepFlops(request.model, static_cast<int64_t>(samples), FlopCount::kFullRecompute);
@@ -306,17 +334,22 @@ Obstacle ReadRecipe(const Row& row, const Publication& publication, RunOfFramewo
   }
   // If rows beyond a capacity are dropped, the host knows all sizes. So it need not wait for the device.
   if (absl::StrContains(notes, "tokendrop")) request.traits.expert_product_host_nanos = 0;
-  if (recipe.balanced) request.recompute = RecomputeMode::kBalanced;
+  if (recipe.norms_and_activation) {
+    request.recompute = RecomputeMode::kSelective;
+    request.modules = {RecomputeModule::kLayernorm, RecomputeModule::kMoeAct};
+  }
   run.states_recompute = run.states_recompute || recipe.known;
   return Obstacle::kNone;
 }
 
 // Reads the settings of all recipes of Megatron-Bridge (NVIDIA-NeMo/Megatron-Bridge): grad_reduce_in_fp32 is off
 // (scripts/performance/configs), and fp8_param_gather is on for all formats of 8 bits but "sc"
-// (src/megatron/bridge/training/mixed_precision.py). The recipes of GPT-OSS turn it off again.
+// (src/megatron/bridge/training/mixed_precision.py). The recipes of GPT-OSS turn it off again. What recipes of 4 bits do is not
+// known.
 void ReadPrecisionOfRecipe(const Row& row, StepRequest& request) {
   request.gradients = DataType::kBfloat16;
-  const bool kept = absl::StrContains(row.at("precision"), "sc") || absl::StartsWith(row.at("model"), "GPT-OSS");
+  const bool kept = absl::StrContains(row.at("precision"), "sc") || absl::StrContains(row.at("precision"), "fp4") ||
+                    absl::StartsWith(row.at("model"), "GPT-OSS");
   request.only_narrow_weights = !kept;
 }
 
@@ -329,7 +362,7 @@ Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& ru
   if (request.model.layers < request.layout.pp * request.layout.virtual_stages) return Obstacle::kSchedule;
   if (found == Obstacle::kNone) found = ReadBatch(row, publication, run);
   run.states_recompute = !row.at("recompute").empty();
-  if (found == Obstacle::kNone) found = ReadRecompute(row.at("recompute"), request);
+  if (found == Obstacle::kNone) found = ReadRecompute(row.at("recompute"), publication.traits_of, request);
   if (found != Obstacle::kNone) return found;
   if (row.at("gpu").empty()) return Obstacle::kIncomplete;
   run.network_gbits_of_node = publication.network_gbits_of_node;
@@ -347,6 +380,12 @@ Obstacle Read(const Row& row, const Publication& publication, RunOfFramework& ru
   return run.cluster.empty() ? Obstacle::kDevice : Obstacle::kNone;
 }
 
+// The vocabulary of a run that does not state it: that of the tokenizer's files, BERT's for encoders, else GPT-2's.
+int32_t VocabularyOf(const std::string& tokenizer, bool encoder) {
+  if (encoder) return 30522;
+  return tokenizer == "Llama2Tokenizer" ? 32000 : 50257;
+}
+
 // Reads what a row of framework_ci_memory.csv says about the model. An empty column is the default of Megatron-LM's arguments.
 Obstacle ReadIntegrationModel(const Row& row, int32_t tp, ModelSpec& model) {
   const std::string& name = row.at("case");
@@ -355,7 +394,8 @@ Obstacle ReadIntegrationModel(const Row& row, int32_t tp, ModelSpec& model) {
   const bool experts = !row.at("experts").empty();
   if (experts && (row.at("swiglu") != "True" || row.at("mla") == "True" || !row.at("shared").empty()))
     return Obstacle::kExperts;
-  if (!experts && (!absl::StartsWith(name, "gpt/") || row.at("mla") == "True" || row.at("pos") == "none"))
+  const bool encoder = absl::StartsWith(name, "bert/");
+  if (!experts && (!(absl::StartsWith(name, "gpt/") || encoder) || row.at("mla") == "True" || row.at("pos") == "none"))
     return Obstacle::kEncoder;
   for (const char* needed : {"layers", "hidden", "heads", "seq", "mbs", "gbs", "tp", "pp"}) {
     if (!Maybe(row, needed)) return Obstacle::kIncomplete;
@@ -371,13 +411,14 @@ Obstacle ReadIntegrationModel(const Row& row, int32_t tp, ModelSpec& model) {
            .heads = Or(row, "heads", 0),
            .ffn = Or(row, "ffn", gated ? hidden * 8 / 3 / 64 * 64 : 4 * hidden),
            .seq = Or(row, "seq", 0),
-           .vocab = Padded(Or(row, "vocab", row.at("tokenizer") == "Llama2Tokenizer" ? 32000 : 50257), tp),
+           .vocab = Padded(Or(row, "vocab", VocabularyOf(row.at("tokenizer"), encoder)), tp),
            .dropout = gated ? 0 : dropout,
            .family = gated ? ModelFamily::kLlama : ModelFamily::kGpt,
            .attention = attention == "unfused" || attention == "local" ? AttentionKernel::kUnfused : AttentionKernel::kFused,
            .dtype = DataType::kBfloat16,
            .dropout_masks = DropoutMasks::kStored,
-           .tied_embeddings = row.at("untied") != "True"};
+           .tied_embeddings = row.at("untied") != "True",
+           .plan_only = encoder ? Bit(PlanOnlyFeature::kEncoder) : 0};
   if (const std::optional<double> key_heads = Maybe(row, "kv")) model.kv_heads = static_cast<int32_t>(*key_heads);
   if (experts) {
     // Without --expert-tensor-parallel-size, tensor parallelism shards each expert, too.
@@ -406,7 +447,8 @@ Obstacle ReadIntegration(const Row& row, RunOfFramework& run) {
       !row.at("offload").empty()) {
     return Obstacle::kSchedule;
   }
-  if (row.at("rec_gran") == "selective" || Or(row, "rec_layers", 1) != 1) return Obstacle::kPolicy;
+  const bool selective = row.at("rec_gran") == "selective";
+  if ((selective && row.at("rec_modules") != "[moe_act]") || Or(row, "rec_layers", 1) != 1) return Obstacle::kPolicy;
   ParallelLayout& layout = request.layout;
   layout = {.tp = tp, .pp = Or(row, "pp", 1), .cp = Or(row, "cp", 1)};
   const int32_t replica = layout.tp * layout.pp * layout.cp;
@@ -424,7 +466,10 @@ Obstacle ReadIntegration(const Row& row, RunOfFramework& run) {
   const int32_t samples = Or(row, "gbs", 0);
   if (samples % (request.micro_batch * layout.dp) != 0) return Obstacle::kIncomplete;
   request.microbatches = samples / request.micro_batch / layout.dp;
-  request.recompute = row.at("rec_gran") == "full" ? RecomputeMode::kFull : RecomputeMode::kNone;
+  request.recompute = selective                      ? RecomputeMode::kSelective
+                      : row.at("rec_gran") == "full" ? RecomputeMode::kFull
+                                                     : RecomputeMode::kNone;
+  if (selective) request.modules = {RecomputeModule::kMoeAct};
   request.traits = TraitsOf(Framework::kMegatron);
   run.memory_bytes = Maybe(row, "mem_peak_bytes").value_or(0);
   run.last_stage_memory = true;

@@ -20,7 +20,6 @@ enum class Obstacle : uint8_t {
   kIncomplete,
   kExperts,
   kShardedExperts,
-  kFourBits,
   kDevice,
   kEncoder,
   kPolicy,
@@ -28,7 +27,7 @@ enum class Obstacle : uint8_t {
   kFramework,
   kFault
 };
-inline constexpr int kObstacleCount = 11;
+inline constexpr int kObstacleCount = 10;
 
 }  // namespace lynx::validation
 
@@ -36,9 +35,9 @@ namespace lynx {
 
 template <>
 inline constexpr auto kEnumNames<validation::Obstacle> = EnumTable("none", "incomplete", "unplanned mixture", "sharded experts",
-                                                                   "4 bits", "no cluster file", "another model or task",
-                                                                   "recomputation by op", "schedule", "another framework",
-                                                                   "a fault that it names");
+                                                                   "no cluster file", "another model or task",
+                                                                   "another policy or precision", "schedule",
+                                                                   "another framework", "a fault that it names");
 
 }  // namespace lynx
 

@@ -51,18 +51,18 @@ TEST(Score, NoSourceIsWorseThanItsThreshold) {
       {"NeMo", 19, 0, 0.085, 0},
       {"NeMo Automodel", 1, 0, 0.3, 0},
       {"Megatron-LM, Llama 3", 3, 0, 0.12, 0},
-      {"Megatron-Bridge", 56, 3, 0.105, 0.15},
+      {"Megatron-Bridge", 77, 4, 0.105, 0.125},
       {"Megatron-Bridge, mixtures", 68, 1, 0.14, 0.03},
-      {"Megatron-Bridge, GPT-OSS", 29, 0, 0.265, 0},
-      {"Megatron-LM, mixtures", 3, 0, 0.19, 0},
-      {"MLPerf", 20, 0, 0.12, 0},
+      {"Megatron-Bridge, GPT-OSS", 29, 0, 0.266, 0},
+      {"Megatron-LM, mixtures", 7, 0, 0.09, 0},
+      {"MLPerf", 23, 0, 0.11, 0},
       {"InternEvo", 54, 0, 0.085, 0},
       {"Megatron-LM README 2024", 9, 0, 0.07, 0},
       {"Megatron-LM README 2021", 10, 0, 0.08, 0},
-      {"torchtitan", 0, 6, 0, 0.23},
+      {"torchtitan", 2, 14, 0.21, 0.16},
       {"Megatron-LM, B200 (SimuMax)", 31, 31, 0.1, 0.034},
-      {"Megatron-LM's CI, A100", 0, 53, 0, 0.012},
-      {"Megatron-LM's CI, H100", 0, 8, 0, 0.026},
+      {"Megatron-LM's CI, A100", 0, 68, 0, 0.012},
+      {"Megatron-LM's CI, H100", 0, 18, 0, 0.028},
       {"Megatron-LM's CI, GB200", 0, 34, 0, 0.026},
   };
   for (const Threshold& threshold : kThresholds) {
@@ -122,7 +122,7 @@ TEST(Score, ObstaclesAreTheRowsOwn) {
   EXPECT_EQ(RunNamed("runs:2250").obstacle, Obstacle::kExperts) << "DeepSeek-V3";
   EXPECT_EQ(RunNamed("runs:21").obstacle, Obstacle::kIncomplete) << "no sequence length";
   EXPECT_EQ(RunNamed("runs:2187").obstacle, Obstacle::kFramework) << "Pax";
-  EXPECT_EQ(RunNamed("golden:2").obstacle, Obstacle::kEncoder) << "BERT";
+  EXPECT_EQ(RunNamed("golden:2").request.model.plan_only, Bit(PlanOnlyFeature::kEncoder)) << "BERT";
 }
 
 TEST(Score, ARowBecomesTheRequestThatItDescribes) {
@@ -144,12 +144,12 @@ TEST(Score, RecipesSayHowMixturesRan) {
   };
   const MixtureRecipe h100 = recipe("26.02.01", "Qwen3-235B-A22B", "H100-SXM", true);
   EXPECT_TRUE(h100.known && h100.beside);
-  EXPECT_FALSE(h100.once_per_node || h100.whole_graph || h100.balanced || h100.slowed);
+  EXPECT_FALSE(h100.once_per_node || h100.whole_graph || h100.norms_and_activation || h100.slowed);
   EXPECT_TRUE(recipe("26.06", "Qwen3-30B-A3B", "GB300", true).whole_graph);
   EXPECT_FALSE(recipe("26.06", "Qwen3-30B-A3B", "H100-SXM", true).whole_graph) << "the first rule that fits";
   EXPECT_FALSE(recipe("26.04", "Qwen3-30B-A3B", "GB300", true).whole_graph);
   EXPECT_FALSE(recipe("26.06", "Qwen3-30B-A3B", "GB300", false).known);
-  EXPECT_TRUE(recipe("26.02", "GPT-OSS-120B", "GB200", false).balanced);
+  EXPECT_TRUE(recipe("26.02", "GPT-OSS-120B", "GB200", false).norms_and_activation);
   EXPECT_TRUE(recipe("26.06.01", "GPT-OSS-120B", "GB200", true).slowed);
   EXPECT_FALSE(recipe("26.06", "GPT-OSS-120B", "GB200", true).slowed);
   EXPECT_FALSE(recipe("25.09", "Qwen3-30B-A3B", "GB200", true).known);
@@ -158,6 +158,7 @@ TEST(Score, RecipesSayHowMixturesRan) {
 }
 
 TEST(Score, AMixtureRunsAsItsRecipeSays) {
+  const std::vector<RecomputeModule> norms_and_activation = {RecomputeModule::kLayernorm, RecomputeModule::kMoeAct};
   const RunOfFramework& graphed = RunNamed("runs:1664");  // Qwen3-30B, GB300, 26.06
   EXPECT_EQ(graphed.request.model.matmul_type, MatmulType::kMxfp8);
   EXPECT_EQ(graphed.request.layout.weave, WeaveMode::kNeighbours);
@@ -169,11 +170,11 @@ TEST(Score, AMixtureRunsAsItsRecipeSays) {
     traits.rows_once_per_node = true;
     return traits;
   }());
-  EXPECT_EQ(RunNamed("runs:1837").request.recompute, RecomputeMode::kBalanced) << "GPT-OSS, GB200, 26.02";
+  EXPECT_EQ(RunNamed("runs:1837").request.modules, norms_and_activation) << "GPT-OSS, GB200, 26.02";
   EXPECT_FALSE(RunNamed("runs:1837").request.traits.rows_once_per_node);
   EXPECT_EQ(RunNamed("runs:1638").obstacle, Obstacle::kFault);
   EXPECT_TRUE(RunNamed("runs:2288").request.traits.rows_once_per_node) << "DeepEP";
-  EXPECT_EQ(RunNamed("runs:2288").request.recompute, RecomputeMode::kBalanced);
+  EXPECT_EQ(RunNamed("runs:2288").request.modules, norms_and_activation);
   EXPECT_EQ(RunNamed("runs:2289").request.layout.weave, WeaveMode::kNeighbours) << "+1f1b a2a overlap";
 }
 
