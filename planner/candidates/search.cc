@@ -14,7 +14,8 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kMaxAutoContext = 8;
-constexpr int32_t kMaxAutoVirtualStages = 8;
+constexpr int32_t kMaxAutoVirtualStages = 8;       // any number of them
+constexpr int32_t kMaxAutoEvenVirtualStages = 64;  // if all chunks have the same number of layers
 constexpr size_t kMaxWantedShapes = 12;
 
 // Possible values of a degree: the pinned value, or, if the degree is left open (0), `choices`.
@@ -209,11 +210,21 @@ class Space {
     }
   }
 
+  // With one rank, interleaving has no effect.
+  std::vector<int32_t> VirtualStages(const ParallelLayout& layout) const {
+    const bool interleaves = pinned_.schedule == ScheduleKind::kAuto || pinned_.schedule == ScheduleKind::kInterleaved;
+    if (layout.pp == 1 || !interleaves) return {1};
+    std::vector<int32_t> numbers = UpTo(kMaxAutoVirtualStages);
+    const int32_t most = std::min(kMaxAutoEvenVirtualStages, model_.layers / layout.pp);
+    for (int32_t n = kMaxAutoVirtualStages + 1; n <= most; ++n) {
+      if (model_.layers % (n * layout.pp) == 0) numbers.push_back(n);
+    }
+    return numbers;
+  }
+
   void AddModes(Candidate c) {
-    const bool open = pinned_.virtual_stages == 0 && c.layout.pp > 1 &&
-                      (pinned_.schedule == ScheduleKind::kAuto || pinned_.schedule == ScheduleKind::kInterleaved);
-    for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, UpTo(open ? kMaxAutoVirtualStages : 1))) {
-      // More chunks would have less than one layer each. (With one rank, interleaving has no effect.)
+    for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, VirtualStages(c.layout))) {
+      // More chunks would have less than one layer each.
       if (int64_t{virtual_stages} * c.layout.pp > model_.layers) break;
       c.layout.virtual_stages = virtual_stages;
       c.layout.custom = fixed_.custom;

@@ -37,11 +37,12 @@ inline constexpr int32_t kMaxAutoMicroBatch = 8;
 // rank holds the smallest share of the optimizer's states.
 //
 // Pinned values are kept. Values that are left open are chosen as follows. A micro-batch is a power of two up to 8. Virtual
-// stages are 1 to 8. A schedule is 1F1B, zero-bubble or, with virtual stages, interleaved. (GPipe is never faster than 1F1B,
-// and Chimera holds every weight twice, so both are used only if the job asks for them.) Replicas shard nothing or the
-// optimizer states; with PlanTarget::kAnyFramework, also gradients and weights. cp is 1, or with kAnyFramework a power of two
-// up to 8. Ranks are numbered in both orders, if the order decides which link two ranks have. Returns InvalidArgument with the
-// rule that excludes every layout, and the numbers (planner/candidates/no_layout.h).
+// stages are 1 to 8, and up to 64 where every chunk then has as many layers. A schedule is 1F1B, zero-bubble or, with virtual
+// stages, interleaved. (GPipe is never faster than 1F1B, and Chimera holds every weight twice, so both are used only if the job
+// asks for them.) Replicas shard nothing or the optimizer states; with PlanTarget::kAnyFramework, also gradients and weights.
+// cp is 1, or with kAnyFramework a power of two up to 8. Ranks are numbered in both orders, if the order decides which link two
+// ranks have. Returns InvalidArgument with the rule that excludes every layout, and the numbers
+// (planner/candidates/no_layout.h).
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target,
                                                   bool even_batches = false);
 // Returns the same list as Candidates. If there is no candidate, it returns an empty list and no error.
