@@ -57,6 +57,10 @@ bool Alike(const HardwareProfile& a, const HardwareProfile& b) {
                     Close(static_cast<double>(a.memory_bytes_per_second), static_cast<double>(b.memory_bytes_per_second)));
 }
 
+bool AlikeMemory(Bytes a, Bytes b) {
+  return a == Bytes(0) || b == Bytes(0) || Close(static_cast<double>(a.value), static_cast<double>(b.value));
+}
+
 std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std::shared_ptr<const HardwareProfile>> profiles) {
   const auto has = [](const HardwareProfile& profile, const LayerShape& shape) {
     return std::any_of(profile.measured.begin(), profile.measured.end(),
@@ -88,27 +92,36 @@ std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std:
   return profiles;
 }
 
-ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles) {
+ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles,
+                           const std::vector<Bytes>& memory) {
   LYNX_CHECK(nodes.groups.size() == 1 && static_cast<size_t>(nodes.nodes()) == profiles.size());
+  LYNX_CHECK(memory.empty() || memory.size() == profiles.size());
   const HardwareProfile slowest = SlowestProfile(profiles);
   struct Kind {
     const HardwareProfile* first;  // the profile of its first node
     HardwareProfile slowest;
+    Bytes least, most;  // the known memory of a device; 0: none is known
   };
   std::vector<Kind> kinds;
   std::vector<size_t> kind_of;  // one entry for each node
-  for (const std::shared_ptr<const HardwareProfile>& known : profiles) {
-    const HardwareProfile& profile = known == nullptr ? slowest : *known;
-    // The node is compared with both the first and the slowest node of the kind. Otherwise small differences between nodes
-    // could add up within a kind.
-    const auto fits = [&](const Kind& kind) { return Alike(*kind.first, profile) && Alike(kind.slowest, profile); };
+  for (size_t node = 0; node < profiles.size(); ++node) {
+    const HardwareProfile& profile = profiles[node] == nullptr ? slowest : *profiles[node];
+    const Bytes own = memory.empty() ? Bytes(0) : memory[node];
+    // The node is compared with both the first and the slowest node of the kind, and with the least and the most memory.
+    // Otherwise small differences between nodes could add up within a kind.
+    const auto fits = [&](const Kind& kind) {
+      return Alike(*kind.first, profile) && Alike(kind.slowest, profile) && AlikeMemory(kind.least, own) &&
+             AlikeMemory(kind.most, own);
+    };
     size_t kind = kind_of.empty() ? 0 : kind_of.back();
     if (kinds.empty() || !fits(kinds[kind]))
       kind = static_cast<size_t>(std::find_if(kinds.begin(), kinds.end(), fits) - kinds.begin());
     if (kind == kinds.size()) {
-      kinds.push_back({&profile, profile});
+      kinds.push_back({&profile, profile, own, own});
     } else {
       kinds[kind].slowest = SlowerProfile(std::move(kinds[kind].slowest), profile);
+      if (own > Bytes(0)) kinds[kind].least = kinds[kind].least == Bytes(0) ? own : std::min(kinds[kind].least, own);
+      kinds[kind].most = std::max(kinds[kind].most, own);
     }
     kind_of.push_back(kind);
   }
@@ -121,6 +134,7 @@ ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::
     NodeGroup& group = grouped.groups.emplace_back(nodes.groups.front());
     group.nodes = 1;
     group.profile = kinds[kind_of[node]].slowest;
+    if (!memory.empty()) group.memory_per_device = kinds[kind_of[node]].least;
     if (kinds.size() > 1) group.name = absl::StrCat("group ", kind_of[node]);
   }
   return grouped;

@@ -1,6 +1,7 @@
-// Node groups: describe to the planner the nodes that a job would run on. Nodes with similar measurements are of one kind, with
-// the slowest figures of its nodes. A node that is clearly slower or faster, or has other links, is of another kind, so that
-// the planner can give its stages suitable work. Pure; thread-safe.
+// Node groups: describe to the planner the nodes that a job would run on. Nodes with similar measurements and memory are of one
+// kind, with the slowest figures and the least memory of its nodes. A node that is clearly slower or faster, has clearly more
+// or less memory, or has other links, is of another kind, so that the planner can give its stages suitable work. Pure;
+// thread-safe.
 #ifndef LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_
 #define LYNX_SERVER_SCHEDULING_NODE_GROUPS_H_
 
@@ -19,15 +20,20 @@ inline constexpr int kAlikePercent = 25;
 // shape together. If the profiles share no shape, it compares the arithmetic and memory rates instead.
 bool Alike(const HardwareProfile& a, const HardwareProfile& b);
 
+// True if devices with these amounts of memory may be of one kind: they differ by at most kAlikePercent, or one is unknown (0).
+bool AlikeMemory(Bytes a, Bytes b);
+
 // Fills in shapes that a node has not measured, because nodes that train cannot measure. The times are copied from the first
 // node in the list that has measured the shape and has a similar profile (Alike).
 std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(std::vector<std::shared_ptr<const HardwareProfile>> profiles);
 
 // Divides `nodes`, which is one group without a profile, into groups. `profiles`: one for each node, in order. A node with a
-// null profile counts as being as slow as the slowest node (StatedCpuProfile if no node has a profile). Nodes that are alike
-// are of one kind, and have the slowest figures of this kind. Consecutive nodes of one kind share a group; groups of one kind
-// have the same name and profile.
-ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
+// null profile counts as being as slow as the slowest node (StatedCpuProfile if no node has a profile). `memory`: that of a
+// device of each node, 0 if it is unknown; empty: that of `nodes`. Nodes that are alike, in speed and in memory, are of one
+// kind, and have the slowest figures and the least known memory of this kind. Consecutive nodes of one kind share a group;
+// groups of one kind have the same name, profile and memory.
+ClusterTopology GroupNodes(const ClusterTopology& nodes, const std::vector<std::shared_ptr<const HardwareProfile>>& profiles,
+                           const std::vector<Bytes>& memory = {});
 
 // The devices of one node that a job has, and what the node has in total.
 struct NodeShare {

@@ -16,6 +16,13 @@ Bytes SmallerKnown(Bytes a, Bytes b) {
   return std::min(a, b);
 }
 
+// Adds the memory of a device of the next node.
+void AddMemory(Bytes of_node, Reservation& reservation) {
+  Bytes& least = reservation.topology.groups.front().memory_per_device;
+  least = SmallerKnown(least, of_node);
+  reservation.node_memory.push_back(of_node);
+}
+
 // Takes `per_node` devices from each of `nodes_wanted` nodes. Only nodes with at least `per_node` free devices are used.
 Reservation TakeAlike(const std::vector<NodeDevices>& nodes, int32_t per_node, int32_t nodes_wanted) {
   Reservation reservation;
@@ -23,8 +30,7 @@ Reservation TakeAlike(const std::vector<NodeDevices>& nodes, int32_t per_node, i
   const auto has_as_many = [&](const NodeDevices& node) { return static_cast<int32_t>(node.free.size()) >= per_node ? 1 : 0; };
   for (const NodeDevices& node : SelectByLocality(nodes, nodes_wanted, has_as_many)) {
     for (int32_t i = 0; i < per_node; ++i) reservation.devices.push_back({node.node, node.free[static_cast<size_t>(i)]});
-    Bytes& memory = reservation.topology.groups.front().memory_per_device;
-    memory = SmallerKnown(memory, node.memory_per_device);
+    AddMemory(node.memory_per_device, reservation);
   }
   return reservation;
 }
@@ -37,8 +43,7 @@ Reservation TakeSingly(const std::vector<NodeDevices>& nodes, int32_t count) {
     for (const int32_t device : node.free) {
       if (static_cast<int32_t>(reservation.devices.size()) == count) return reservation;
       reservation.devices.push_back({node.node, device});
-      Bytes& memory = reservation.topology.groups.front().memory_per_device;
-      memory = SmallerKnown(memory, node.memory_per_device);
+      AddMemory(node.memory_per_device, reservation);
     }
   }
   return reservation;

@@ -17,7 +17,7 @@ namespace lynx::server {
 struct NodeDevices {
   NodeId node;
   std::vector<int32_t> free;     // indices of the free devices, ascending
-  Bytes memory_per_device;       // memory of the smallest device; 0: unknown
+  Bytes memory_per_device;       // memory of the node's smallest device; 0: unknown
   std::string domain;            // place in the network (common/network_domain.h); empty: unknown
   bool slow = false;             // slower than its agent measured; used only after other nodes that are equally close
   bool alone = false;            // its network's rate is not known, so a job may not be on it and on other nodes
@@ -27,7 +27,9 @@ struct NodeDevices {
 // Devices that are reserved for a job while it is planned, and what the planner may assume about them.
 struct Reservation {
   std::vector<DeviceRef> devices;
-  ClusterTopology topology;
+  ClusterTopology topology;  // one group
+  // The memory of a device of each node of the topology; 0: unknown. Empty: as the topology says.
+  std::vector<Bytes> node_memory;
 };
 
 struct Demand {

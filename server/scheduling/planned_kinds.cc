@@ -65,9 +65,22 @@ std::optional<std::vector<DeviceRef>> PlaceRanksByKind(const ParallelLayout& lay
     std::vector<NodeDevices> alike;
     for (const NodeDevices& node : left) {
       const std::shared_ptr<const HardwareProfile> profile = profile_of(node.node);
-      if (profile != nullptr && Alike(kind.group->profile, *profile)) alike.push_back(node);
+      const bool memory = AlikeMemory(kind.group->memory_per_device, node.memory_per_device);
+      if (memory && profile != nullptr && Alike(kind.group->profile, *profile)) alike.push_back(node);
     }
     Take(alike, kind, left);
+  }
+  // Kinds with much memory choose first, because fewer nodes are large enough for their places.
+  std::vector<Kind*> by_memory;
+  for (Kind& kind : kinds) by_memory.push_back(&kind);
+  std::stable_sort(by_memory.begin(), by_memory.end(),
+                   [](const Kind* a, const Kind* b) { return a->group->memory_per_device > b->group->memory_per_device; });
+  for (Kind* kind : by_memory) {
+    std::vector<NodeDevices> large;
+    for (const NodeDevices& node : left) {
+      if (node.memory_per_device >= kind->group->memory_per_device) large.push_back(node);
+    }
+    Take(large, *kind, left);
   }
   for (Kind& kind : kinds) Take(std::vector<NodeDevices>(left), kind, left);
   std::vector<NodeDevices> order;

@@ -18,10 +18,11 @@ namespace lynx::server {
 using ProfileOf = std::function<std::shared_ptr<const HardwareProfile>(const NodeId&)>;
 
 // Places the ranks by the rules of PlaceRanks, on nodes in the order of `planned`, the cluster that the plan was made for. Each
-// node of `planned` gets its place taken by a free node that is alike (Alike in node_groups.h); of several such nodes, by those
-// that lie closest together. Where no free node is alike, other nodes take the places. Only whole nodes of `planned` are used:
-// a node with fewer free devices than a node of `planned` has is left out. nullopt: the ranks do not all fit in this way.
-// `nodes` must be in locality order (locality_selection.h).
+// node of `planned` gets its place taken by a free node that is alike (Alike and AlikeMemory in node_groups.h); of several such
+// nodes, by those that lie closest together. Where no free node is alike, other nodes take the places, first those whose
+// devices have at least as much memory. Only whole nodes of `planned` are used: a node with fewer free devices than a node of
+// `planned` has is left out. nullopt: the ranks do not all fit in this way. `nodes` must be in locality order
+// (locality_selection.h).
 std::optional<std::vector<DeviceRef>> PlaceRanksByKind(const ParallelLayout& layout, const ClusterTopology& planned,
                                                        const std::vector<NodeDevices>& nodes, const ProfileOf& profile_of);
 

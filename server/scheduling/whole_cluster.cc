@@ -27,10 +27,14 @@ std::vector<const WholeNode*> Usable(const std::vector<WholeNode>& nodes) {
 void AddGroups(const std::vector<const WholeNode*>& nodes, std::vector<NodeGroup>& groups,
                std::vector<std::vector<const WholeNode*>>& members) {
   std::vector<std::shared_ptr<const HardwareProfile>> profiles;
-  for (const WholeNode* node : nodes) profiles.push_back(node->profile);
+  std::vector<Bytes> memory;
+  for (const WholeNode* node : nodes) {
+    profiles.push_back(node->profile);
+    memory.push_back(node->devices.memory_per_device);
+  }
   profiles = ShareShapes(std::move(profiles));
   const int32_t per_node = static_cast<int32_t>(nodes.front()->devices.free.size());
-  const ClusterTopology grouped = GroupNodes(UniformCluster(static_cast<int32_t>(nodes.size()), per_node), profiles);
+  const ClusterTopology grouped = GroupNodes(UniformCluster(static_cast<int32_t>(nodes.size()), per_node), profiles, memory);
   std::map<std::string, size_t> group_of;  // by GroupNodes' name of the kind
   size_t next = 0;
   for (const NodeGroup& run : grouped.groups) {
@@ -45,13 +49,9 @@ void AddGroups(const std::vector<const WholeNode*>& nodes, std::vector<NodeGroup
   }
 }
 
-void DescribeMemory(const std::vector<const WholeNode*>& nodes, NodeGroup& group) {
+void DescribeHostMemory(const std::vector<const WholeNode*>& nodes, NodeGroup& group) {
   std::vector<NodeShare> shares;
   for (const WholeNode* node : nodes) {
-    const Bytes memory = node->devices.memory_per_device;
-    if (memory > Bytes(0)) {
-      group.memory_per_device = group.memory_per_device == Bytes(0) ? memory : std::min(group.memory_per_device, memory);
-    }
     NodeShare& share = shares.emplace_back(NodeShare{.devices = group.devices_per_node, .host_memory = node->host_memory});
     for (int32_t place = 0; place < group.devices_per_node; ++place) share.places.push_back(place);
   }
@@ -76,7 +76,7 @@ ClusterTopology WholeCluster(const std::vector<WholeNode>& nodes) {
   std::vector<CoreUse> uses;
   for (size_t i = 0; i < cluster.groups.size(); ++i) {
     cluster.groups[i].name = absl::StrCat("kind ", i + 1);
-    DescribeMemory(members[i], cluster.groups[i]);
+    DescribeHostMemory(members[i], cluster.groups[i]);
     for (const WholeNode* node : members[i]) uses.insert(uses.end(), node->cores.begin(), node->cores.end());
   }
   cluster.shared_cores = SharedCoresOf(uses);

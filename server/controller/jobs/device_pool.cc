@@ -256,9 +256,12 @@ Bytes DevicePool::MemoryLimitFor(const LiveJob& job, size_t first, size_t end) c
 }
 
 bool DevicePool::IsTooLarge(const LiveJob& job, const std::vector<DeviceRef>& placement) const {
-  if (job.record.memory_limits.empty() || options_.Makes(Mistake::kForgetMemory)) return false;
+  const bool mixed = job.planned_kinds != nullptr;
+  if ((job.record.memory_limits.empty() && !mixed) || options_.Makes(Mistake::kForgetMemory)) return false;
   for (size_t r = 0; r < placement.size(); ++r) {
-    const Bytes limit = MemoryLimitOf(job.record.memory_limits, nodes_.ModelOf(placement[r], KindOf(job)));
+    Bytes limit = MemoryLimitOf(job.record.memory_limits, nodes_.ModelOf(placement[r], KindOf(job)));
+    const Bytes device = mixed ? FactsOf(placement[r].node, KindOf(job)).memory_per_device : Bytes(0);
+    if (device > Bytes(0)) limit = limit == Bytes(0) ? device : std::min(limit, device);
     const int32_t stage = CoordinatesOf(job.plan->layout, static_cast<int32_t>(r)).stage;
     if (limit > Bytes(0) && TakenByPlan(*job.plan, stage, KindOf(job)) > limit) return true;
   }

@@ -83,7 +83,8 @@ class DevicePool {
   // The memory limit of the job for its reserved devices with index in [first, end), which are in one node group. 0: the size
   // of the devices is the only limit.
   Bytes MemoryLimitFor(const LiveJob& job, size_t first, size_t end) const;
-  // True if the job's plan takes more than the job's memory limit on one of the devices. `placement`: the device of each rank.
+  // True if the job's plan takes more than the job's memory limit on one of the devices, or, for a plan for nodes of several
+  // kinds, than the device has. `placement`: the device of each rank.
   bool IsTooLarge(const LiveJob& job, const std::vector<DeviceRef>& placement) const;
 
   // True if the rank belongs to its job's current generation and is placed on this node.

@@ -111,7 +111,7 @@ ClusterTopology JobPlanning::ClusterOf(const Reservation& reservation) const {
     if (profiles[i] == nullptr || slowness[i] == Slowness()) continue;
     profiles[i] = std::make_shared<const HardwareProfile>(Slowed(*profiles[i], slowness[i]));
   }
-  ClusterTopology cluster = GroupNodes(reservation.topology, profiles);
+  ClusterTopology cluster = GroupNodes(reservation.topology, profiles, reservation.node_memory);
   std::vector<CoreUse> uses;
   for (const DeviceRef& device : reservation.devices) {
     const LiveNode* node = nodes_.Find(device.node);

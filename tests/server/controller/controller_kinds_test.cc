@@ -81,6 +81,25 @@ class ControllerKinds : public ::testing::Test {
     cluster_.Send(AgentReported{cluster_.Node(name).agent_stream, "10.0.0.1", cluster_.Node(name).agent});
     cluster_.Settle();
   }
+  // A fast node, whose devices have this memory.
+  void AddNodeWithMemory(const std::string& name, Bytes memory) {
+    cluster_.AddNode(name, 2);
+    AgentState& agent = cluster_.Node(name).agent;
+    agent.profile = Profile(1);
+    for (Device& device : agent.devices) device.memory = memory;
+    cluster_.Send(AgentReported{cluster_.Node(name).agent_stream, "10.0.0.1", agent});
+    cluster_.Settle();
+  }
+  // The most that a rank of the plan takes on the node, and on the other nodes.
+  std::pair<Bytes, Bytes> TakenOn(const JobId& job, const std::string& node) {
+    std::pair<Bytes, Bytes> taken;
+    for (int32_t rank = 0; rank < cluster_.Ranks(job); ++rank) {
+      const StagePlan& stage = planner_.plan.stages[static_cast<size_t>(CoordinatesOf(planner_.plan.layout, rank).stage)];
+      Bytes& most = cluster_.NodeOfRank(job, rank) == node ? taken.first : taken.second;
+      most = std::max(most, stage.states.total() + stage.arena);
+    }
+    return taken;
+  }
   // Two fast nodes, n0 and n1, and two slow ones, n2 and n3.
   void AddFour() {
     for (const char* name : {"n0", "n1"}) AddNode(name, 1);
@@ -222,6 +241,56 @@ TEST_F(ControllerKinds, AJobThatDoesNotNeedAllNodesGetsTheFastOnes) {
   for (const char* name : {"n2", "n3"}) AddNode(name, 1);
   EXPECT_THAT(Nodes(Train(Spec(2, 4))), ElementsAre("n2", "n3"));
   EXPECT_THAT(Nodes(Train(Spec(4, 4))), ElementsAre("n0", "n1")) << "the others are taken";
+}
+
+// A job of two stages on two nodes. Its plan for as much memory as it likes says what it takes.
+class ControllerMemoryKinds : public ControllerKinds {
+ protected:
+  static JobSpec TwoStages() {
+    JobSpec spec = Spec(4, 4);
+    spec.parallel.pp = 2;
+    return spec;
+  }
+  static Bytes Wanted() {
+    PlanRequest request{.spec = TwoStages(), .cluster = UniformCluster(2, 2, *Profile(1))};
+    const Plan plan = Planner::Make(request);
+    return std::min(plan.stages[0].states.total() + plan.stages[0].arena, plan.stages[1].states.total() + plan.stages[1].arena);
+  }
+};
+
+TEST_F(ControllerMemoryKinds, AStageUsesTheMemoryOfItsNodes) {
+  const Bytes small = Wanted() * 6 / 10, large = Wanted() * 4;
+  AddNodeWithMemory("n0", small);
+  AddNodeWithMemory("n1", large);
+  const JobId job = cluster_.Submit(TwoStages());
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  const std::vector<NodeGroup>& groups = cluster_.plans().front().request.cluster.groups;
+  ASSERT_EQ(groups.size(), 2u) << "the nodes are equally fast, but one has clearly more memory";
+  EXPECT_EQ(groups[0].memory_per_device, small);
+  EXPECT_EQ(groups[1].memory_per_device, large);
+  EXPECT_TRUE(cluster_.plans().front().may_arrange);
+  Answer();
+  EXPECT_EQ(cluster_.State(job), JobState::kStarting);
+  const auto [on_large, on_small] = TakenOn(job, "n1");
+  EXPECT_LE(on_small, small);
+  EXPECT_GT(on_large, small);
+  EXPECT_LE(on_large, large);
+}
+
+TEST_F(ControllerMemoryKinds, APlanForMoreMemoryThanIsLeftIsReplaced) {
+  const Bytes small = Wanted() * 6 / 10, large = Wanted() * 4;
+  for (const auto& [name, memory] : {std::pair("n0", small), {"n1", large}}) AddNodeWithMemory(name, memory);
+  const JobId job = Train(TwoStages());
+  AddNodeWithMemory("n2", large);
+  AddNodeWithMemory("n3", small);
+  Lose("n1", job);
+  EXPECT_EQ(cluster_.State(job), JobState::kStarting);
+  EXPECT_THAT(Nodes(job), ::testing::UnorderedElementsAre("n0", "n2")) << "a node with as much memory takes the place";
+  cluster_.AllReady(job);
+  for (int64_t step = 0; step < 6; ++step) cluster_.StepAll(job, step);
+  Lose("n2", job);
+  ASSERT_EQ(cluster_.plans().size(), 1u) << "the plan does not fit n0 and n3: " << cluster_.Events(job).back().reason;
+  for (const NodeGroup& group : cluster_.plans().front().request.cluster.groups) EXPECT_EQ(group.memory_per_device, small);
 }
 
 // If devices count as separate nodes, they must still be next to the other devices of their real node.

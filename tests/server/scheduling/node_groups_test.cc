@@ -65,6 +65,33 @@ TEST(NodeGroups, AGroupDoesNotDriftFromNodeToNode) {
   EXPECT_THAT(Sizes(GroupNodes(UniformCluster(4, 1), profiles)), ElementsAre(2, 2));
 }
 
+std::vector<Bytes> MemoryOf(const ClusterTopology& cluster) {
+  std::vector<Bytes> memory;
+  for (const NodeGroup& group : cluster.groups) memory.push_back(group.memory_per_device);
+  return memory;
+}
+
+TEST(NodeGroups, NodesWithClearlyMoreMemoryAreAnotherKind) {
+  const Profiles profiles(4, Shared(Measured(1000)));
+  const auto grouped = [&](const std::vector<int64_t>& gib) {
+    std::vector<Bytes> memory;
+    for (const int64_t size : gib) memory.push_back(kGiB * size);
+    return GroupNodes(UniformCluster(4, 2, {}, kGiB), profiles, memory);
+  };
+  const ClusterTopology two = grouped({40, 38, 80, 78});
+  ASSERT_THAT(Sizes(two), ElementsAre(2, 2));
+  EXPECT_THAT(MemoryOf(two), ElementsAre(kGiB * 38, kGiB * 78)) << "the least of the kind";
+  EXPECT_EQ(two.groups[0].profile, two.groups[1].profile);
+  EXPECT_NE(two.groups[0].name, two.groups[1].name);
+  EXPECT_EQ(CheckCluster(two), absl::OkStatus());
+  EXPECT_THAT(MemoryOf(grouped({40, 80, 40, 80})), ElementsAre(kGiB * 40, kGiB * 80, kGiB * 40, kGiB * 80));
+  EXPECT_THAT(MemoryOf(grouped({40, 40, 40, 45})), ElementsAre(kGiB * 40)) << "one kind";
+  EXPECT_THAT(MemoryOf(grouped({100, 120, 140, 160})), ElementsAre(kGiB * 100, kGiB * 140))
+      << "small differences do not add up";
+  EXPECT_THAT(MemoryOf(grouped({0, 40, 0, 42})), ElementsAre(kGiB * 40)) << "what is unknown is no difference";
+  EXPECT_THAT(MemoryOf(grouped({0, 0, 0, 0})), ElementsAre(Bytes(0)));
+}
+
 // The first two nodes are alike. The third node is slower and has measured another shape.
 TEST(NodeGroups, NodesThatAreAlikeShareTheShapesThatTheyMeasured) {
   HardwareProfile more = Measured(1100);

@@ -70,6 +70,19 @@ TEST(ReserveTest, SmallestMemoryCounts) {
   EXPECT_EQ(Reserve(nodes, {4, 4, 1})->topology.groups.front().memory_per_device, Bytes(101));
 }
 
+TEST(ReserveTest, TheMemoryOfEachNodeIsKept) {
+  const auto memory = [](const std::vector<int>& free, const Demand& demand) {
+    std::vector<int64_t> bytes;
+    const std::optional<Reservation> reservation = Reserve(NodesWith(free), demand);
+    EXPECT_TRUE(reservation.has_value());
+    if (!reservation.has_value()) return bytes;
+    for (const Bytes of_node : reservation->node_memory) bytes.push_back(of_node.value);
+    return bytes;
+  };
+  EXPECT_EQ(memory({2, 1, 2}, {4, 4, 1}), (std::vector<int64_t>{100, 102}));
+  EXPECT_EQ(memory({1, 2}, {3, 3, 1}), (std::vector<int64_t>{100, 101, 101})) << "each device counts as a node";
+}
+
 TEST(NodeOrderTest, NodesOfAReservationChangePlacesAsAWhole) {
   const Reservation reservation = *Reserve(NodesWith({2, 3, 2}), {6, 6, 2});
   EXPECT_TRUE(AreWholeNodes(reservation));

@@ -29,6 +29,11 @@ struct FreeNodes {
     times[node.node] = slower;
     return *this;
   }
+  // Sets the memory of the devices of each node.
+  FreeNodes& Memory(const std::vector<int64_t>& gib) {
+    for (size_t i = 0; i < gib.size(); ++i) nodes[i].memory_per_device = kGiB * gib[i];
+    return *this;
+  }
   // Returns the node of each tensor-parallel group. Empty: there is no room for all ranks.
   std::vector<std::string> Place(const ParallelLayout& layout, const ClusterTopology& planned) const {
     const auto placement = PlaceRanksByKind(layout, planned, nodes, [&](const NodeId& node) {
@@ -59,6 +64,32 @@ TEST(PlannedKinds, EachPlaceGetsANodeOfItsKind) {
   EXPECT_THAT(nodes.Place(kEight, Alternating()), ElementsAre("a", "c", "b", "d"));
   const FreeNodes others = FreeNodes().Add("a", 3).Add("b", 3).Add("c", 7).Add("d", 1).Add("e", 1);
   EXPECT_THAT(others.Place(kEight, Alternating()), ElementsAre("d", "a", "e", "b"));
+}
+
+// Four nodes of one speed: 40 GiB, 80 GiB, 40 GiB, 80 GiB.
+ClusterTopology AlternatingMemory() {
+  ClusterTopology cluster = Alternating();
+  for (NodeGroup& group : cluster.groups) {
+    group.memory_per_device = kGiB * (group.name == "fast" ? 40 : 80);
+    group.profile = Profile(1);
+  }
+  return cluster;
+}
+
+TEST(PlannedKinds, EachPlaceGetsANodeWithItsMemory) {
+  FreeNodes nodes = FreeNodes().Add("a", 1).Add("b", 1).Add("c", 1).Add("d", 1);
+  EXPECT_THAT(nodes.Memory({80, 80, 40, 40}).Place(kEight, AlternatingMemory()), ElementsAre("c", "a", "d", "b"));
+  EXPECT_THAT(nodes.Memory({80, 80, 80, 40}).Place(kEight, AlternatingMemory()), ElementsAre("d", "a", "c", "b"))
+      << "another node takes the place if it has more memory";
+  EXPECT_THAT(nodes.Memory({40, 40, 40, 80}).Place(kEight, AlternatingMemory()), ElementsAre("a", "d", "b", "c"))
+      << "the caller looks whether the plan fits there";
+}
+
+// A place for much memory gets the larger of the nodes that are left, whichever is closer.
+TEST(PlannedKinds, OfOtherNodesThoseWithEnoughMemoryComeFirst) {
+  FreeNodes nodes = FreeNodes().Add("a", 7).Add("b", 7).Add("c", 7).Add("d", 7);
+  EXPECT_THAT(nodes.Memory({40, 160, 40, 160}).Place(kEight, AlternatingMemory()), ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(nodes.Memory({160, 40, 160, 40}).Place({.tp = 2, .pp = 2, .dp = 1}, AlternatingMemory()), ElementsAre("b", "a"));
 }
 
 TEST(PlannedKinds, OtherNodesTakeThePlacesForWhichNoNodeIsAlike) {

@@ -47,6 +47,16 @@ TEST(WholeCluster, NodesThatAreAlikeAreOneGroupWithTheSmallestMemory) {
   EXPECT_TRUE(CheckCluster(cluster).ok());
 }
 
+TEST(WholeCluster, NodesWithClearlyMoreMemoryAreAGroupOfTheirOwn) {
+  std::vector<WholeNode> nodes = {Node(0, 4, Profile(1)), Node(1, 4, Profile(1)), Node(2, 4, Profile(1))};
+  nodes[1].devices.memory_per_device = kGiB * 16;
+  const ClusterTopology cluster = WholeCluster(nodes);
+  ASSERT_EQ(cluster.groups.size(), 2u);
+  EXPECT_EQ(cluster.groups[0].nodes, 2);
+  EXPECT_EQ(cluster.groups[0].memory_per_device, kGiB * 8);
+  EXPECT_EQ(cluster.groups[1].memory_per_device, kGiB * 16);
+}
+
 TEST(WholeCluster, LeavesOutNodesThatNothingIsKnownOf) {
   const std::vector<WholeNode> nodes = {Node(0, 4, nullptr), Node(1, 0, Profile(1)), Node(2, 2, Profile(1))};
   EXPECT_EQ(WholeCluster(nodes).nodes(), 1);
