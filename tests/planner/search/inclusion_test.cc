@@ -137,6 +137,46 @@ TEST(Inclusion, MoreMemoryIsSeldomSlower) {
   }).ExpectAtMost(0.1, 5);
 }
 
+// The same relations on nodes of two kinds.
+TEST(Inclusion, MixedNodesAutoContainsEachNumberOfStages) {
+  Compare(
+      20, true, [](auto& rng, PlanRequest& request) { request.spec.parallel.pp = 1 << Draw(rng, 0, 2); }, MakeMixed)
+      .ExpectAtMost(0.1, 3);
+}
+
+TEST(Inclusion, MixedNodesAutoContainsEachOrderOfRanks) {
+  Compare(
+      20, true,
+      [](auto& rng, PlanRequest& request) {
+        request.spec.parallel.rank_order = rng() % 2 ? RankOrder::kTpDpPp : RankOrder::kTpPpDp;
+      },
+      MakeMixed)
+      .ExpectAtMost(0.1, 2);
+}
+
+TEST(Inclusion, MixedNodesMoreMemoryOfOneKindIsSeldomSlower) {
+  Compare(
+      20, false,
+      [](auto& rng, PlanRequest& request) {
+        Bytes& memory = request.cluster.groups[rng() % 2].memory_per_device;
+        memory = memory * 5 / 4;
+      },
+      MakeMixed)
+      .ExpectAtMost(0.1, 3);
+}
+
+TEST(Inclusion, MixedNodesAFasterKindIsSeldomSlower) {
+  Compare(
+      20, false,
+      [](auto& rng, PlanRequest& request) {
+        HardwareProfile& profile = request.cluster.groups[rng() % 2].profile;
+        profile.flops_per_second = profile.flops_per_second * 5 / 4;
+        profile.memory_bytes_per_second = profile.memory_bytes_per_second * 5 / 4;
+      },
+      MakeMixed)
+      .ExpectAtMost(0.1, 5);
+}
+
 // Plans every candidate completely, woven ones too, and returns the best step.
 std::optional<Nanos> Exhaustive(const PlanRequest& request) {
   const absl::StatusOr<std::vector<Candidate>> plain = SupportedCandidates(request);

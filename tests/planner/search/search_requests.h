@@ -41,6 +41,24 @@ inline PlanRequest RandomRequest(std::mt19937_64& rng) {
   return request;
 }
 
+// Divides the nodes of the request's only group into two kinds, which differ in speed, in memory or in both. In most cases,
+// memory is scarce on at least one of them. A cluster of one node gets a second one.
+inline void MakeMixed(std::mt19937_64& rng, PlanRequest& request) {
+  NodeGroup& one = request.cluster.groups[0];
+  if (one.nodes == 1) one.nodes = 2;
+  NodeGroup other = one;
+  one.name = "one", other.name = "other";
+  other.nodes = Draw(rng, 1, one.nodes - 1);
+  one.nodes -= other.nodes;
+  one.memory_per_device = kMiB * Draw(rng, 6, 40);
+  other.memory_per_device = rng() % 3 ? kMiB * Draw(rng, 6, 40) : one.memory_per_device;
+  const int32_t slower = rng() % 3 ? Draw(rng, 2, 8) : 2;  // in halves
+  other.profile.flops_per_second = other.profile.flops_per_second * 2 / slower;
+  other.profile.memory_bytes_per_second = other.profile.memory_bytes_per_second * 2 / slower;
+  request.cluster.groups.push_back(std::move(other));
+  request.spec.resources.min_ranks = request.spec.resources.max_ranks = request.cluster.devices();
+}
+
 // Returns a random request with a memory limit, and with hosts to which tensors can be sent. The hosts have little or much
 // memory, and slow or fast links.
 inline PlanRequest RandomOffloadRequest(std::mt19937_64& rng) {
