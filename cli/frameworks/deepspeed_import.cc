@@ -44,7 +44,6 @@ constexpr MissingKey kMissing[] = {
     {"bf16.bf16_master_weights_and_grads", kStates},
     {"bf16.bf16_optimizer_states", kStates},
     {"fp16.fp16_master_weights_and_grads", kStates},
-    {"data_types.grad_accum_dtype", kStates, "null"},
     {"amp.enabled", "mixed precision of Apex is not planned"},
 };
 
@@ -204,6 +203,7 @@ class DeepSpeedReader {
     if (stage.value_or(0) > 3) return Error(absl::StrCat("zero_optimization.stage is ", *stage, ": must be from 0 to 3"));
     constexpr ZeroStage kStages[] = {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
     job_.parallel.zero = kStages[stage.value_or(0)];
+    if (job_.model.dtype == DataType::kBfloat16) Gradients(stage.value_or(0) > 0);
     run_.traits = TraitsOf(Framework::kDeepspeed);
     // If the key is absent, only ZeRO-3 overlaps its communication (runtime/zero/config.py).
     const Json* overlap = Find("zero_optimization.overlap_comm");
@@ -220,6 +220,22 @@ class DeepSpeedReader {
     parallel.rank_order = RankOrder::kTpDpPp;
     parallel.partition = PartitionMethod::kEven;
     return absl::OkStatus();
+  }
+
+  // The type in which a 16-bit model's gradients are summed over microbatches and replicas. If the key is absent, it is that of
+  // the model, except for bfloat16 without ZeRO before version 0.18 (get_data_types of runtime/engine.py).
+  void Gradients(bool shares) {
+    const Json* type = Find("data_types.grad_accum_dtype");
+    DataType& gradients = job_.model.gradient_dtype;
+    if (type != nullptr) {
+      if (!absl::StrContains(Text(*type), "32")) gradients = DataType::kBfloat16;
+    } else if (shares || True("fp16.enabled")) {
+      gradients = DataType::kBfloat16;
+    } else {
+      run_.assumed.push_back(
+          "model.gradientDtype float32: without ZeRO and data_types.grad_accum_dtype, versions before 0.18 sum gradients so; "
+          "--set model.gradientDtype=bfloat16 counts as later versions do");
+    }
   }
 
   // train_batch_size = train_micro_batch_size_per_gpu * gradient_accumulation_steps * replicas. Two of them determine the

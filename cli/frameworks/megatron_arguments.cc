@@ -57,6 +57,9 @@ constexpr MegatronFlag kFlags[] = {
     {"--tokenizer-type", &M::tokenizer, "model.vocab"},
     {"--bf16", &M::bf16, "model.dtype"},
     {"--fp16", &M::fp16, "model.dtype bfloat16"},
+    {"--grad-reduce-in-bf16", &M::reduces_in_bf16, "model.gradientDtype"},
+    {"--accumulate-allreduce-grads-in-fp32", &M::sums_in_fp32, "model.gradientDtype"},
+    {"--main-grads-dtype", &M::main_gradients, "model.gradientDtype"},
     {"--use-flash-attn", &M::flash, "model.attention"},
     {"--attention-backend", &M::attention_backend, "model.attention"},
     {"--transformer-impl", &M::transformer_impl, "model.attention"},
@@ -155,7 +158,7 @@ constexpr char kSharedOverlap[] =
 constexpr char kGroupLimits[] = "the plan lets a token choose among all experts";
 constexpr char kChoice[] = "experts are planned as chosen by the softmax of the router's scores alone";
 constexpr char kExpertOverlap[] = "not counted: the plan exposes the all-to-alls of experts";
-constexpr char kStates[] = "the plan counts optimizer states, master weights and gradients in 32 bits each";
+constexpr char kStates[] = "the plan counts optimizer states and master weights in 32 bits each";
 constexpr char kCopies[] = "not planned; the plan keeps states and activations on the device";
 constexpr char kUneven[] = "the plan has the embedding on the stage of the first layers";
 constexpr char kHybrid[] = "layers of several kinds are not planned";
@@ -192,11 +195,9 @@ constexpr MegatronMissing kMissing[] = {
     {"--first-last-layers-bf16", MissingFlag::kSaid, "the products of all layers are counted in 8 or 4 bits"},
     {"--fp32-residual-connection", MissingFlag::kSaid, "the plan counts residuals in the type of the activations"},
     {"--use-precision-aware-optimizer", MissingFlag::kSaid, kStates},
-    {"--main-grads-dtype", MissingFlag::kSaid, kStates},
     {"--main-params-dtype", MissingFlag::kSaid, kStates},
     {"--exp-avg-dtype", MissingFlag::kSaid, kStates},
     {"--exp-avg-sq-dtype", MissingFlag::kSaid, kStates},
-    {"--grad-reduce-in-bf16", MissingFlag::kSaid, kStates},
     {"--optimizer-cpu-offload", MissingFlag::kSaid, kCopies},
     {"--optimizer-offload-fraction", MissingFlag::kSaid, kCopies},
     {"--overlap-cpu-optimizer-d2h-h2d", MissingFlag::kSaid, kCopies},
@@ -238,7 +239,6 @@ constexpr MegatronMissing kMissing[] = {
 // Logging, data, tokenizers, checkpoints, initial values, faults, launching. Also flags for kernels that every plan counts
 // (fusions), and flags that state what every plan assumes.
 constexpr const char* kOthers[] = {
-    "--accumulate-allreduce-grads-in-fp32",
     "--adlr-autoresume",
     "--adlr-autoresume-interval",
     "--align-param-gather",

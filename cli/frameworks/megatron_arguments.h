@@ -33,6 +33,8 @@ struct MegatronArguments {
   Count rotary_interpolation;
   bool rope_scaling = false;
   bool bf16 = false, fp16 = false, flash = false, local = false;
+  bool reduces_in_bf16 = false, sums_in_fp32 = false;
+  Text main_gradients;
   Text attention_backend, transformer_impl, tokenizer;
   Text fp8_format, fp8_recipe, fp4_format, fp4_recipe;
   Count experts, ep, expert_tp, top_k, expert_ffn;

@@ -258,6 +258,7 @@ class Converter {
   absl::Status TypeAndAttention() {
     model_.dtype = v_.bf16 || v_.fp16 ? DataType::kBfloat16 : DataType::kFloat32;
     if (v_.fp16) Miss("--fp16: planned as bfloat16, which has as many bits; there is no loss scaling");
+    if (GradientsInSixteenBits()) model_.gradient_dtype = DataType::kBfloat16;
     LYNX_RETURN_IF_ERROR(NarrowProducts());
     if (v_.attention_backend) {
       const std::string& backend = *v_.attention_backend;
@@ -292,6 +293,13 @@ class Converter {
     }
     EightBits();
     return absl::OkStatus();
+  }
+
+  // Gradients of bfloat16 models are summed in 32 bits unless a flag says otherwise, those of fp16 models only if a flag says
+  // so (validate_args; get_model of megatron/training/training.py).
+  bool GradientsInSixteenBits() const {
+    if (v_.bf16) return v_.reduces_in_bf16 || (!v_.sums_in_fp32 && v_.main_gradients.value_or("fp32") != "fp32");
+    return v_.fp16 && !v_.sums_in_fp32;
   }
 
   void EightBits() {

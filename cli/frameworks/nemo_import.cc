@@ -77,8 +77,8 @@ constexpr const char* kOtherKeys[] = {
 
 // Keys whose values are words. The code checks each of these words.
 constexpr const char* kWordKeys[] = {
-    "model.normalization", "model.activation",  "trainer.precision",
-    "model.optim.name",    "model.optim.betas", "model.optim.sched.name",
+    "model.normalization", "model.activation",       "trainer.precision",           "model.optim.name",
+    "model.optim.betas",   "model.optim.sched.name", "model.optim.grad_sync_dtype",
 };
 
 // Keys that change a run, but for which a job has no field. `neutral`: the values, in small letters, with which a key changes
@@ -93,7 +93,6 @@ constexpr MissingKey kMissing[] = {
      "the plan recomputes the same layers for all microbatches of a step", "0"},
     {"model.activations_checkpoint_layers_per_pipeline", "the plan recomputes as many layers on each stage", "0"},
     {"model.megatron_amp_O2", "the plan counts weights in 16 bits with master weights beside them, as with True", "true"},
-    {"model.optim.grad_sync_dtype", "the plan counts gradients and their reduction in 32 bits", "fp32 float32 32"},
 };
 
 using Values = std::map<std::string, std::vector<std::string>>;  // path -> its value, or the values of its list
@@ -102,6 +101,7 @@ using Values = std::map<std::string, std::vector<std::string>>;  // path -> its 
 bool IsNothing(const std::string& text) {
   return text.empty() || text == "null" || text == "~" || text == "None" || text == "???";
 }
+bool HasSixteenBits(const std::string& type) { return absl::StrContains(type, "16"); }
 bool IsTrue(const std::string& text) { return absl::EqualsIgnoreCase(text, "true"); }
 
 void Flatten(const YamlValue& value, const std::string& path, Values& values) {
@@ -224,7 +224,12 @@ class NemoReader {
       }
     } else if (path == "trainer.precision") {
       if (absl::StrContains(word, "bf16")) words_.push_back("--bf16");
-      if (word == "16" || word == "16-mixed") words_.push_back("--fp16");
+      if (word == "16" || word == "16-mixed") {
+        words_.push_back("--fp16");
+        if (!HasSixteenBits(One("model.optim.grad_sync_dtype"))) words_.push_back("--accumulate-allreduce-grads-in-fp32");
+      }
+    } else if (path == "model.optim.grad_sync_dtype") {
+      if (HasSixteenBits(word)) words_.push_back("--grad-reduce-in-bf16");
     } else if (path == "model.optim.name") {
       Optimizer(word);
     } else if (path == "model.optim.betas") {

@@ -47,7 +47,6 @@ constexpr MissingKey kMissing[] = {
     {"parallelism.enable_async_tensor_parallel", "not counted: the plan exposes collectives of tensor parallelism", "false"},
     {"parallelism.enable_compiled_autograd", "the plan counts no time for launches", "false"},
     {"training.enable_cpu_offload", "the plan keeps states and weights on the device", "false"},
-    {"training.mixed_precision_reduce", "the plan counts gradients in 32 bits", "float32"},
     {"training.dtype", "the plan counts states in 32 bits", "float32"},
     {"float8.enable_fsdp_float8_all_gather", kEightBits, "false"},
     {"float8.precompute_float8_dynamic_scale_for_fsdp", kEightBits, "false"},
@@ -105,6 +104,7 @@ class TorchtitanReader {
     LYNX_RETURN_IF_ERROR(Schedule());
     LYNX_RETURN_IF_ERROR(Batches());
     LYNX_RETURN_IF_ERROR(Recomputation());
+    Gradients();
     Training();
     Others();
     LYNX_RETURN_IF_ERROR(FinishImport(request_, run_));
@@ -176,6 +176,16 @@ class TorchtitanReader {
     job_.data = {DataKind::kMegatron, "data", ""};
     run_.assumed.push_back("data.path data: torchtitan reads datasets by name; a plan needs none");
     return absl::OkStatus();
+  }
+
+  // Only FSDP reduces gradients in a type of its own. torchtitan itself takes float32 alone; programs that extend it take
+  // others.
+  void Gradients() {
+    const std::string type = Text("training.mixed_precision_reduce", "float32");
+    const bool sharded = job_.parallel.zero != ZeroStage::kNone;
+    if (type != "float32" && sharded && job_.model.dtype == DataType::kBfloat16) {
+      job_.model.gradient_dtype = DataType::kBfloat16;
+    }
   }
 
   void LlamaScaling(double factor, int32_t original) {

@@ -68,6 +68,7 @@ const std::vector<ShapeField>& ShapeFields() {
                                                            Truth("qkNormWhole", &S::qk_norm_whole),
                                                            Count("rotaryDims", &S::rotary_dims),
                                                            Word("matmulType", &S::matmul_type),
+                                                           Word("gradientDtype", &S::gradient_dtype),
                                                            Count("experts", &S::experts),
                                                            Count("topK", &S::top_k),
                                                            Count("expertFfn", &S::expert_ffn),

@@ -15,6 +15,7 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kHalfBytes = 2;
 
 Nanos TransferTimeOf(int64_t bytes, const LinkCost& link) { return link.latency + TimeAtRate(bytes, link.bytes_per_second); }
 
@@ -24,8 +25,10 @@ struct OptimizerTraffic {
   int64_t whole;
   int64_t share;
 };
-constexpr OptimizerTraffic OptimizerTrafficOf(DataType dtype) {
-  return dtype == DataType::kBfloat16 ? OptimizerTraffic{12, 54} : OptimizerTraffic{0, 8 * kFloatBytes};
+constexpr OptimizerTraffic OptimizerTrafficOf(DataType dtype, DataType gradients) {
+  if (dtype == DataType::kFloat32) return {0, 8 * kFloatBytes};
+  if (gradients == DataType::kFloat32) return {3 * kFloatBytes, 54};
+  return {3 * kHalfBytes, kHalfBytes + kFloatBytes + 54};
 }
 
 // The parameters of a rank, and how many of them belong to experts.
@@ -436,14 +439,14 @@ Nanos CostModel::BoundaryTime(int32_t pipeline_rank, Bytes bytes) const {
 
 Nanos CostModel::DataReduceTime(int64_t parameters, int64_t experts) const {
   if (experts > 0) {
-    const Bytes gradients(experts * kFloatBytes);
+    const Bytes gradients(experts * shape_.gradient_bytes());
     const int32_t holders = ExpertReplicas(layout_);
     const Nanos own = layout_.zero == ZeroStage::kNone ? AllReduceTime(gradients, holders, expert_data_path_)
                                                        : AllGatherTime(gradients, holders, expert_data_path_);
     return own + (parameters > experts ? DataReduceTime(parameters - experts, 0) : Nanos(0));
   }
   const int32_t replicas = GradientRanks(layout_), shards = ShardRanks(layout_);
-  const Bytes gradients(parameters * kFloatBytes);
+  const Bytes gradients(parameters * shape_.gradient_bytes());
   if (layout_.zero == ZeroStage::kNone) return AllReduceTime(gradients, replicas, data_path_);
   // In a ring, a reduce-scatter takes as long as an all-gather.
   return AllGatherTime(gradients, shards, shard_path_) +
@@ -492,7 +495,7 @@ Nanos CostModel::OptimizerTime(int64_t parameters, int64_t experts) const {
     const __int128 nanos = static_cast<__int128>(parameters) * optimizer_per_mega_parameter_.value;
     return Nanos(static_cast<int64_t>(nanos >> 20));
   }
-  const OptimizerTraffic traffic = OptimizerTrafficOf(shape_.dtype);
+  const OptimizerTraffic traffic = OptimizerTrafficOf(shape_.dtype, shape_.gradient_dtype);
   const auto held = [&](int64_t of, int64_t holders) {
     const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : holders;
     return (of + shares - 1) / shares;
@@ -505,7 +508,7 @@ Nanos CostModel::OptimizerTime(int64_t parameters, int64_t experts) const {
 Nanos CostModel::NormTime() const { return AllReduceTime(Bytes(2 * sizeof(double)), layout_.ranks(), {.link = world_link_}); }
 
 Nanos CostModel::TiedEmbeddingTime() const {
-  return AllReduceTime(Bytes(OpParameters(Op::kLogits, shape_) * kFloatBytes), 2, {.link = boundary_links_.back()});
+  return AllReduceTime(Bytes(OpParameters(Op::kLogits, shape_) * shape_.gradient_bytes()), 2, {.link = boundary_links_.back()});
 }
 
 Nanos CostModel::OverlapCapacity(Nanos window) const {

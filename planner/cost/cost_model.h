@@ -8,9 +8,10 @@
 // all parameters of a rank, it sets gradients to zero (4 bytes written) and divides them by the number of replicas (8): 12
 // bytes. For the parameters whose states the rank holds, it unscales gradients and searches them for infinities (8), sums them
 // for the norm (4) and clips them (8). AdamW reads gradient, weight and moments and writes the last three (28), and the weight
-// is rounded to 16 bits (6). Together this is 54 bytes. With 8-bit products, weights are quantised once a step
-// (QuantizeWeightBytes), which is counted for all parameters of a rank. Gradients are summed in 32 bits. With ZeRO (Rajbhandari
-// et al. 2020), replicas reduce-scatter gradients, share the second part of the work, and all-gather weights.
+// is rounded to 16 bits (6). Together this is 54 bytes. If gradients are summed in 16 bits (ModelSpec::gradient_dtype),
+// the first part is half of that, and the second part begins with a copy of the gradients in 32 bits (6 more). With 8-bit
+// products, weights are quantised once a step (QuantizeWeightBytes), which is counted for all parameters of a rank. With ZeRO
+// (Rajbhandari et al. 2020), replicas reduce-scatter gradients, share the second part of the work, and all-gather weights.
 //
 // Context parallelism. A rank gathers the keys and values of the other ranks before attention. The backward pass gathers them
 // again and reduce-scatters their gradients (ContextGatherBytes each). This time is never hidden. It is added to the time of

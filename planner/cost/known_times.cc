@@ -25,8 +25,8 @@ TimesOfOps ComputedTimes(const HardwareProfile& profile, const LayerGraph& graph
   return of_ops;
 }
 
-// True if the shapes are of one model, and differ only in how a microbatch is divided over ranks, in its size, and in the load
-// of experts that is planned for.
+// True if the shapes are of one model, and differ only in how a microbatch is divided over ranks, in its size, in the type of
+// the sums of gradients, and in the load of experts that is planned for.
 bool OfOneModel(LayerShape a, const LayerShape& b) {
   a.micro_batch = b.micro_batch;
   a.tp = b.tp;
@@ -34,11 +34,12 @@ bool OfOneModel(LayerShape a, const LayerShape& b) {
   a.ep = b.ep;
   a.sequence_parallel = b.sequence_parallel;
   a.skew_permille = b.skew_permille;
+  a.gradient_dtype = b.gradient_dtype;
   return a == b;
 }
 
 // The measured shape of the same model whose sizes differ from `shape` by the smallest factor; null: there is none. The *twin*,
-// which differs only in sequence parallelism, is the nearest of all.
+// which differs only in sequence parallelism or in the type of the sums of gradients, is the nearest of all.
 const ShapeTimes* FindNearest(const std::vector<ShapeTimes>& measured, const LayerShape& shape) {
   const ShapeTimes* nearest = nullptr;
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -58,6 +59,7 @@ const ShapeTimes* FindNearest(const std::vector<ShapeTimes>& measured, const Lay
 bool IsTwin(LayerShape a, const LayerShape& b) {
   a.sequence_parallel = b.sequence_parallel;
   a.skew_permille = b.skew_permille;
+  a.gradient_dtype = b.gradient_dtype;
   return a == b;
 }
 

@@ -119,21 +119,23 @@ class DeepSpeed {
     return stage;
   }
 
-  // Sets the data types of a bfloat16 model. Plans assume that weight gradients have 32 bits.
+  // Sets the data types of a bfloat16 model.
   void Precision(int64_t stage) {
     JsonObject bf16;
     bf16.Bool("enabled", true);
     config_.Object("bf16", bf16);
     // Some versions of 0.18 and all of 0.19 refuse grad_accum_dtype without ZeRO. All versions of 0.16 and some of 0.17
     // refuse bf16 without grad_accum_dtype.
+    const bool wide = plan_.model.gradient_dtype == DataType::kFloat32;
     if (stage == 0 && version_ >= DeepSpeedVersion::k0_18) {
+      if (!wide) return;
       Miss(
           "weight gradients in 32 bits: without ZeRO DeepSpeed adds up those of bf16 weights in bf16; "
           "parallel.zero: optimizer has them in 32 bits");
       return;
     }
     JsonObject types;
-    types.Text("grad_accum_dtype", "fp32");
+    types.Text("grad_accum_dtype", wide ? "fp32" : "bf16");
     config_.Object("data_types", types);
   }
 

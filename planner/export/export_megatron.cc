@@ -124,6 +124,7 @@ class Megatron {
     args_.Value("--hidden-dropout", RealText(model_.dropout));
     args_.Value("--attention-backend", model_.attention == AttentionKernel::kFused ? "flash" : "unfused");
     if (model_.dtype == DataType::kBfloat16) args_.Flag("--bf16");
+    if (model_.gradient_dtype == DataType::kBfloat16) args_.Flag("--grad-reduce-in-bf16");
     if (model_.attention == AttentionKernel::kFused && model_.dtype == DataType::kFloat32) {
       Miss("fused attention in 32 bits: Transformer Engine has it for 16 only; model.dtype: bfloat16");
     }

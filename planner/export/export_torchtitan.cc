@@ -81,6 +81,10 @@ class Chooser {
     if (model.matmul_type != MatmulType::kModel) {
       Miss(absl::StrCat("products in ", EnumName(model.matmul_type), ": convert the model's linears (torchao)"));
     }
+    if (model.gradient_dtype != DataType::kFloat32) {
+      Miss(absl::StrCat("gradients reduced in ", EnumName(model.gradient_dtype),
+                        ": mixed_precision_reduce takes float32 alone, so these files reduce them in 32 bits"));
+    }
     if (model.moe.any()) {
       Miss(
           absl::StrCat("the model's experts (", model.moe.experts, " of width ", model.expert_ffn(), ", ", model.moe.top_k,

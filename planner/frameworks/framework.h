@@ -81,7 +81,8 @@ struct FrameworkTraits {
   int32_t half_logits_copies = 0;
   // The memory that libraries for matrix products and collectives allocate through the framework's allocator.
   int64_t workspace_bytes = 0;
-  // ZeRO-3: weights are cast to 16 bits while they are gathered, and no shard of 16 bits is kept.
+  // ZeRO-3: weights are cast to 16 bits while they are gathered, and no shard of 16 bits is kept. Shards of gradients have 32
+  // bits, also if gradients travel in 16.
   bool gathers_from_master = false;
 
   bool operator==(const FrameworkTraits&) const = default;

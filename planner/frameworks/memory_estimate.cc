@@ -56,7 +56,9 @@ void MemoryEstimator::AddStates(int32_t pipeline_rank, MemoryEstimate& rank) con
   const bool half = request_.model.dtype == DataType::kBfloat16;
   const bool shards_weights = zero >= ZeroStage::kWeights;
   rank.weights = divided(parameters * shape_.element_bytes(), shards_weights);
-  rank.gradients = divided(parameters * request_.gradient_bytes(), zero >= ZeroStage::kGradients);
+  const bool shards_gradients = zero >= ZeroStage::kGradients;
+  const bool wide = shards_gradients && request_.traits.gathers_from_master;
+  rank.gradients = divided(parameters * (wide ? kMasterBytes : shape_.gradient_bytes()), shards_gradients);
   const int64_t state_bytes = kMomentBytes + (half ? kMasterBytes : 0);
   const int64_t experts = pieces_.ExpertParametersOfRank(pipeline_rank);
   const int64_t holders = ExpertReplicas(request_.layout);

@@ -4,7 +4,7 @@
 // tensors that live only for a moment. Pure; thread-safe.
 //
 // Bytes of a rank with P parameters and d replicas, in 16 bits (Rajbhandari et al. 2020): weights 2 P, gradients 4 P (summed in
-// 32 bits; 2 P if StepRequest::gradients has 16), optimizer 12 P (the 32-bit weights and both moments). In 32 bits: 4 P, 4 P
+// 32 bits; 2 P if ModelSpec::gradient_dtype has 16), optimizer 12 P (the 32-bit weights and both moments). In 32 bits: 4 P, 4 P
 // and 8 P. ZeRO divides the optimizer's, then the gradients', then the weights' bytes by d. Where the weights are divided, the
 // rank also holds the gathered weights of two layers at a time: of the one that computes and of the one that is being gathered.
 #ifndef LYNX_PLANNER_FRAMEWORKS_MEMORY_ESTIMATE_H_

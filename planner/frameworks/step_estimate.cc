@@ -106,7 +106,6 @@ class Estimator {
   // If the layer's experts multiply in 8 bits, makes each pass take at least the time that the host needs to start its kernels.
   LayerEstimate BoundByHost(LayerEstimate layer) const;
   int32_t LargestRank() const;  // the rank with the most parameters
-  Nanos DataReduceTime(int64_t parameters, int64_t experts) const;
   void AddShardTransfers(int32_t piece, StagePassTimes& times) const;
   Nanos ExposedDataReduction(int64_t parameters, int64_t experts, Nanos last_backward) const;
 
@@ -205,19 +204,13 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
   return times;
 }
 
-// CostModel counts 4 bytes for each gradient.
-Nanos Estimator::DataReduceTime(int64_t parameters, int64_t experts) const {
-  const int64_t bytes = request_.gradient_bytes();
-  return costs_.DataReduceTime(parameters * bytes / 4, experts * bytes / 4);
-}
-
 // Sharded gradients are reduced with every microbatch, because no rank has room to accumulate them. Sharded weights are
 // gathered before each pass.
 void Estimator::AddShardTransfers(int32_t piece, StagePassTimes& times) const {
   const ZeroStage zero = request_.layout.zero;
   const int64_t parameters = pieces_.ParametersOf(piece);
   const Nanos weights = zero >= ZeroStage::kWeights ? costs_.WeightGatherTime(parameters, 0) : Nanos(0);
-  const Nanos gradients = zero >= ZeroStage::kGradients ? DataReduceTime(parameters, 0) : Nanos(0);
+  const Nanos gradients = zero >= ZeroStage::kGradients ? costs_.DataReduceTime(parameters, 0) : Nanos(0);
   const auto add = [&](Nanos transfers, Nanos& pass, Nanos beside) {
     pass += request_.traits.overlaps_data_reduction ? std::max(Nanos(0), transfers - pass - beside) : transfers;
   };
@@ -247,9 +240,9 @@ Nanos Estimator::ExposedDataReduction(int64_t parameters, int64_t experts, Nanos
                                              : costs_.WeightGatherTime(parameters, experts);
   if (gather > Nanos(0)) gather += Nanos(int64_t{request_.traits.broadcast_nanos_per_replica} * ShardRanks(request_.layout));
   if (zero >= ZeroStage::kGradients) return gather;
-  const Nanos whole = DataReduceTime(parameters, experts);
+  const Nanos whole = costs_.DataReduceTime(parameters, experts);
   if (!request_.traits.overlaps_data_reduction) return whole + gather;
-  const Nanos one = DataReduceTime(of_layer, experts_of_layer);
+  const Nanos one = costs_.DataReduceTime(of_layer, experts_of_layer);
   return std::max(std::min(one, whole), whole - last_backward) + gather;
 }
 
@@ -267,8 +260,7 @@ absl::StatusOr<StepEstimate> Estimator::Run() {
   const int64_t experts = pieces_.ExpertParametersOfRank(largest);
   estimate.parameters_per_rank = pieces_.ParametersOfRank(largest);
   estimate.data_reduction = ExposedDataReduction(estimate.parameters_per_rank, experts, passes.front().backward);
-  if (request_.model.tied_embeddings && layout.pp > 1)
-    estimate.tied_embedding = costs_.TiedEmbeddingTime() * request_.gradient_bytes() / 4;
+  if (request_.model.tied_embeddings && layout.pp > 1) estimate.tied_embedding = costs_.TiedEmbeddingTime();
   estimate.optimizer = costs_.OptimizerTime(estimate.parameters_per_rank, experts);
   estimate.step = estimate.pipeline + estimate.data_reduction + estimate.tied_embedding + estimate.optimizer;
   return estimate;

@@ -40,15 +40,10 @@ struct StepRequest {
   int32_t ranks_per_node = 1;
   // The products of experts have biases, as in GPT-OSS. ModelSpec does not have them, since no engine op adds them.
   bool expert_biases = false;
-  // The type in which gradients of weights are summed, over microbatches and over replicas. kBfloat16: e.g. Megatron-Core
-  // without grad_reduce_in_fp32. Our own engine sums in 32 bits.
-  DataType gradients = DataType::kFloat32;
   // The weights of linears whose products are narrow are kept quantised only (Megatron-Core's fp8_param_gather and
   // fp4_param_gather). Counts for memory; the updated weights are gathered in 16 bits.
   bool only_narrow_weights = false;
   FrameworkTraits traits;
-
-  int64_t gradient_bytes() const { return gradients == DataType::kFloat32 ? 4 : 2; }
 };
 
 // The times of one transformer layer for one microbatch, on the compute stream.

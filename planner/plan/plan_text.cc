@@ -189,6 +189,7 @@ std::string FeaturesText(const ModelSpec& m) {
   if (m.window != 0) absl::StrAppend(&text, " window ", m.window);
   if (m.plan_only != 0) absl::StrAppend(&text, " plan_only ", m.plan_only);
   if (m.matmul_type != plain.matmul_type) absl::StrAppend(&text, " matmul_type ", EnumName(m.matmul_type));
+  if (m.gradient_dtype != plain.gradient_dtype) absl::StrAppend(&text, " gradient_dtype ", EnumName(m.gradient_dtype));
   if (const MoeSpec& moe = m.moe; moe.any()) {
     absl::StrAppend(&text, " experts ", moe.experts, " top_k ", moe.top_k, " expert_ffn ", m.expert_ffn(), " normalized ",
                     moe.normalized ? 1 : 0);

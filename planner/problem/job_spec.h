@@ -28,7 +28,8 @@ enum class AttentionKernel : uint8_t { kUnfused, kFused };
 template <>
 inline constexpr auto kEnumNames<AttentionKernel> = EnumTable("unfused", "fused");
 
-// Type of the weights in use, of activations and of communicated data. Master weights and optimizer states are always 32-bit.
+// Type of the weights in use, of activations and of communicated data. Master weights and optimizer states are always 32-bit;
+// ModelSpec::gradient_dtype is the type of the gradients of weights.
 enum class DataType : uint8_t { kFloat32, kBfloat16 };
 template <>
 inline constexpr auto kEnumNames<DataType> = EnumTable("float32", "bfloat16");
@@ -198,6 +199,9 @@ struct ModelSpec {
                                  // positions
   PlanOnlyFeatures plan_only = 0;
   MatmulType matmul_type = MatmulType::kModel;  // others: only with dtype kBfloat16 and attention kFused
+  // The type in which gradients of weights are summed, over microbatches and over replicas. kBfloat16 is planned only, and only
+  // with dtype kBfloat16.
+  DataType gradient_dtype = DataType::kFloat32;
 
   MoeSpec moe;        // only for Llama
   LatentSpec latent;  // only for Llama

@@ -251,6 +251,7 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
           .qk_norm_whole = model.qk_norm_whole,
           .rotary_dims = model.rotary.dims,
           .matmul_type = model.matmul_type,
+          .gradient_dtype = model.gradient_dtype,
           .experts = model.moe.experts,
           .top_k = model.moe.top_k,
           .expert_ffn = model.moe.any() ? model.expert_ffn() : 0,

@@ -255,7 +255,7 @@ enum class Tensor : uint8_t {
   kGradSharedSwiglu,
   // weights; these tensors exist only if ZeRO shards the weights or gradients (planner/program/state_sharing.h)
   kWeights,          // weights of one layer, gathered for the layer's passes
-  kWeightGradients,  // 32-bit; weight gradients of one layer, accumulated since the last reduction
+  kWeightGradients,  // in ModelSpec::gradient_dtype; weight gradients of one layer, summed since the last reduction
   kWorkspace,        // memory that one action uses while it runs
 };
 inline constexpr int kTensorCount = static_cast<int>(Tensor::kWorkspace) + 1;
@@ -303,6 +303,7 @@ struct LayerShape {
   int32_t rotary_dims = 0;     // elements of a head that are rotated; 0 = all
   // Shapes with 8-bit products are planned only, so nobody measures them.
   MatmulType matmul_type = MatmulType::kModel;
+  DataType gradient_dtype = DataType::kFloat32;  // the same holds for sums of gradients in 16 bits
   // experts: see MoeSpec and ParallelLayout::ep; without experts, these have their default values
   int32_t experts = 0;  // of all ranks of the expert group
   int32_t top_k = 0;
@@ -361,6 +362,7 @@ struct LayerShape {
   // Number of ranks of the collective's group.
   int32_t MembersOf(Collective kind) const { return kind == Collective::kAllToAll ? ep : tp; }
   int64_t element_bytes() const { return dtype == DataType::kBfloat16 ? 2 : 4; }
+  int64_t gradient_bytes() const { return gradient_dtype == DataType::kBfloat16 ? 2 : 4; }  // of a weight's gradient
 };
 // The shape of all layers, except of the layers without experts in a model that has experts (DenseShape).
 LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);

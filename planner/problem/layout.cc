@@ -93,6 +93,9 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
     return refuse("model.kvHeads", absl::StrCat(model.key_heads()).c_str(), "as many as heads, if model.qkNormWhole is true");
   }
   if (model.matmul_type != MatmulType::kModel) return refuse("model.matmulType", EnumName(model.matmul_type), "model");
+  if (model.gradient_dtype != DataType::kFloat32) {
+    return refuse("model.gradientDtype", EnumName(model.gradient_dtype), "float32, in which it sums the gradients of weights");
+  }
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
   if (model.moe.any()) {
     if (model.moe.capacity == 0) return refuse("model.moe.capacity", "0 (no limit)", "a limit");

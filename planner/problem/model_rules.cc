@@ -173,6 +173,12 @@ absl::Status ValidateMatmulType(const ModelSpec& model) {
   return Bad("model.matmulType", type, "needs model.attention fused: such products are not planned beside unfused attention");
 }
 
+absl::Status ValidateGradientType(const ModelSpec& model) {
+  if (model.gradient_dtype == DataType::kFloat32 || model.dtype == DataType::kBfloat16) return absl::OkStatus();
+  return Bad("model.gradientDtype", EnumName(model.gradient_dtype),
+             "needs model.dtype bfloat16: gradients have at least the bits of the weights");
+}
+
 }  // namespace
 
 absl::Status ValidateModel(const ModelSpec& model) {
@@ -196,6 +202,7 @@ absl::Status ValidateModel(const ModelSpec& model) {
     return Bad("model.kvHeads", model.kv_heads, absl::StrCat("must divide model.heads, which is ", model.heads));
   }
   LYNX_RETURN_IF_ERROR(ValidateMatmulType(model));
+  LYNX_RETURN_IF_ERROR(ValidateGradientType(model));
   LYNX_RETURN_IF_ERROR(ValidateMoe(model));
   LYNX_RETURN_IF_ERROR(ValidateLatent(model));
   if (model.plan_only >> kPlanOnlyFeatureCount != 0) {

@@ -17,7 +17,7 @@
 namespace lynx {
 namespace {
 
-constexpr int64_t kStateBytes = 4;  // gradients, moments and master weights are 32-bit
+constexpr int64_t kStateBytes = 4;  // moments and master weights are 32-bit
 
 // Returns the layer of kGrad's key. If the previous slice is on the same rank, the backward pass hands the gradient to that
 // slice in the same buffer, so both slices use one key.
@@ -52,7 +52,7 @@ class AccessList {
 
   // Adds the gathered weights or the weight gradients of the action's layer. ZeRO keeps them in the arena.
   void AddStates(Tensor tensor, AccessMode mode) {
-    const int64_t element = tensor == Tensor::kWeights ? shape_.element_bytes() : kStateBytes;
+    const int64_t element = tensor == Tensor::kWeights ? shape_.element_bytes() : shape_.gradient_bytes();
     const Bytes bytes(LayerParameters(LayerTypeOf(action_.layer), shape_) * element);
     accesses_.push_back({{tensor, action_.layer, kNoMicrobatch}, mode, bytes});
   }
@@ -385,7 +385,7 @@ StateBytes StatesOf(const StageContext& context) {
   if (layout.zero >= ZeroStage::kWeights) copies = copies / OptimizerShares(context);
   const int64_t optimizer = share(ZeroStage::kOptimizer) + experts / ExpertShares(context) + biases;
   return {.weights = Bytes((share(ZeroStage::kWeights) + experts + biases) * shape.element_bytes()) + copies,
-          .gradients = Bytes((share(ZeroStage::kGradients) + experts + biases) * kStateBytes),
+          .gradients = Bytes((share(ZeroStage::kGradients) + experts) * shape.gradient_bytes() + biases * kStateBytes),
           .optimizer = Bytes(optimizer * (2 * kStateBytes + master))};
 }
 

@@ -79,9 +79,10 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext
 // Returns for each action the indices into MemoryPlan::buffers of its accesses, in the order of AccessesOf(action).
 std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context, const MemoryPlan& memory);
 
-// Memory outside the arena, per rank. It holds the weights in the model's data type, and in 32 bits the gradients, two AdamW
-// moments and, for bfloat16, the master weights. With ZeRO, data- and context-parallel ranks shard optimizer states, then
-// gradients, then weights. The arena then holds the gathered weights, and the gradients that are not reduced yet.
+// Memory outside the arena, per rank. It holds the weights in the model's data type, the gradients in theirs
+// (ModelSpec::gradient_dtype), and in 32 bits two AdamW moments and, for bfloat16, the master weights. With ZeRO, data- and
+// context-parallel ranks shard optimizer states, then gradients, then weights. The arena then holds the gathered weights, and
+// the gradients that are not reduced yet.
 struct StateBytes {
   Bytes weights, gradients, optimizer;
   Bytes total() const { return weights + gradients + optimizer; }

@@ -18,6 +18,11 @@ Nanos RecomputeOfStep(const FrameworkPlan& plan) {
 
 int64_t Samples(const StepRequest& request) { return int64_t{request.micro_batch} * request.microbatches * request.layout.dp; }
 
+const char* GradientMeaning(const FrameworkPlan& plan) {
+  if (plan.request.model.gradient_dtype == DataType::kFloat32) return "summed in 32 bits";
+  return plan.request.traits.gathers_from_master ? "reduced in 16 bits, shards in 32" : "summed in 16 bits";
+}
+
 std::string Heading(const FrameworkPlan& plan) {
   const StepRequest& request = plan.request;
   return absl::StrCat(EnumName(plan.framework), ": ", LayoutText(request.layout), " (", request.layout.ranks(),
@@ -44,7 +49,7 @@ std::string MemoryJson(const MemoryEstimate& rank) {
 
 Table FrameworkMemoryTable(const FrameworkPlan& plan) {
   Table table{.columns = {"pipeline rank", Right("weights", "in the type of the model"),
-                          Right("gradients", "summed in 32 bits"), Right("optimizer", "32-bit weights and moments"),
+                          Right("gradients", GradientMeaning(plan)), Right("optimizer", "32-bit weights and moments"),
                           Right("activations", "kept between the passes of all microbatches in flight"),
                           Right("transient", "alive only while a layer or the loss runs, and what libraries allocate"),
                           Right("total")}};

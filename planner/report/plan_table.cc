@@ -134,6 +134,9 @@ std::string ModelNotes(const ModelSpec& model) {
   if (model.matmul_type != MatmulType::kModel) {
     note("planned with products of linears in ", EnumName(model.matmul_type), ", which the engine does not compute");
   }
+  if (model.gradient_dtype != DataType::kFloat32) {
+    note("planned with gradients that are summed in ", EnumName(model.gradient_dtype), "; the engine sums them in float32");
+  }
   if (model.latent.any()) note("planned with latent attention (model.latent), which the engine does not train");
   if (model.moe.router_bias && model.moe.bias_rate == 0) {
     note("the router's biases stay as they are, whatever the load of the experts (model.moe.biasRate 0)");

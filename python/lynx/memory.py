@@ -141,7 +141,7 @@ def _reasons(made: Plan, row: Record) -> list[str]:
     return [
         f"Stage {row.stage} (layers {row.layers}) is the fullest: {size_text(states)} of states and "
         f"{size_text(row.total_bytes - states)} of activations and workspace.",
-        f"Weights take {size_text(row.weights_bytes)}{split}, their gradients {size_text(row.gradients_bytes)} (in 32 bits), "
+        f"Weights take {size_text(row.weights_bytes)}{split}, their gradients {size_text(row.gradients_bytes)}, "
         f"and the optimizer {size_text(row.optimizer_bytes)} (two moments of AdamW in 32 bits; for 16-bit "
         f"weights also a 32-bit copy).{shared}",
         f"Activations: {size_text(row.stored_bytes)} are stored for the backward passes of the microbatches in flight, and "

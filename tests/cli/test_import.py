@@ -13,7 +13,7 @@ BIN = pathlib.Path(os.environ.get("LYNX_BIN", ROOT / "build" / "bin"))
 SCRIPT = """#!/bin/bash
 TP=${TP:-2}
 ARGS=(--num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 256 --max-position-embeddings 256
-      --micro-batch-size 2 --global-batch-size 16 --train-iters 10 --vocab-size 1000 --bf16 --main-grads-dtype bf16 --odd-flag 3)
+      --micro-batch-size 2 --global-batch-size 16 --train-iters 10 --vocab-size 1000 --bf16 --exp-avg-dtype bf16 --odd-flag 3)
 torchrun --nproc_per_node 4 pretrain_gpt.py ${ARGS[@]} --tensor-model-parallel-size $TP --log-interval 1
 touch $0.was_run
 """
@@ -34,7 +34,7 @@ class ImportTest(unittest.TestCase):
 
     def test_a_job_file_that_can_be_planned(self):
         result = self.ctl("import", "--from", "megatron", self.script)
-        self.assertIn("without a counterpart in a job:\n  - --main-grads-dtype bf16: ", result.stderr)
+        self.assertIn("without a counterpart in a job:\n  - --exp-avg-dtype bf16: ", result.stderr)
         self.assertIn("unknown to Lynx, and left out:\n  - --odd-flag 3\n", result.stderr)
         self.assertIn("#   - --odd-flag 3\n", result.stdout)
         job = self.folder / "job.yaml"

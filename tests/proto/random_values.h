@@ -92,6 +92,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   if (model.dtype == DataType::kBfloat16 && model.attention == AttentionKernel::kFused) {
     model.matmul_type = pick(MatmulType::kMxfp8);
   }
+  if (model.dtype == DataType::kBfloat16) model.gradient_dtype = pick(DataType::kBfloat16);
   model.dropout_masks = pick(DropoutMasks::kStored);
   model.tied_embeddings = Pick(random, 0, 1) == 0;
   if (model.family == ModelFamily::kLlama) model.dropout = 0;
@@ -209,6 +210,7 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
     ShapeTimes times;
     times.shape = ShapeOf(RandomSpec(random).model, ParallelLayout{}, static_cast<int32_t>(i + 1));
     times.shape.matmul_type = MatmulType::kModel;  // nobody measures what the engine does not compute
+    times.shape.gradient_dtype = DataType::kFloat32;
     times.shape.query_rank = times.shape.kv_rank = times.shape.value_dim = 0;
     for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
       times.ops[static_cast<size_t>(info.op)] = {nanos(), nanos(), nanos()};

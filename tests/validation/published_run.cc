@@ -347,7 +347,7 @@ Obstacle ReadRecipe(const Row& row, const Publication& publication, RunOfFramewo
 // (src/megatron/bridge/training/mixed_precision.py). The recipes of GPT-OSS turn it off again. What recipes of 4 bits do is not
 // known.
 void ReadPrecisionOfRecipe(const Row& row, StepRequest& request) {
-  request.gradients = DataType::kBfloat16;
+  request.model.gradient_dtype = DataType::kBfloat16;
   const bool kept = absl::StrContains(row.at("precision"), "sc") || absl::StrContains(row.at("precision"), "fp4") ||
                     absl::StartsWith(row.at("model"), "GPT-OSS");
   request.only_narrow_weights = !kept;

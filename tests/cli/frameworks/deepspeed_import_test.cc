@@ -149,12 +149,28 @@ TEST(ImportDeepspeed, NamesKeysThatChangeMemory) {
                                    HasSubstr("bf16.bf16_optimizer_states true: the plan counts")));
   EXPECT_THAT(missing(print, "\"fp16\": {\"enabled\": false, \"fp16_master_weights_and_grads\": true, \"loss_scale\": 0}"),
               testing::ElementsAre(HasSubstr("fp16.fp16_master_weights_and_grads true: ")));
-  EXPECT_THAT(missing(print, "\"data_types\": {\"grad_accum_dtype\": \"bf16\"}"),
-              testing::ElementsAre(HasSubstr("data_types.grad_accum_dtype \"bf16\": ")));
-  EXPECT_THAT(missing(print, "\"data_types\": {\"grad_accum_dtype\": null}"), IsEmpty());
   EXPECT_THAT(missing("\"reduce_bucket_size\": 5e8", "\"reduce_bucket_size\": 2e9, \"allgather_bucket_size\": 1000000000"),
               testing::ElementsAre(HasSubstr("zero_optimization.reduce_bucket_size 2e+09: the plan counts no memory"),
                                    HasSubstr("zero_optimization.allgather_bucket_size 1e+09: ")));
+}
+
+TEST(ImportDeepspeed, ReadsTheTypeOfGradients) {
+  const auto type = [](const std::string& from, const std::string& to) {
+    const ImportedRun run = Imported(RequestOf(With(from, to)));
+    EXPECT_THAT(run.not_taken, testing::Not(Contains(HasSubstr("grad_accum_dtype"))));
+    return run.job.model.gradient_dtype;
+  };
+  const std::string print = "\"steps_per_print\": 10", bf16 = "\"bf16\": {\"enabled\": true}";
+  EXPECT_EQ(type(print, "\"data_types\": {\"grad_accum_dtype\": \"bf16\"}"), DataType::kBfloat16);
+  EXPECT_EQ(type(print, "\"data_types\": {\"grad_accum_dtype\": \"fp32\"}"), DataType::kFloat32);
+  EXPECT_EQ(type(print, "\"data_types\": {\"grad_accum_dtype\": null}"), DataType::kBfloat16) << "with ZeRO, the model's";
+  EXPECT_EQ(type("\"stage\": 2", "\"stage\": 0"), DataType::kFloat32);
+  EXPECT_THAT(Imported(RequestOf(With("\"stage\": 2", "\"stage\": 0"))).assumed,
+              Contains(HasSubstr("model.gradientDtype float32: without ZeRO and data_types.grad_accum_dtype")));
+  EXPECT_EQ(type(bf16, "\"bf16\": {\"enabled\": false}"), DataType::kFloat32);
+  ImportRequest half = RequestOf(With("\"stage\": 2", "\"stage\": 0"));
+  half.text = absl::StrReplaceAll(half.text, {{bf16, "\"fp16\": {\"enabled\": true}"}});
+  EXPECT_EQ(Imported(half).job.model.gradient_dtype, DataType::kBfloat16);
 }
 
 TEST(ImportDeepspeed, SaysWhatIsWrong) {

@@ -318,8 +318,20 @@ INSTANTIATE_TEST_SUITE_P(
                   [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kNvfp4; }},
         FieldCase{"FourBitsByDefault", "llama --fp4-format e2m1",
                   [](const JobSpec& j) { return j.model.matmul_type == MatmulType::kNvfp4; }},
+        FieldCase{"Bf16SumsIn16Bits", "--bf16 --grad-reduce-in-bf16",
+                  [](const JobSpec& j) { return j.model.gradient_dtype == DataType::kBfloat16; }},
+        FieldCase{"MainGradients", "--bf16 --main-grads-dtype bf16",
+                  [](const JobSpec& j) { return j.model.gradient_dtype == DataType::kBfloat16; }},
+        FieldCase{"Fp16SumsIn16Bits", "--fp16", [](const JobSpec& j) { return j.model.gradient_dtype == DataType::kBfloat16; }},
         FieldCase{"Seed", "--seed 7", [](const JobSpec& j) { return j.train.seed == 7; }}),
     [](const auto& info) { return info.param.name; });
+
+TEST(ImportMegatron, GradientsOf32BitsAreWhatTheFlagsSay) {
+  for (const char* flags : {"", "--bf16", "--bf16 --main-grads-dtype fp32", "--bf16 --accumulate-allreduce-grads-in-fp32",
+                            "--fp16 --accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16"}) {
+    EXPECT_EQ(Imported(Small(flags)).job.model.gradient_dtype, DataType::kFloat32) << flags;
+  }
+}
 
 TEST(ImportMegatron, ARecipeAloneIsNoFormat) {
   EXPECT_EQ(Imported(SmallLlama("--fp8-recipe mxfp8")).job.model.matmul_type, MatmulType::kModel);
@@ -360,7 +372,7 @@ TEST(ImportMegatron, SaysWhatHasNoCounterpart) {
   EXPECT_THAT(missing(SmallLlama("--fp4-format e2m1 --fp4-recipe custom --first-last-layers-bf16")),
               testing::IsSupersetOf({HasSubstr("--fp4-recipe custom: products are counted as model.matmulType nvfp4"),
                                      HasSubstr("--first-last-layers-bf16: the products of all layers")}));
-  EXPECT_THAT(missing(SmallLlama("--main-grads-dtype bf16")), Contains(HasSubstr("--main-grads-dtype bf16: ")));
+  EXPECT_THAT(missing(SmallLlama("--exp-avg-dtype bf16")), Contains(HasSubstr("--exp-avg-dtype bf16: ")));
   EXPECT_THAT(missing(Small("--fp16")), Contains(HasSubstr("--fp16: planned as bfloat16")));
   EXPECT_THAT(missing(Small("--swiglu --hidden-dropout 0")),
               Contains(HasSubstr("--attention-dropout 0.1, Megatron-LM's default")));

@@ -79,6 +79,16 @@ std::string With(const std::string& from, const std::string& to) {
   return absl::StrReplaceAll(kConfig, {{from, to}});
 }
 
+TEST_F(ImportTorchtitan, OnlyFsdpReducesGradientsIn16Bits) {
+  const std::string half =
+      absl::StrReplaceAll(kConfig, {{"steps = 1000", "steps = 1000\nmixed_precision_reduce = \"bfloat16\""}});
+  EXPECT_EQ(Imported(RequestOf(kConfig)).job.model.gradient_dtype, DataType::kFloat32);
+  const ImportedRun sharded = Imported(RequestOf(half));
+  EXPECT_EQ(sharded.job.model.gradient_dtype, DataType::kBfloat16);
+  EXPECT_THAT(sharded.not_taken, testing::Not(Contains(HasSubstr("mixed_precision_reduce"))));
+  EXPECT_EQ(Imported(RequestOf(half, 2)).job.model.gradient_dtype, DataType::kFloat32) << "one replica, nothing is sharded";
+}
+
 TEST_F(ImportTorchtitan, ReadsAConfiguration) {
   const ImportedRun run = Imported(RequestOf(kConfig));
   const ModelSpec& model = run.job.model;

@@ -36,6 +36,7 @@ LayerShape WholeShape() {
           .qk_norm_whole = true,
           .rotary_dims = 9,
           .matmul_type = MatmulType::kFloat8,
+          .gradient_dtype = DataType::kBfloat16,
           .experts = 30,
           .top_k = 13,
           .expert_ffn = 14,

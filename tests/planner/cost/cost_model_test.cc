@@ -296,6 +296,11 @@ TEST(CostModel, ZeroSharesGradientsAndUpdates) {
   EXPECT_EQ(shared.DataReduceTime(1000), Nanos(3 * 1000));
   EXPECT_EQ(shared.WeightGatherTime(1000), Nanos(3 * 500));
   EXPECT_EQ(shared.OptimizerTime(1000), Nanos(12 * 1000 + 54 * 250));
+  ModelSpec half = model;
+  half.gradient_dtype = DataType::kBfloat16;
+  const CostModel narrow(profile, half, {.dp = 2, .cp = 2, .zero = ZeroStage::kOptimizer}, 1, 4);
+  EXPECT_EQ(narrow.OptimizerTime(1000), Nanos(6 * 1000 + 60 * 250)) << "shares are copied to 32 bits";
+  EXPECT_EQ(narrow.DataReduceTime(1000), Nanos(3 * 500));
   const StageContext context = TinyContext(model, {.dp = 2, .cp = 2, .zero = ZeroStage::kOptimizer}, 1, 0);
   EXPECT_EQ(shared.TransferTime(ActionOf("0PG+:0")),
             shared.WeightGatherTime(LayerParameters(LayerType::kTransformer, context.shape())));

@@ -79,6 +79,18 @@ TEST(ExportFeatures, MegatronListsWhatItsArgumentsLack) {
   EXPECT_THAT(Arguments(four), AllOf(Contains("--fp4-format e2m1"), Contains("--fp4-recipe nvfp4")));
 }
 
+void SumIn16Bits(ModelSpec& m) { m.dtype = m.gradient_dtype = DataType::kBfloat16; }
+
+TEST(ExportFeatures, MegatronSumsGradientsIn16BitsIfThePlanDoes) {
+  EXPECT_THAT(Arguments(With(SumIn16Bits)), AllOf(Contains("--bf16"), Contains("--grad-reduce-in-bf16")));
+  EXPECT_THAT(Arguments(With([](ModelSpec& m) { m.dtype = DataType::kBfloat16; })), Not(Contains("--grad-reduce-in-bf16")));
+}
+
+TEST(ExportFeatures, TorchtitanReducesGradientsIn32BitsAlone) {
+  EXPECT_THAT(Missing(With(SumIn16Bits), NewestTarget(ExportFormat::kTorchtitan)),
+              HasSubstr("gradients reduced in bfloat16: mixed_precision_reduce takes float32 alone"));
+}
+
 TEST(ExportFeatures, MegatronHasExperts) {
   const std::vector<std::string> arguments = Arguments(Mixture());
   EXPECT_THAT(arguments,

@@ -85,6 +85,9 @@ std::vector<NamedCase> DozenPlans() {
                      m.rotary = {.dims = 8, .scaling = RopeScaling::kYarn, .factor = 40, .original_seq = 4096};
                    })});
   plans.push_back({"bfloat16-replicas", Case({.dp = 2}).Model([](ModelSpec& m) { m.dtype = DataType::kBfloat16; })});
+  plans.push_back({"bfloat16-gradients", Case({.dp = 2, .zero = kOptimizer}).Model([](ModelSpec& m) {
+                     m.dtype = m.gradient_dtype = DataType::kBfloat16;
+                   })});
   Case groups({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved});
   groups.plan.microbatches = 7;
   plans.push_back({"groups-of-microbatches", groups});
@@ -120,6 +123,7 @@ void ForAllFiles(ExportFormat format, Check check) {
 //   0.19  @5be9626709af2722333bf54797c954c09edeada3 (core_v0.19.0)
 const std::set<std::string> kMegatronFlags = {"--bf16",
                                               "--disable-bias-linear",
+                                              "--grad-reduce-in-bf16",
                                               "--group-query-attention",
                                               "--mock-data",
                                               "--moe-grouped-gemm",

@@ -447,6 +447,19 @@ TEST(ExportDeepSpeed, GradientsIn32BitsWhereTheVersionTakesThem) {
   EXPECT_FALSE(nlohmann::json::parse(WithZero(ZeroStage::kOptimizer).Text(kD)).contains("data_types"));
 }
 
+TEST(ExportDeepSpeed, GradientsIn16BitsIfThePlanHasThem) {
+  const auto config = [](const char* version, ZeroStage zero) {
+    Case one = Bfloat16({.dp = 2, .zero = zero});
+    one.spec.model.gradient_dtype = one.plan.model.gradient_dtype = DataType::kBfloat16;
+    EXPECT_THAT(one.Export(TargetOf(ExportFormat::kDeepSpeed, version)).missing,
+                Not(Contains(HasSubstr("weight gradients in 32 bits"))));
+    return nlohmann::json::parse(one.Text(TargetOf(ExportFormat::kDeepSpeed, version)));
+  };
+  EXPECT_EQ(config("0.17", ZeroStage::kNone)["data_types"]["grad_accum_dtype"], "bf16");
+  EXPECT_EQ(config("0.19", ZeroStage::kOptimizer)["data_types"]["grad_accum_dtype"], "bf16");
+  EXPECT_FALSE(config("0.19", ZeroStage::kNone).contains("data_types")) << "without ZeRO it sums them in bf16 anyway";
+}
+
 TEST(ExportDeepSpeed, ZeroThatStartsBesideTensorParallelism) {
   const Case one({.tp = 2, .dp = 2, .zero = ZeroStage::kWeights});
   EXPECT_EQ(nlohmann::json::parse(one.Text(kD))["zero_optimization"]["stage"], 2);

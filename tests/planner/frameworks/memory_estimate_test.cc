@@ -49,11 +49,17 @@ TEST(MemoryEstimate, StatesFollowFromTheParametersAndWhatZeroShards) {
 TEST(MemoryEstimate, GradientsMayHave16Bits) {
   StepRequest request = Request({.dp = 4, .zero = ZeroStage::kGradients});
   MemoryEstimate wide = Estimated(request).front();
-  request.gradients = DataType::kBfloat16;
+  request.model.gradient_dtype = DataType::kBfloat16;
   const MemoryEstimate half = Estimated(request).front();
   EXPECT_EQ(half.gradients, wide.gradients / 2);
   wide.gradients = half.gradients;
   EXPECT_EQ(half, wide);
+  request.traits = TraitsOf(Framework::kFsdp);
+  EXPECT_EQ(Estimated(request).front().gradients, half.gradients * 2) << "FSDP's shards have 32 bits, whatever travels";
+  request.layout.zero = ZeroStage::kNone;
+  const Bytes whole = Estimated(request).front().gradients;
+  request.model.gradient_dtype = DataType::kFloat32;
+  EXPECT_EQ(Estimated(request).front().gradients, whole * 2);
 }
 
 TEST(MemoryEstimate, WeightsMayHave8BitsOnly) {

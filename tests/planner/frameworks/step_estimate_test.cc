@@ -157,8 +157,10 @@ TEST(StepEstimate, TiedEmbeddingsAndReplicasAddReductions) {
   EXPECT_EQ(estimate.data_reduction, costs.DataReduceTime(estimate.parameters_per_rank));
   EXPECT_EQ(estimate.step, estimate.pipeline + estimate.data_reduction + estimate.tied_embedding + estimate.optimizer);
   StepRequest half = request;
-  half.gradients = DataType::kBfloat16;
-  EXPECT_EQ(EstimateStep(half, StatedCpuProfile())->data_reduction, costs.DataReduceTime(estimate.parameters_per_rank / 2));
+  half.model.gradient_dtype = DataType::kBfloat16;
+  const StepEstimate reduced = *EstimateStep(half, StatedCpuProfile());
+  EXPECT_EQ(reduced.data_reduction, costs.DataReduceTime(estimate.parameters_per_rank / 2));
+  EXPECT_LT(reduced.tied_embedding, estimate.tied_embedding);
   request.traits.overlaps_data_reduction = true;
   EXPECT_LT(EstimateStep(request, StatedCpuProfile())->data_reduction, estimate.data_reduction);
 }

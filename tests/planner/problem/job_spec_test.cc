@@ -135,6 +135,8 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
          s.model.dtype = DataType::kBfloat16;
        },
        "model.matmulType is mxfp8: needs model.attention fused"},
+      {[](JobSpec& s) { s.model.gradient_dtype = DataType::kBfloat16; },
+       "model.gradientDtype is bfloat16: needs model.dtype bfloat16"},
       {Llama([](ModelSpec& m) { m.rotary.theta = 1; }), "model.rope.theta is 1: must be a number above 1"},
       {Llama([=](ModelSpec& m) { m.rotary.theta = infinity; }), "model.rope.theta is inf"},
       {Llama([](ModelSpec& m) { m.rotary.dims = 3; }), "model.rope.dims is 3: must be even"},
