@@ -228,6 +228,20 @@ absl::Status ExpertsFromProto(const v1::ExpertShape& message, const std::string&
   return BadField(FieldPath(path, "dropless"), "true", "must be false without a capacity");
 }
 
+absl::Status LatentsFromProto(const v1::LatentShape& message, const std::string& path, LayerShape& shape) {
+  // The same limits as for a model (planner/problem/model_rules.cc).
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "query_rank"), message.query_rank(), 0, 1 << 20));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "kv_rank"), message.kv_rank(), 1, 1 << 20));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "value_dim"), message.value_dim(), 1, 1 << 20));
+  shape.query_rank = message.query_rank();
+  shape.kv_rank = message.kv_rank();
+  shape.value_dim = message.value_dim();
+  const bool fused = shape.family == ModelFamily::kLlama && shape.attention == AttentionKernel::kFused;
+  if (fused && shape.key_heads() == shape.heads && shape.rotary_dims >= 2) return absl::OkStatus();
+  return BadField(path, "present",
+                  "must be in a llama with fused attention, keys for every head and rotary_dims of at least 2");
+}
+
 }  // namespace
 
 v1::LayerShape ToProto(const LayerShape& shape) {
@@ -253,6 +267,11 @@ v1::LayerShape ToProto(const LayerShape& shape) {
   message.set_qk_norm_whole(shape.qk_norm_whole);
   message.set_rotary_dims(shape.rotary_dims);
   if (shape.moe()) ExpertsToProto(shape, *message.mutable_experts());
+  if (shape.latent()) {
+    message.mutable_latent()->set_query_rank(shape.query_rank);
+    message.mutable_latent()->set_kv_rank(shape.kv_rank);
+    message.mutable_latent()->set_value_dim(shape.value_dim);
+  }
   return message;
 }
 
@@ -307,6 +326,9 @@ absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::s
                    .rotary_dims = message.rotary_dims()};
   if (message.has_experts()) {
     LYNX_RETURN_IF_ERROR(ExpertsFromProto(message.experts(), FieldPath(path, "experts"), shape));
+  }
+  if (message.has_latent()) {
+    LYNX_RETURN_IF_ERROR(LatentsFromProto(message.latent(), FieldPath(path, "latent"), shape));
   }
   return shape;
 }

@@ -85,7 +85,7 @@ constexpr MegatronFlag kFlags[] = {
     {"--rope-type", &M::rope_type, "model.rope.scaling, with latent attention"},
     {"--rotary-scaling-factor", &M::yarn_factor, "model.rope.factor, with latent attention"},
     {"--mscale", &M::mscale, "model.rope.attentionFactor"},
-    {"--mscale-all-dim", &M::mscale_all_dim, "model.rope.attentionFactor"},
+    {"--mscale-all-dim", &M::mscale_all_dim, "model.rope.mscaleAllDim"},
     {"--moe-router-pre-softmax", &M::pre_softmax, "model.moe.normalized false"},
     {"--moe-router-score-function", &M::score_function, "model.moe.scores"},
     {"--moe-router-topk-scaling-factor", &M::weight_scale, "model.moe.weightScale"},

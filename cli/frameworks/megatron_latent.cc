@@ -91,7 +91,7 @@ class LatentReader {
       if (v_.mscale.value_or(1) != 1 || all != 0) {
         rotary.attention_factor = YarnScale(factor, v_.mscale.value_or(1)) / YarnScale(factor, all);
       }
-      if (all != 0) model_.plan_only |= Bit(PlanOnlyFeature::kMultipliers);  // then the scores have another factor
+      rotary.mscale_all_dim = all;
     }
     model_.rotary = rotary;
     return absl::OkStatus();

@@ -298,7 +298,7 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTrait
   }
   if (!scaling.Flag("truncate", true)) model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
   // DeepSeek multiplies the scores by the square of this factor.
-  if (family.latent && scaling.IsAbove("mscale_all_dim", 0)) model.plan_only |= Bit(PlanOnlyFeature::kMultipliers);
+  if (family.latent) rotary.mscale_all_dim = scaling.Positive("mscale_all_dim", 0);
 }
 
 // Reads rotary positions. Newer files have all values in `rope_parameters`; older files have `rope_theta` and `rope_scaling`.
@@ -380,12 +380,12 @@ void ReadExperts(const FamilyTraits& family, ConfigReader& config, ModelSpec& mo
   const std::string scores = sigmoid ? "sigmoid" : "softmax", method = sigmoid ? "noaux_tc" : "greedy";
   bool other = config.Word("scoring_func", scores) != scores || config.Word("topk_method", method) != method ||
                config.IsAbove("router_jitter_noise", 0);
-  const double scale = config.Positive("routed_scaling_factor", 1);
+  const double scale = config.Positive("routed_scaling_factor", traits.absent_weight_scale);
   if (sigmoid) {
     moe.scores = traits.scores;
     moe.weight_scale = scale;
     moe.router_bias = true;  // no file says how fast the bias moves
-    other = other || config.IsAbove("n_group", 1);
+    other = other || config.Count("n_group", traits.absent_groups) > 1;
   } else {
     other = other || scale != 1;
   }
@@ -561,7 +561,7 @@ absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text
   spec.model = read.model;
   Normalize(spec);
   spec.model.dtype = DataType::kFloat32;
-  spec.model.attention = AttentionKernel::kUnfused;
+  spec.model.attention = read.model.latent.any() ? AttentionKernel::kFused : AttentionKernel::kUnfused;
   return ModelOfWeights{spec.model, read.family};
 }
 

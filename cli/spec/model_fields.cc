@@ -103,6 +103,10 @@ std::vector<JobField> RotaryFields() {
       DoubleField("model.rope.betaSlow", "of yarn", [](D s) -> double& { return s.model.rotary.beta_slow; }),
       DoubleField("model.rope.attentionFactor", "of yarn; 0: 0.1 ln(factor) + 1",
                   [](D s) -> double& { return s.model.rotary.attention_factor; }),
+      DoubleField("model.rope.mscaleAllDim",
+                  "of yarn with latent attention (DeepSeek): scores are multiplied by (0.1 mscaleAllDim ln(factor) + 1)^2; 0: "
+                  "by 1",
+                  [](D s) -> double& { return s.model.rotary.mscale_all_dim; }),
   };
 }
 
@@ -160,7 +164,7 @@ std::vector<JobField> LatentFields() {
   return {
       IntField("model.latent.kvRank",
                "numbers of each token from which keys and values are made (latent attention, DeepSeek); none: ordinary "
-               "attention; planned only",
+               "attention",
                false, latent, &LatentSpec::kv_rank, "none"),
       IntField("model.latent.queryRank",
                "numbers of each token from which queries are made; none: they are made from the "

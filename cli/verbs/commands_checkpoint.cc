@@ -145,7 +145,9 @@ Json JsonOf(const CheckpointSummary& checkpoint) {
               {"highFreqFactor", m.rotary.high_freq_factor},
               {"betaFast", m.rotary.beta_fast},
               {"betaSlow", m.rotary.beta_slow},
-              {"attentionFactor", m.rotary.attention_factor}}}}},
+              {"attentionFactor", m.rotary.attention_factor},
+              {"mscaleAllDim", m.rotary.mscale_all_dim}}},
+            {"latent", {{"queryRank", m.latent.query_rank}, {"kvRank", m.latent.kv_rank}, {"valueDim", m.latent.value_dim}}}}},
           {"data", DataText(id.data)},
           {"bytes", checkpoint.bytes.value},
           {"files", files}};

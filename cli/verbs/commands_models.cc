@@ -39,13 +39,6 @@ std::vector<std::string> LackingOf(const FamilyTraits& family) {
   return names;
 }
 
-// The fields of a job that models of the family have, and with which a job cannot be trained.
-std::vector<std::string> PlannedFieldsOf(const FamilyTraits& family) {
-  std::vector<std::string> fields;
-  if (family.latent) fields.emplace_back("model.latent");
-  return fields;
-}
-
 std::string FamilyJson() {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const FamilyTraits& family : ModelFamilies()) {
@@ -57,8 +50,7 @@ std::string FamilyJson() {
                     {"trained", family.trained()},
                     {"imported", weights},
                     {"exported", weights},
-                    {"lacking", LackingOf(family)},
-                    {"plannedFields", PlannedFieldsOf(family)}});
+                    {"lacking", LackingOf(family)}});
   }
   return list.dump(2) + "\n";
 }
@@ -72,9 +64,8 @@ Listing FamilyListing() {
     const std::string trained = family.trained() ? "yes" : "no";
     const std::string weights = family.weights == WeightNames::kNone ? "no" : "yes";
     listing.names.push_back(family.model_type);
-    std::vector<std::string> lacking = LackingOf(family);
-    for (const std::string& field : PlannedFieldsOf(family)) lacking.push_back(field);
-    listing.rows.push_back({family.model_type, family.models, "yes", trained, weights, weights, absl::StrJoin(lacking, " ")});
+    listing.rows.push_back(
+        {family.model_type, family.models, "yes", trained, weights, weights, absl::StrJoin(LackingOf(family), " ")});
   }
   return listing;
 }

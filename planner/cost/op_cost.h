@@ -21,8 +21,8 @@
 //   have such products.
 // - Experts. The products of all experts of a rank are one kernel: their tiles fill the same waves. The rows are spread evenly
 //   over the experts of a rank.
-// - Latent attention. qkv is two kernels, one for each of its products. latent, which makes the latents of queries, keys and
-//   values, is one.
+// - Latent attention. qkv is counted as two kernels, one for the queries and one for keys and values, although the engine
+//   runs the keys of each head and the values apart. latent, which makes the latents of queries, keys and values, is one.
 // - The loss. Each step of the cross entropy is a kernel over the 32-bit logits.
 // - SwiGLU: the kernels of silu and swiglu read one half of fc1 each.
 //

@@ -162,10 +162,14 @@ class Megatron {
     constexpr int32_t kOriginal = 4096;  // Megatron-LM has no argument for it
     const bool as_yarn = rotary.scaling == RopeScaling::kYarn && rotary.original_seq == kOriginal &&
                          rotary.beta_fast == plain.beta_fast && rotary.beta_slow == plain.beta_slow &&
-                         rotary.attention_factor == plain.attention_factor;
+                         rotary.attention_factor == (rotary.mscale_all_dim > 0 ? 1 : plain.attention_factor);
     if (as_yarn) {
       args_.Value("--rope-type", "yarn");
       args_.Value("--rotary-scaling-factor", RealText(rotary.factor));
+      if (rotary.mscale_all_dim > 0) {  // the factor of cosines and sines is the quotient of two equal factors
+        args_.Value("--mscale", RealText(rotary.mscale_all_dim));
+        args_.Value("--mscale-all-dim", RealText(rotary.mscale_all_dim));
+      }
       return;
     }
     args_.Value("--rope-type", "rope");

@@ -211,6 +211,7 @@ std::string FeaturesText(const ModelSpec& m) {
   for (const double value : {r.low_freq_factor, r.high_freq_factor, r.beta_fast, r.beta_slow, r.attention_factor}) {
     absl::StrAppend(&text, " ", ExactText(value));
   }
+  if (r.mscale_all_dim != 0) absl::StrAppend(&text, " mscale_all_dim ", ExactText(r.mscale_all_dim));
   return text;
 }
 

@@ -70,6 +70,8 @@ struct RotarySpec {
   double beta_fast = 32;  // kYarn only
   double beta_slow = 1;
   double attention_factor = 0;  // kYarn only: cosines and sines are multiplied by it; 0 = 0.1 ln(factor) + 1
+  // kYarn with latent attention only: scores are multiplied by the square of 0.1 mscale_all_dim ln(factor) + 1 (DeepSeek-V2)
+  double mscale_all_dim = 0;
 
   bool operator==(const RotarySpec&) const = default;
 };
@@ -162,8 +164,8 @@ struct MoeSpec {
 
 // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): queries, keys and values are products of a few
 // numbers of each token, which are computed first ("down projection") and then normed. A head of queries and keys has
-// head_dim elements, of which the last rotary.dims are rotated; the rotated part of the keys is the same for all heads. Planned
-// only. Plain values: a model with ordinary attention has the default value.
+// head_dim elements, of which the first rotary.dims are rotated (the last ones in DeepSeek's files); the rotated part of the
+// keys is the same for all heads. Plain values: a model with ordinary attention has the default value.
 struct LatentSpec {
   int32_t query_rank = 0;  // numbers from which the queries are made; 0 = the queries are made from the norm of x itself
   int32_t kv_rank = 0;     // numbers from which keys and values are made; 0 = no latent attention

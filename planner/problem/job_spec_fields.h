@@ -38,6 +38,7 @@ void Describe(Fields& fields, RotarySpec& rotary) {
   fields.Field(LYNX_FIELD(beta_fast), rotary.beta_fast);
   fields.Field(LYNX_FIELD(beta_slow), rotary.beta_slow);
   fields.Field(LYNX_FIELD(attention_factor), rotary.attention_factor);
+  fields.Field(LYNX_FIELD(mscale_all_dim), rotary.mscale_all_dim);
 }
 
 template <class Fields>

@@ -314,7 +314,7 @@ struct LayerShape {
   bool dropless = false;          // MoeSpec::dropless; true only with a capacity
   int32_t shared_ffn = 0;         // MoeSpec::shared_ffn
   bool shared_gate = false;       // MoeSpec::shared_gate
-  // Models with these are planned only, so nobody measures their shapes. See LatentSpec.
+  // Latent attention: see LatentSpec.
   int32_t query_rank = 0;
   int32_t kv_rank = 0;
   int32_t value_dim = 0;

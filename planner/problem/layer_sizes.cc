@@ -227,6 +227,10 @@ Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
     if (op == Op::kUnpermute && pass == Pass::kForward) return RoundScratchOf(pass, shape).total;
     if ((op == Op::kPermute || op == Op::kRouter) && pass == Pass::kBackward) return RoundScratchOf(pass, shape).total;
   }
+  // The gradient of the latents of keys and values is a sum over heads, in 32 bits.
+  if (op == Op::kQkv && pass == Pass::kBackward && shape.latent() && shape.dtype == DataType::kBfloat16) {
+    return Bytes(shape.tokens() * shape.kv_rank * kFloatBytes);
+  }
   const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
   if (!attention || pass == Pass::kWeight) return Bytes(0);
   // Unfused attention works in 32 bits on some rows of one head of one sample at a time. With dropout and without stored

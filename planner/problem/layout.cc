@@ -104,8 +104,6 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
       return refuse("parallel.schedule", EnumName(layout.schedule), "pipelines of one direction, if the model has experts");
     }
   }
-  if (model.latent.any())
-    return refuse("model.latent.kvRank", absl::StrCat(model.latent.kv_rank).c_str(), "ordinary attention");
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
   if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", EnumName(layout.zero), "none or optimizer");
   if (layout.zero_group != 0) {

@@ -61,6 +61,9 @@ constexpr auto kLlama = ModelFamily::kLlama;
 // The defaults of each family are from https://huggingface.co/docs/transformers/model_doc/NAME, and those of families with
 // experts from transformers' configuration classes.
 // clang-format off
+constexpr ExpertTraits kDeepseekV3Experts{.experts = 256, .top_k = 8, .weights = ExpertWeights::kByTrueField, .ffn = 2048,
+    .shared = SharedExperts::kByCount, .absent_shared = 1, .dense_layers = true, .absent_dense_layers = 3,
+    .scores = RouterScores::kSigmoid, .absent_weight_scale = 2.5, .absent_groups = 8};
 constexpr FamilyTraits kTrained[] = {
     {.model_type = "gpt2", .model_class = "GPT2LMHeadModel", .models = "GPT-2", .base = kGpt, .weights = WeightNames::kGpt2,
      .tied = true, .norm_epsilon = 1e-5},
@@ -93,11 +96,16 @@ constexpr FamilyTraits kTrained[] = {
     {.model_type = "olmoe", .model_class = "OlmoeForCausalLM", .models = "OLMoE", .base = kLlama, .weights = WeightNames::kOlmoe,
      .qk_norm = true, .qk_norm_whole = true, .norm_epsilon = 1e-5,
      .experts = {.experts = 64, .top_k = 8, .weights = ExpertWeights::kByField, .aux_loss = 0.01}},
+    {.model_type = "deepseek_v2", .model_class = "DeepseekV2ForCausalLM", .models = "DeepSeek-V2-Lite", .base = kLlama,
+     .weights = WeightNames::kDeepseekV2, .experts = {.experts = 64, .weights = ExpertWeights::kPlain, .ffn = 1407,
+     .shared = SharedExperts::kByCount, .absent_shared = 2, .dense_layers = true}, .latent = true},
+    {.model_type = "deepseek_v3", .model_class = "DeepseekV3ForCausalLM", .models = "DeepSeek-V3 without groups of experts: Moonlight",
+     .base = kLlama, .weights = WeightNames::kDeepseekV3, .experts = kDeepseekV3Experts, .latent = true},
+    {.model_type = "kimi_k2", .model_class = "DeepseekV3ForCausalLM", .models = "Kimi K2", .base = kLlama,
+     .weights = WeightNames::kDeepseekV3, .experts = kDeepseekV3Experts, .latent = true},
 };
 
 constexpr auto kNoNames = WeightNames::kNone;
-constexpr ExpertTraits kDeepseekV3Experts{.experts = 256, .top_k = 8, .weights = ExpertWeights::kByTrueField, .ffn = 2048,
-    .shared = SharedExperts::kByCount, .absent_shared = 1, .dense_layers = true, .absent_dense_layers = 3};
 constexpr FamilyTraits kPlannedOnly[] = {
     {.model_type = "gemma", .model_class = "GemmaForCausalLM", .models = "Gemma", .base = kLlama, .weights = kNoNames, .tied = true,
      .head_dim = 256, .key_heads = 16, .plan_only = Set(kGatedGelu, kNormOffset, kMultipliers)},
@@ -155,13 +163,6 @@ constexpr FamilyTraits kPlannedOnly[] = {
     {.model_type = "minimax_m2", .model_class = "MiniMaxM2ForCausalLM", .models = "MiniMax-M2", .base = kLlama, .weights = kNoNames,
      .qk_norm = true, .qk_norm_whole = true, .rope_theta = 5e6, .rotary_share = 0.5, .head_dim = 128, .key_heads = 8,
      .plan_only = Set(kWholeQueryNorm, kOtherRouting), .experts = {.experts = 256, .top_k = 8}},
-    {.model_type = "deepseek_v2", .model_class = "DeepseekV2ForCausalLM", .models = "DeepSeek-V2 and V2-Lite", .base = kLlama,
-     .weights = kNoNames, .experts = {.experts = 64, .weights = ExpertWeights::kPlain, .ffn = 1407,
-     .shared = SharedExperts::kByCount, .absent_shared = 2, .dense_layers = true}, .latent = true},
-    {.model_type = "deepseek_v3", .model_class = "DeepseekV3ForCausalLM", .models = "DeepSeek-V3 and R1", .base = kLlama,
-     .weights = kNoNames, .plan_only = Set(kOtherRouting), .experts = kDeepseekV3Experts, .latent = true},
-    {.model_type = "kimi_k2", .model_class = "DeepseekV3ForCausalLM", .models = "Kimi K2", .base = kLlama,
-     .weights = kNoNames, .plan_only = Set(kOtherRouting), .experts = kDeepseekV3Experts, .latent = true},
     {.model_type = "granitemoeshared", .model_class = "GraniteMoeSharedForCausalLM", .models = "Granite MoE with shared experts",
      .base = kLlama, .weights = kNoNames, .plan_only = Set(kMultipliers),
      .experts = {.experts = 8, .top_k = 2, .shared = SharedExperts::kByWidth}},
@@ -205,13 +206,6 @@ absl::Status NotExported(const std::string& what) {
       "a model with ", what, " cannot be written as a Hugging Face folder: no class of transformers has such layers"));
 }
 
-// Returns the error for layers that transformers has, but for whose weights Lynx has no names, because its engine does not
-// train them.
-absl::Status NoNames(const char* field, int32_t value) {
-  return absl::InvalidArgumentError(absl::StrCat("a model with ", field, " ", value,
-                                                 " cannot be written as a Hugging Face folder: such models are planned only"));
-}
-
 // Qwen2-MoE has the softmax of scores, and a gate on the block that every token passes.
 absl::StatusOr<const FamilyTraits*> ExportAsQwen2Moe(const ModelSpec& model) {
   const MoeSpec& moe = model.moe;
@@ -244,6 +238,28 @@ absl::StatusOr<const FamilyTraits*> ExportAsOlmoe(const ModelSpec& model) {
   if (model.head_dim != 0) return NotExported(absl::StrCat("model.qkNormWhole and model.headDim ", model.head_dim));
   if (model.window != 0) return NotExported(absl::StrCat("model.qkNormWhole and model.window ", model.window));
   return FindModelFamily("olmoe");
+}
+
+// DeepSeek-V2, with the softmax of scores, and DeepSeek-V3, with their sigmoids and biases.
+absl::StatusOr<const FamilyTraits*> ExportAsDeepseek(const ModelSpec& model) {
+  const MoeSpec& moe = model.moe;
+  if (!moe.any()) return NotExported("model.latent.kvRank without model.moe.experts");
+  if (model.window != 0) return NotExported(absl::StrCat("model.latent.kvRank and model.window ", model.window));
+  if (moe.shared_gate) return NotExported("both model.latent.kvRank and model.moe.sharedGate");
+  if (moe.shared_ffn == 0) return NotExported("model.latent.kvRank without model.moe.sharedFfn");
+  if (moe.shared_ffn % model.expert_ffn() != 0) {
+    return NotExported(absl::StrCat("model.latent.kvRank and model.moe.sharedFfn ", moe.shared_ffn,
+                                    ", which is no multiple of the experts' width ", model.expert_ffn()));
+  }
+  if (moe.scores == RouterScores::kSigmoid) {
+    if (!moe.router_bias) return NotExported("model.moe.scores sigmoid without model.moe.routerBias");
+    return FindModelFamily("deepseek_v3");
+  }
+  if (moe.normalized) return NotExported("model.latent.kvRank, scores by softmax and model.moe.normalized");
+  if (moe.weight_scale != 1) {
+    return NotExported(absl::StrCat("model.moe.weightScale ", moe.weight_scale, " and scores by softmax"));
+  }
+  return FindModelFamily("deepseek_v2");
 }
 
 // The other classes with experts choose experts in a different way.
@@ -294,7 +310,7 @@ absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
     if (model.key_heads() == 1) return FindModelFamily("gpt_bigcode");
     return NotExported(absl::StrCat("model.kvHeads ", model.key_heads(), " of ", model.heads, " heads in model.family gpt"));
   }
-  if (model.latent.any()) return NoNames("model.latent.kvRank", model.latent.kv_rank);
+  if (model.latent.any()) return ExportAsDeepseek(model);
   if (model.qk_norm_whole && !(model.moe.any() && model.moe.scores == RouterScores::kSoftmax)) {
     return NotExported("model.qkNormWhole without experts that are weighted by a softmax");
   }

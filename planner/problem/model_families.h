@@ -20,8 +20,22 @@ namespace lynx {
 // tensor, and matrices are (in, out). kGptBigCode: the tensor names of kGpt2, but matrices are (out, in). kLlama: query, key,
 // value, gate and up are a tensor each. kPhi3: query, key and value are one tensor, gate and up are another. kMixtral and
 // those after it: as kLlama, with a tensor for the router, and three for each expert, each family with names of its own.
-// kQwen2Moe and kGlm4Moe also have tensors for what every token passes; kQwen2Moe for its gate, kGlm4Moe for the router's bias.
-enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3, kMixtral, kQwen3Moe, kQwen2Moe, kGlm4Moe, kOlmoe };
+// kQwen2Moe and those after it, except kOlmoe, also have tensors for what every token passes; kQwen2Moe for its gate, kGlm4Moe
+// and kDeepseekV3 for the router's bias. kDeepseekV2 and kDeepseekV3 have the tensors of latent attention.
+enum class WeightNames : uint8_t {
+  kNone,
+  kGpt2,
+  kGptBigCode,
+  kLlama,
+  kPhi3,
+  kMixtral,
+  kQwen3Moe,
+  kQwen2Moe,
+  kGlm4Moe,
+  kOlmoe,
+  kDeepseekV2,
+  kDeepseekV3
+};
 
 // Whether `sliding_window` of config.json applies. kIfUsed: it applies only if `use_sliding_window` is true.
 enum class WindowField : uint8_t { kNone, kAlways, kIfUsed };
@@ -50,6 +64,8 @@ struct ExpertTraits {
   bool shared_gate = false;  // the block that every token passes has a gate
   // kSigmoid: the experts also have biases that only choose, and `routed_scaling_factor` is a factor of their weights.
   RouterScores scores = RouterScores::kSoftmax;
+  double absent_weight_scale = 1;  // `routed_scaling_factor`
+  int32_t absent_groups = 1;       // `n_group`: a token chooses among groups of experts first; the engine has only 1
 };
 
 struct FamilyTraits {

@@ -132,17 +132,31 @@ ModelPreset DeepseekV2Lite() {
 }
 
 ModelPreset DeepseekV3() {
-  const MoeSpec moe{.experts = 256, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 3};
+  const MoeSpec moe{.experts = 256,
+                    .top_k = 8,
+                    .ffn = 2048,
+                    .shared_ffn = 2048,
+                    .dense_layers = 3,
+                    .scores = RouterScores::kSigmoid,
+                    .weight_scale = 2.5,
+                    .router_bias = true};
   ModelPreset preset = Deepseek("deepseek-v3", kDeepseekV3, 61, 7168, 128, 18432, 129280, moe);
-  preset.model.plan_only = FindModelFamily("deepseek_v3")->plan_only | Bit(PlanOnlyFeature::kMultiTokenPrediction);
+  // choice by groups of experts
+  preset.model.plan_only = Bit(PlanOnlyFeature::kOtherRouting) | Bit(PlanOnlyFeature::kMultiTokenPrediction);
   return preset;
 }
 
 ModelPreset KimiK2() {
-  const MoeSpec moe{.experts = 384, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 1};
+  const MoeSpec moe{.experts = 384,
+                    .top_k = 8,
+                    .ffn = 2048,
+                    .shared_ffn = 2048,
+                    .dense_layers = 1,
+                    .scores = RouterScores::kSigmoid,
+                    .weight_scale = 2.827,
+                    .router_bias = true};
   ModelPreset preset = Deepseek("kimi-k2", kKimiK2, 61, 7168, 64, 18432, 163840, moe);
   preset.model.rotary.theta = 50000;
-  preset.model.plan_only = FindModelFamily("kimi_k2")->plan_only;
   return preset;
 }
 

@@ -37,6 +37,8 @@ absl::Status ValidateRopeScaling(const RotarySpec& rotary) {
   LYNX_RETURN_IF_ERROR(only("model.rope.betaFast", yarn, rotary.beta_fast, plain.beta_fast));
   LYNX_RETURN_IF_ERROR(only("model.rope.betaSlow", yarn, rotary.beta_slow, plain.beta_slow));
   LYNX_RETURN_IF_ERROR(only("model.rope.attentionFactor", yarn, rotary.attention_factor, plain.attention_factor));
+  LYNX_RETURN_IF_ERROR(only("model.rope.mscaleAllDim", yarn, rotary.mscale_all_dim, plain.mscale_all_dim));
+  LYNX_RETURN_IF_ERROR(InRealRange("model.rope.mscaleAllDim", rotary.mscale_all_dim, 0, 1e3, "must be from 0 (none) to 1e3"));
   LYNX_RETURN_IF_ERROR(InRealRange("model.rope.factor", rotary.factor, 1, 1e6, "must be from 1 to 1e6"));
   LYNX_RETURN_IF_ERROR(InRange("model.rope.originalSeq", rotary.original_seq, from_original ? 1 : 0, kMaxSeq));
   LYNX_RETURN_IF_ERROR(Positive("model.rope.lowFreqFactor", rotary.low_freq_factor));
@@ -141,6 +143,9 @@ absl::Status ValidateLatent(const ModelSpec& model) {
   const LatentSpec& latent = model.latent;
   LYNX_RETURN_IF_ERROR(InRange("model.latent.kvRank", latent.kv_rank, 0, kMaxHidden));
   if (!latent.any()) {
+    if (model.rotary.mscale_all_dim != 0) {
+      return Bad("model.rope.mscaleAllDim", model.rotary.mscale_all_dim, "is for latent attention; leave it out");
+    }
     if (latent == LatentSpec()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         "model.latent says how latent attention works, but the model has none: give model.latent.kvRank");

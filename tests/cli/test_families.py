@@ -51,9 +51,9 @@ CONFIGS = {
     "deepseek_v2": {**LATENT, "n_routed_experts": 8, "n_shared_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "q_lora_rank": None,
                     "first_k_dense_replace": 1, "topk_method": "greedy", "norm_topk_prob": False},
     "deepseek_v3": {**LATENT, "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "q_lora_rank": 96,
-                    "first_k_dense_replace": 1, "scoring_func": "sigmoid", "moe_layer_freq": 1},
+                    "first_k_dense_replace": 1, "scoring_func": "sigmoid", "moe_layer_freq": 1, "n_group": 1, "topk_group": 1},
     "kimi_k2": {**LATENT, "n_routed_experts": 16, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 64, "q_lora_rank": 96,
-                "first_k_dense_replace": 1},
+                "first_k_dense_replace": 1, "n_group": 1},
     "qwen2_moe": {**LLAMA, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "shared_expert_intermediate_size": 256},
     "glm4_moe": {**LLAMA, "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "head_dim": 64,
                  "first_k_dense_replace": 1, "attention_bias": True, "use_qk_norm": True},
@@ -126,9 +126,14 @@ class FamiliesTest(unittest.TestCase):
                 result = self.ctl(*arguments, code=0 if trained else 5)
                 for name in self.families[model_type]["lacking"]:
                     self.assertIn(f"{name} (", result.stderr)
-                if not trained and not self.families[model_type]["lacking"]:  # refused by the name of a field
-                    arguments += ["--set", "model.moe.capacity=1.5"]
-                    self.assertIn("model.latent.kvRank 64 can be planned", self.ctl(*arguments, code=5).stderr)
+
+    def test_choices_among_groups_of_experts_are_not_trained(self):
+        for model_type, changes in (("deepseek_v3", {"n_group": 4}), ("deepseek_v3", {"n_group": None}), ("kimi_k2", {"n_group": 2}),
+                                    ("deepseek_v2", {"topk_method": "group_limited_greedy"})):
+            fields = {name: value for name, value in {**CONFIGS[model_type], **changes}.items() if value is not None or name == "q_lora_rank"}
+            arguments = ["submit", "-f", self.job, "--dry-run", "--set", f"model.config={self.config(model_type, fields)}",
+                         "--set", "model.seq=128", "--set", "model.moe.capacity=1.5"]
+            self.assertIn("other-routing (", self.ctl(*arguments, code=5).stderr)
 
     def test_a_window_shorter_than_the_sequences_is_not_trained(self):
         path = self.config("mistral", CONFIGS["mistral"])

@@ -106,14 +106,18 @@ class ExampleTest(ExpertsTest):
         share = 100 * page["progress"]["expertInRoundsRatio"]
         self.assertIn(f"of the even share; {share:.1f}% of all rows in {rounds} rounds", self.ctl("get", page["id"]).out)
 
-    def train_and_read(self, name, capacity):
+    def test_latent_attention_trains_and_the_reader_computes_the_same(self):
+        page = self.train_and_read("latents", "capacity: 4", example="deepseek-bytes")
+        self.assertEqual(page["plan"]["layout"]["tp"], 2)
+
+    def train_and_read(self, name, capacity, example="qwen3-moe-bytes"):
         """Trains the example with this capacity, and computes its validation loss from the exported weights. Returns its page."""
-        text = (ROOT / "examples/qwen3-moe-bytes.yaml").read_text()
+        text = (ROOT / f"examples/{example}.yaml").read_text()
         path, runs, held_out = self.directory / f"{name}.yaml", self.directory / f"runs-{name}", self.directory / "held-out.txt"
         # Each of the four samples occurs as often as the others in a global batch of 16.
         held_out.write_text(self.corpus.read_text()[-(4 * 128 + 1):])
         for old, new in (("/usr/share/common-licenses/GPL-3", f"{self.corpus}\n  validationPath: {held_out}"), ("capacity: 2", capacity),
-                         ("everySteps: 50", f"directory: {runs}"), ("name: qwen3-moe-bytes", f"name: {name}"),
+                         ("everySteps: 50", f"directory: {runs}"), (f"name: {example}", f"name: {name}"),
                          ("steps: 100", "steps: 20\n  evalEvery: 20\n  evalBatches: 1")):
             self.assertEqual(text.count(old), 1, old)
             text = text.replace(old, new)
@@ -134,7 +138,8 @@ class ExampleTest(ExpertsTest):
         result = self.ctl("checkpoint", "export", runs, "--out", folder)
         self.assertEqual(result.code, 0, str(result))
         config = json.loads((folder / "config.json").read_text())
-        self.assertEqual((config["model_type"], config["num_experts"], config["num_experts_per_tok"]), ("qwen3_moe", 8, 2))
+        family, experts = ("deepseek_v3", "n_routed_experts") if example == "deepseek-bytes" else ("qwen3_moe", "num_experts")
+        self.assertEqual((config["model_type"], config[experts], config["num_experts_per_tok"]), (family, 8, 2))
         with open(runs / f"metrics-{page['id']}" / "metrics.csv", newline="") as file:
             row = list(csv.DictReader(file))[-1]
         self.assertEqual(row["step"], "20")

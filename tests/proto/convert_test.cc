@@ -87,6 +87,32 @@ TEST(ConvertTest, ShapesWithExpertsComeBackAndAreBounded) {
   }
 }
 
+TEST(ConvertTest, ShapesWithLatentAttentionComeBackAndAreBounded) {
+  ModelSpec model{.layers = 2, .hidden = 16, .heads = 4, .ffn = 30, .seq = 8, .dropout = 0, .family = ModelFamily::kLlama};
+  model.attention = AttentionKernel::kFused;
+  model.rotary.dims = 2;
+  model.latent = {.query_rank = 6, .kv_rank = 5, .value_dim = 3};
+  const LayerShape shape = ShapeOf(model, {.tp = 2}, 2);
+  const v1::LayerShape good = ToProto(shape);
+  EXPECT_EQ(FromProto(good, "shape").value(), shape);
+  const struct {
+    std::function<void(v1::LayerShape&)> change;
+    const char* message;
+  } cases[] = {
+      {[](v1::LayerShape& s) { s.mutable_latent()->set_query_rank(-1); }, "shape.latent.query_rank is -1: must be from 0"},
+      {[](v1::LayerShape& s) { s.mutable_latent()->set_kv_rank(0); }, "shape.latent.kv_rank is 0: must be from 1"},
+      {[](v1::LayerShape& s) { s.mutable_latent()->set_value_dim(0); }, "shape.latent.value_dim is 0: must be from 1"},
+      {[](v1::LayerShape& s) { s.set_rotary_dims(0); }, "shape.latent is present: must be in a llama with fused attention"},
+      {[](v1::LayerShape& s) { s.set_kv_heads(2); }, "shape.latent is present: must be in a llama with fused attention"},
+      {[](v1::LayerShape& s) { s.set_attention(v1::ATTENTION_KERNEL_UNFUSED); }, "shape.latent is present: must be in"},
+  };
+  for (const auto& c : cases) {
+    v1::LayerShape message = good;
+    c.change(message);
+    EXPECT_THAT(std::string(FromProto(message, "shape").status().message()), StartsWith(c.message));
+  }
+}
+
 v1::JobSpec GoodSpec() {
   JobSpec spec;
   spec.name = "gpt-bytes";

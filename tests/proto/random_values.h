@@ -46,6 +46,7 @@ inline void RandomLatent(std::mt19937_64& random, ModelSpec& model) {
                   .value_dim = static_cast<int32_t>(Pick(random, 1, 99))};
   model.rotary.dims = 2;
   model.kv_heads = 0;
+  if (model.rotary.scaling == RopeScaling::kYarn) model.rotary.mscale_all_dim = 0.5;
   model.qk_norm = model.qk_norm_whole = model.qkv_bias = false;
   model.attention = AttentionKernel::kFused;
   model.matmul_type = MatmulType::kModel;
@@ -211,7 +212,6 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
     times.shape = ShapeOf(RandomSpec(random).model, ParallelLayout{}, static_cast<int32_t>(i + 1));
     times.shape.matmul_type = MatmulType::kModel;  // nobody measures what the engine does not compute
     times.shape.gradient_dtype = DataType::kFloat32;
-    times.shape.query_rank = times.shape.kv_rank = times.shape.value_dim = 0;
     for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
       times.ops[static_cast<size_t>(info.op)] = {nanos(), nanos(), nanos()};
     }

@@ -39,6 +39,11 @@ void WriteSettings(const worker::TinyJob& job, const std::string& path) {
        << optimizer.lr << "\nbeta1 " << optimizer.beta1 << "\nbeta2 " << optimizer.beta2 << "\neps " << optimizer.eps
        << "\nweight_decay " << optimizer.weight_decay << "\nclip_norm " << optimizer.clip_norm << "\nwarmup_steps "
        << train.warmup_steps << "\nmin_lr " << train.min_lr << "\n";
+  const LatentSpec& latent = model.latent;
+  if (latent.any()) {
+    file << "query_rank " << latent.query_rank << "\nkv_rank " << latent.kv_rank << "\nvalue_dim " << latent.value_dim
+         << "\nmscale_all_dim " << rotary.mscale_all_dim << "\nrope_attention_factor " << rotary.attention_factor << "\n";
+  }
   const MoeSpec& moe = model.moe;
   if (!moe.any()) return;
   file << "experts " << moe.experts << "\ntop_k " << moe.top_k << "\nnormalized " << (moe.normalized ? 1 : 0) << "\ncapacity "

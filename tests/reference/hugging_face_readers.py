@@ -203,22 +203,27 @@ class Llama:
         gate, up = self.gate_and_up(prefix + "mlp.", x)
         return self.linear(prefix + "mlp.down_proj", [silu(g) * u for g, u in zip(gate, up)])
 
-    def logits(self, tokens):
+    def attention(self, prefix, normed):
+        """The output of attention for each token, before o_proj."""
         c = self.config
         heads, key_heads = c["num_attention_heads"], c["num_key_value_heads"]
+        window = c.get("sliding_window") if c.get("use_sliding_window", True) else None
+        assert not window or len(normed) <= window, "this reader attends to all positions"
+        queries, keys, values = zip(*(self.projections(prefix, x) for x in normed))
+        queries = [self.norm_heads(prefix + "q_norm", q, heads) for q in queries]
+        keys = [self.norm_heads(prefix + "k_norm", k, key_heads) for k in keys]
+        queries = [self.rotate(q, heads, i, len(normed)) for i, q in enumerate(queries)]
+        keys = [self.rotate(k, key_heads, i, len(normed)) for i, k in enumerate(keys)]
+        return attend(queries, keys, values, heads, key_heads)
+
+    def logits(self, tokens):
+        c = self.config
         embed = matrix(self.t["model.embed_tokens.weight"])
         xs = [embed[token] for token in tokens]
         for layer in range(c["num_hidden_layers"]):
             prefix = f"model.layers.{layer}."
             normed = [self.norm(prefix + "input_layernorm", x) for x in xs]
-            window = c.get("sliding_window") if c.get("use_sliding_window", True) else None
-            assert not window or len(xs) <= window, "this reader attends to all positions"
-            queries, keys, values = zip(*(self.projections(prefix + "self_attn.", x) for x in normed))
-            queries = [self.norm_heads(prefix + "self_attn.q_norm", q, heads) for q in queries]
-            keys = [self.norm_heads(prefix + "self_attn.k_norm", k, key_heads) for k in keys]
-            queries = [self.rotate(q, heads, i, len(xs)) for i, q in enumerate(queries)]
-            keys = [self.rotate(k, key_heads, i, len(xs)) for i, k in enumerate(keys)]
-            context = attend(queries, keys, values, heads, key_heads)
+            context = self.attention(prefix + "self_attn.", normed)
             xs = [add(x, self.linear(prefix + "self_attn.o_proj", y)) for x, y in zip(xs, context)]
             for i, x in enumerate(xs):
                 y = self.norm(prefix + "post_attention_layernorm", x)
@@ -347,8 +352,69 @@ class Glm4Moe(Mixtral):
         return add(super().feed_forward(prefix, x), shared)
 
 
+class Deepseek(Glm4Moe):
+    """Queries, keys and values are made from a few numbers of each token. Rotated elements of a head come after the others;
+    its pairs are neighbours; those of the keys are the same for all heads."""
+
+    def weigh(self, block, scores):
+        if self.config["scoring_func"] == "softmax":
+            assert self.config["topk_method"] == "greedy" and self.config["routed_scaling_factor"] == 1
+            return Mixtral.weigh(self, block, scores)
+        assert self.config["topk_method"] == "noaux_tc"
+        return super().weigh(block, scores)
+
+    def head_size(self):
+        return self.config["qk_rope_head_dim"]
+
+    def frequencies(self, length):
+        frequencies, _ = super().frequencies(length)
+        scaling = self.config["rope_scaling"]
+        assert scaling is None or (scaling["mscale"] == scaling["mscale_all_dim"] and "attention_factor" not in scaling)
+        return frequencies, 1  # the quotient of the factors for mscale and mscale_all_dim
+
+    def score_factor(self):
+        scaling = self.config["rope_scaling"]
+        return 1 if scaling is None else (0.1 * scaling["mscale_all_dim"] * math.log(scaling["factor"]) + 1) ** 2
+
+    def turn(self, x, position, length):
+        """Rotates the neighbouring elements of x."""
+        out = []
+        for (a, b), frequency in zip(zip(x[::2], x[1::2]), self.frequencies(length)[0]):
+            cosine, sine = math.cos(position * frequency), math.sin(position * frequency)
+            out += [a * cosine - b * sine, a * sine + b * cosine]
+        return out
+
+    def attention(self, prefix, normed):
+        """The output of attention for each token, before o_proj."""
+        c = self.config
+        heads, nope, values, length = c["num_attention_heads"], c["qk_nope_head_dim"], c["v_head_dim"], len(normed)
+        scale = self.score_factor() / math.sqrt(nope + c["qk_rope_head_dim"])
+        parts = []
+        for position, x in enumerate(normed):
+            if c["q_lora_rank"] is None:
+                query = self.linear(prefix + "q_proj", x)
+            else:
+                query = self.linear(prefix + "q_b_proj", self.norm(prefix + "q_a_layernorm", self.linear(prefix + "q_a_proj", x)))
+            compressed = self.linear(prefix + "kv_a_proj_with_mqa", x)
+            latent, rotated = compressed[:c["kv_lora_rank"]], self.turn(compressed[c["kv_lora_rank"]:], position, length)
+            made = self.linear(prefix + "kv_b_proj", self.norm(prefix + "kv_a_layernorm", latent))
+            size, width = len(query) // heads, len(made) // heads
+            assert (size, width) == (nope + c["qk_rope_head_dim"], nope + values)
+            parts.append([(query[h * size:h * size + nope] + self.turn(query[h * size + nope:(h + 1) * size], position, length),
+                           made[h * width:h * width + nope] + rotated, made[h * width + nope:(h + 1) * width]) for h in range(heads)])
+        out = []
+        for position in range(length):
+            row = []
+            for head in range(heads):
+                scores = [scale * sum(map(float.__mul__, parts[position][head][0], parts[u][head][1])) for u in range(position + 1)]
+                weights = [math.exp(score - max(scores)) for score in scores]
+                row += [sum(w * parts[u][head][2][i] for u, w in enumerate(weights)) / sum(weights) for i in range(values)]
+            out.append(row)
+        return out
+
+
 READERS = {"GPT2LMHeadModel": Gpt2, "GPTBigCodeForCausalLM": GptBigCode, "LlamaForCausalLM": Llama, "MistralForCausalLM": Llama,
            "Qwen2ForCausalLM": Llama, "Qwen3ForCausalLM": Llama, "Phi3ForCausalLM": Phi3,
            "MixtralForCausalLM": Mixtral, "Qwen3MoeForCausalLM": Qwen3Moe,
            "Qwen2MoeForCausalLM": Qwen2Moe, "Glm4MoeForCausalLM": Glm4Moe,
-           "OlmoeForCausalLM": Olmoe}
+           "OlmoeForCausalLM": Olmoe, "DeepseekV2ForCausalLM": Deepseek, "DeepseekV3ForCausalLM": Deepseek}

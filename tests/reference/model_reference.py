@@ -87,7 +87,7 @@ def frequencies_of(s):
         low = max(0, math.floor(pair(s["rope_beta_fast"])))
         high = min(size - 1, math.ceil(pair(s["rope_beta_slow"])))
         ramp = ((torch.arange(size // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
-        return frequencies / factor * ramp + frequencies * (1 - ramp), 0.1 * math.log(factor) + 1
+        return frequencies / factor * ramp + frequencies * (1 - ramp), s.get("rope_attention_factor", 0) or 0.1 * math.log(factor) + 1
     return frequencies, 1.0
 
 
@@ -107,9 +107,28 @@ def rms_norm(x, weight, s):
     return x / torch.sqrt((x * x).mean(-1, keepdim=True) + s["norm_epsilon"]) * weight
 
 
+def latent_heads(x, w, prefix, s):
+    """Queries, keys and values of latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1), each (b, heads, n, size). The
+    rotated elements of a head are its first ones; those of the keys are the same for all heads."""
+    b, n, _ = x.shape
+    heads, size, values = s["heads"], s["head_size"], s["value_dim"]
+    parts = [s["query_rank"], s["kv_rank"], s["rope_dims"]]
+    of_queries, of_keys, rotated = linear(x, w, prefix + "latent").split(parts, dim=-1)
+    norm_of_queries, norm_of_keys = w[prefix + "latent_norm.weight"].split(parts[:2])
+    queries = linear(rms_norm(of_queries, norm_of_queries, s) if parts[0] > 0 else x, w, prefix + "query")
+    made = heads * (size - parts[2])
+    keys, v = linear(rms_norm(of_keys, norm_of_keys, s), w, prefix + "key_value").split([made, heads * values], dim=-1)
+    q, k, v = (part.reshape(b, n, heads, -1).transpose(1, 2) for part in (queries, keys, v))
+    return q, torch.cat([rotated[:, None].expand(b, heads, n, parts[2]), k], dim=-1), v
+
+
 def attention(x, w, prefix, s):
     b, n, h = x.shape
     heads, key_heads, size = s["heads"], s["key_heads"], s["head_size"]
+    if s.get("kv_rank", 0) > 0:
+        q, k, v = latent_heads(x, w, prefix, s)
+        scale = 0.1 * s["mscale_all_dim"] * math.log(s["rope_factor"]) + 1
+        return attend(rotate(q, s) * scale * scale, rotate(k, s), v, w, prefix)
     qkv = linear(x, w, prefix + "qkv").split([heads * size, key_heads * size, key_heads * size], dim=-1)
     norms = [w.get(prefix + name) for name in ("q_norm.weight", "k_norm.weight")]
     if s["qk_norm_whole"]:
@@ -120,10 +139,15 @@ def attention(x, w, prefix, s):
     if s["family"] == "llama":
         q, k = rotate(q, s), rotate(k, s)
     k, v = (part.repeat_interleave(heads // key_heads, dim=1) for part in (k, v))
-    scores = q @ k.transpose(-1, -2) / math.sqrt(size)
+    return attend(q, k, v, w, prefix)
+
+
+def attend(q, k, v, w, prefix):
+    n = q.shape[2]
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     causal = torch.ones(n, n, dtype=torch.bool).tril()
     probs = scores.masked_fill(~causal, -math.inf).softmax(-1)
-    context = (probs @ v).transpose(1, 2).reshape(b, n, heads * size)
+    context = (probs @ v).transpose(1, 2).flatten(2)
     return linear(context, w, prefix + "proj")
 
 

@@ -16,7 +16,7 @@ inline worker::TinyJob ReferenceJob(worker::TinyModel model) {
   job.model.dropout = 0;
   if (job.model.moe.any()) {
     job.model.moe.ffn = 24;
-    if (job.model.moe.shared_ffn != 0) job.model.moe.shared_ffn = job.model.moe.shared_gate ? 40 : 48;
+    if (job.model.moe.shared_ffn != 0) job.model.moe.shared_ffn = job.model.moe.shared_gate ? 40 : 48;  // else two experts
     job.model.moe.aux_loss = 0.05;
     job.model.moe.z_loss = 0.01;
     if (job.model.moe.router_bias) job.model.moe.bias_rate = 0.02;  // so large that it changes choices

@@ -68,8 +68,9 @@ std::vector<worker::TinySetting> Settings() {
     if (over_tp && setting.layout.tp == 1 && setting.layout.pp > 1) continue;
     settings.push_back(setting);
   }
-  for (const worker::TinyModel model : {worker::TinyModel::kMixtral, worker::TinyModel::kQwen3Moe, worker::TinyModel::kQwen2Moe,
-                                        worker::TinyModel::kGlm4Moe, worker::TinyModel::kOlmoe}) {
+  for (const worker::TinyModel model :
+       {worker::TinyModel::kMixtral, worker::TinyModel::kQwen3Moe, worker::TinyModel::kQwen2Moe, worker::TinyModel::kGlm4Moe,
+        worker::TinyModel::kOlmoe, worker::TinyModel::kDeepseekV2, worker::TinyModel::kDeepseekV3}) {
     settings.push_back({model, ParallelLayout{.pp = 3, .dp = 2, .ep = 2}});
   }
   return settings;

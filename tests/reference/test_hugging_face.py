@@ -1,7 +1,7 @@
 """Tests `lynxctl checkpoint export --format hf` and `import`. An independent reader computes the model from the exported files,
 by the names, shapes and configurations of Hugging Face's GPT-2, GPTBigCode, Llama, Mistral, Qwen2, Qwen3, Phi-3, Mixtral,
-Qwen3-MoE, Qwen2-MoE, GLM-4.5 and OLMoE. Its logits must be those of the PyTorch reference. The reader is plain Python in double
-precision and knows nothing of Lynx's names."""
+Qwen3-MoE, Qwen2-MoE, GLM-4.5, OLMoE, DeepSeek-V2 and DeepSeek-V3. Its logits must be those of the PyTorch reference. The reader is
+plain Python in double precision and knows nothing of Lynx's names."""
 
 import array
 import json
@@ -28,10 +28,13 @@ TRAINED = 1e-4
 FAMILIES = {"gpt": "GPT2LMHeadModel", "multi-query-gpt": "GPTBigCodeForCausalLM", "llama": "LlamaForCausalLM",
             "llama3": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
             "phi3": "Phi3ForCausalLM", "mixtral": "MixtralForCausalLM", "qwen3-moe": "Qwen3MoeForCausalLM",
-            "qwen2-moe": "Qwen2MoeForCausalLM", "glm4-moe": "Glm4MoeForCausalLM", "olmoe": "OlmoeForCausalLM"}
+            "qwen2-moe": "Qwen2MoeForCausalLM", "glm4-moe": "Glm4MoeForCausalLM", "olmoe": "OlmoeForCausalLM",
+            "deepseek-v2": "DeepseekV2ForCausalLM", "deepseek-v3": "DeepseekV3ForCausalLM"}
 # Families with experts. Their ranks share the experts, and have no tensor parallelism: tensor parallelism would change the
 # tokens over which a router's loss is computed.
-EXPERTS = ("mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe", "olmoe")
+EXPERTS = ("mixtral", "qwen3-moe", "qwen2-moe", "glm4-moe", "olmoe", "deepseek-v2", "deepseek-v3")
+# Classes without a loss of routers.
+NO_ROUTER_LOSS = ("glm4-moe", "deepseek-v2", "deepseek-v3")
 
 
 def load(folder):
@@ -119,7 +122,7 @@ class HuggingFaceTest(unittest.TestCase):
                 self.assertIn("seq 8", self.ctl("inspect", longer.stdout.strip()).stdout)
                 self.assertIn("at most 8 tokens", self.ctl("import", first, "--out", run / "x", "--seq", 9, code=2).stderr)
             self.ctl("export", run / "again", "--format", "hf", "--out", run / "second")
-            if model in EXPERTS and model != "glm4-moe":  # glm4-moe's class has no router loss; without output_router_logits, the factor of the router's loss is not imported
+            if model in EXPERTS and model not in NO_ROUTER_LOSS:  # without output_router_logits, the factor of the router's loss is not imported
                 factors = [json.loads((folder / "config.json").read_text())["router_aux_loss_coef"] for folder in (first, run / "second")]
                 self.assertEqual(factors, [0.05 * 3 / (3 if model in ("qwen3-moe", "olmoe") else 2), 0])
                 self.change_config(first, router_aux_loss_coef=0.0)

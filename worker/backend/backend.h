@@ -56,22 +56,43 @@ inline constexpr int32_t kNoTarget = -1;
 inline constexpr int64_t kAttentionRows = 64;
 
 // Causal attention of `a` query heads of size d over `k` key and value heads. Query head i uses key head i / (a / k) (grouped
-// queries, Ainslie et al. 2023). qkv is (b, s, a + 2k, d): first the queries, then the keys, then the values.
+// queries, Ainslie et al. 2023). qkv is (b, s, a + 2k, d): first the queries, then the keys, then the values. With fused
+// attention, a head of values may have another size, e: then each token has a d + k d + k e elements, and context is (b, s, a,
+// e).
 struct AttentionShape {
   int64_t b = 0, s = 0, a = 0;
   int64_t k = 0;  // a divisor of a
   int64_t d = 0;
   int64_t first_head = 0;  // the first query head of this rank, counted over all ranks; only used to number dropout decisions
+  int64_t e = 0;           // 0: d. Only fused attention has another size than d
+  float factor = 1;        // of the scores, beside 1 / sqrt(d). Only fused attention has another factor than 1
 
-  constexpr int64_t width() const { return (a + 2 * k) * d; }  // the length of a row of qkv
+  constexpr int64_t value_size() const { return e == 0 ? d : e; }
+  constexpr int64_t widest() const { return std::max(d, value_size()); }
+  constexpr int64_t width() const { return (a + k) * d + k * value_size(); }  // the length of a row of qkv
+};
+
+// Latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1). Each of n tokens has z latents: p for its queries, then r for
+// its keys and values, then t: the rotated part of its keys, which is the same for all heads. If p is 0, the queries are made
+// from the layer's input x (n, h). qkv is as in AttentionShape, with a heads of d and e elements; the first t elements of each
+// head of queries and keys are rotated.
+struct LatentShape {
+  int64_t n = 0, h = 0;
+  int64_t p = 0, r = 0, t = 0;  // t is at most 2 * RotaryTable::kMaxPairs
+  int64_t a = 0, d = 0, e = 0;
+
+  constexpr int64_t z() const { return p + r + t; }
+  constexpr int64_t query_inputs() const { return p == 0 ? h : p; }
+  constexpr int64_t width() const { return a * (2 * d + e); }  // the length of a row of qkv
 };
 
 // Returns the size, in floats, of the fp32 copies that attention on Bfloat16 makes in its workspace. It copies parts of one
-// head: `whole` matrices (s, d) and `rows` matrices (r, d), where r = min(s, kAttentionRows). Returns 0 for fp32.
+// head: `whole` matrices (s, w) and `rows` matrices (r, w), where r = min(s, kAttentionRows) and w is the larger one of d and
+// e. Returns 0 for fp32.
 template <class T>
 constexpr int64_t WideHeadFloats(const AttentionShape& shape, int64_t whole, int64_t rows) {
   if (std::is_same_v<T, float>) return 0;
-  return (whole * shape.s + rows * std::min(shape.s, kAttentionRows)) * shape.d;
+  return (whole * shape.s + rows * std::min(shape.s, kAttentionRows)) * shape.widest();
 }
 
 // Says how far each pair of a head's elements is rotated (worker/model/rotary_table.h computes it). Pair i is the elements i
@@ -176,6 +197,8 @@ class LayerBackend {
   virtual void LogitsForward(const T* x, const T* w, int64_t n, int64_t in, int64_t out, float* logits) = 0;
   // dx (n, in) = dy (n, out) w
   virtual void LinearBackward(const T* dy, const T* w, int64_t n, int64_t in, int64_t out, T* dx) = 0;
+  // dx += dy w
+  virtual void AddLinearBackward(const T* dy, const T* w, int64_t n, int64_t in, int64_t out, T* dx) = 0;
   // dw (out, in) += dy^T x; dbias += column sums of dy (nullptr: the layer has no bias)
   virtual void LinearWeight(const T* x, const T* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) = 0;
 
@@ -194,6 +217,26 @@ class LayerBackend {
   // rstd again from qkv.
   virtual void QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
                               T* dqkv, float* dq_gamma, float* dk_gamma) = 0;
+
+  // The norms of latents: normed (n, z) has the RMS norms of the p and of the r latents of each token, and a copy of the
+  // others.   latent (n, z), gamma (p + r)
+  virtual void LatentNormForward(const LatentShape& shape, const T* latent, const T* gamma, float epsilon, T* normed) = 0;
+  // On entry dlatent holds the gradient of normed; on return it holds the gradient of latent. Adds to dgamma. Computes the
+  // factors of the norms again from latent.
+  virtual void LatentNormBackward(const LatentShape& shape, const T* latent, const T* gamma, float epsilon, T* dlatent,
+                                  float* dgamma) = 0;
+  // qkv (n, width), not yet rotated: queries from the p latents or from x, keys and values from the r latents; every head of
+  // keys begins with the t latents. normed (n, z); x (n, h) is read only if p is 0; w_query (a d, p or h), w_key_value (a (d -
+  // t) + a e, r): the rows of all heads of keys, then those of values
+  virtual void LatentHeadsForward(const LatentShape& shape, const T* normed, const T* x, const T* w_query, const T* w_key_value,
+                                  T* qkv) = 0;
+  // dnormed (n, z) and, only if p is 0, dx (n, h) = the gradients.
+  // workspace: (n, r), unused on fp32
+  virtual void LatentHeadsBackward(const LatentShape& shape, const T* dqkv, const T* w_query, const T* w_key_value,
+                                   float* workspace, T* dnormed, T* dx) = 0;
+  // dw_query and dw_key_value += the gradients of the weights
+  virtual void LatentHeadsWeight(const LatentShape& shape, const T* normed, const T* x, const T* dqkv, float* dw_query,
+                                 float* dw_key_value) = 0;
 
   // Rotary position embedding (Su et al. 2021), in place. Rotates the queries and keys of qkv; they may be normalised.
   virtual void RopeForward(const AttentionShape& shape, const RotaryTable& rotary, T* qkv) = 0;
@@ -219,8 +262,8 @@ class LayerBackend {
   // dy = dy * gelu'(x), in place
   virtual void GeluBackward(const T* x, int64_t count, T* dy) = 0;
 
-  // Fused attention (Dao et al. 2022): context = dropout(softmax(causal(q k^T / sqrt(d)))) v. It does not store the scores. lse
-  // (b, a, s) = log-sum-exp of each row of scores. It draws the same dropout decisions as ContextForward.
+  // Fused attention (Dao et al. 2022): context = dropout(softmax(causal(factor q k^T / sqrt(d)))) v. It does not store the
+  // scores. lse (b, a, s) = log-sum-exp of each row of scores. It draws the same dropout decisions as ContextForward.
   // workspace: WideHeadFloats<T>(shape, 2, 2)
   virtual void FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace, T* context,
                             float* lse) = 0;

@@ -77,6 +77,9 @@ void AddFeatures(const ModelSpec& m, json& model) {
     if (moe.weight_scale != 1) model["moe"]["weight_scale"] = moe.weight_scale;
     if (moe.router_bias) model["moe"]["bias_rate"] = moe.bias_rate;
   }
+  if (const LatentSpec& latent = m.latent; latent.any()) {
+    model["latent"] = {{"query_rank", latent.query_rank}, {"kv_rank", latent.kv_rank}, {"value_dim", latent.value_dim}};
+  }
   const RotarySpec& r = m.rotary;
   if (r == plain.rotary) return;
   model["rotary"] = {{"theta", r.theta},
@@ -89,6 +92,7 @@ void AddFeatures(const ModelSpec& m, json& model) {
                      {"beta_fast", r.beta_fast},
                      {"beta_slow", r.beta_slow},
                      {"attention_factor", r.attention_factor}};
+  if (r.mscale_all_dim != 0) model["rotary"]["mscale_all_dim"] = r.mscale_all_dim;
 }
 
 json Canonical(const CheckpointIndex& index) {
@@ -204,6 +208,7 @@ void DecodeRotary(const json& rotary, Fields& fields, RotarySpec& out) {
   fields.Rate(rotary, "beta_fast", out.beta_fast);
   fields.Rate(rotary, "beta_slow", out.beta_slow);
   fields.Rate(rotary, "attention_factor", out.attention_factor);
+  if (rotary.contains("mscale_all_dim")) fields.Rate(rotary, "mscale_all_dim", out.mscale_all_dim);
 }
 
 void DecodeMoe(const json& moe, Fields& fields, ModelSpec& model) {
@@ -231,6 +236,18 @@ void DecodeMoe(const json& moe, Fields& fields, ModelSpec& model) {
   if (moe.contains("dense_layers")) fields.Integer(moe, "dense_layers", 1, model.layers - 1, out.dense_layers);
 }
 
+void DecodeLatent(const json& latent, Fields& fields, ModelSpec& model) {
+  LatentSpec& out = model.latent;
+  fields.Integer(latent, "query_rank", 0, kMaxExtent, out.query_rank);
+  fields.Integer(latent, "kv_rank", 1, kMaxExtent, out.kv_rank);
+  fields.Integer(latent, "value_dim", 1, kMaxExtent, out.value_dim);
+  if (model.rotary.dims < 2 || model.rotary.dims > model.head_size()) {
+    fields.Fail(absl::StrCat("model.rotary.dims is ", model.rotary.dims, "; with model.latent it is from 2 to the ",
+                             model.head_size(), " elements of a head"));
+  }
+  if (model.key_heads() != model.heads) fields.Fail("model.kv_heads: with model.latent, every head has its own keys");
+}
+
 // Reads the features. A missing field gets the value that all models had in the first version of the format (see AddFeatures).
 void DecodeFeatures(const json& model, Fields& fields, ModelSpec& out) {
   if (!model.is_object()) return;
@@ -247,6 +264,7 @@ void DecodeFeatures(const json& model, Fields& fields, ModelSpec& out) {
   if (model.contains("window")) fields.Integer(model, "window", 1, kMaxExtent, out.window);
   if (model.contains("rotary")) DecodeRotary(model["rotary"], fields, out.rotary);
   if (model.contains("moe")) DecodeMoe(model["moe"], fields, out);
+  if (model.contains("latent") && fields.status().ok()) DecodeLatent(model["latent"], fields, out);
 }
 
 void DecodeModel(const json& model, int64_t version, Fields& fields, ModelSpec& out) {
@@ -267,6 +285,7 @@ void DecodeModel(const json& model, int64_t version, Fields& fields, ModelSpec& 
   if (!ParseEnum(family, out.family)) fields.Fail(absl::StrCat("model.family is ", family));
   if (!ParseEnum(attention, out.attention)) fields.Fail(absl::StrCat("model.attention is ", attention));
   if (out.moe.any() && out.family != ModelFamily::kLlama) fields.Fail("model.moe: only llama has experts");
+  if (out.latent.any() && out.family != ModelFamily::kLlama) fields.Fail("model.latent: only llama has latent attention");
 }
 
 void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelLayout& out) {
@@ -378,6 +397,7 @@ void CompareFunctions(const ModelSpec& was, const ModelSpec& is, std::vector<std
   Compare("model.rope.betaFast", from.beta_fast, to.beta_fast, differences);
   Compare("model.rope.betaSlow", from.beta_slow, to.beta_slow, differences);
   Compare("model.rope.attentionFactor", from.attention_factor, to.attention_factor, differences);
+  Compare("model.rope.mscaleAllDim", from.mscale_all_dim, to.mscale_all_dim, differences);
   Compare("model.moe.topK", was.moe.top_k, is.moe.top_k, differences);
   Compare("model.moe.normalized", was.moe.normalized, is.moe.normalized, differences);
   Compare<std::string>("model.moe.scores", EnumName(was.moe.scores), EnumName(is.moe.scores), differences);
@@ -398,6 +418,9 @@ void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::
   Compare("model.qkvBias", was.qkv_bias, is.qkv_bias, differences);
   Compare("model.qkNorm", was.qk_norm, is.qk_norm, differences);
   Compare("model.qkNormWhole", was.qk_norm_whole, is.qk_norm_whole, differences);
+  Compare("model.latent.queryRank", was.latent.query_rank, is.latent.query_rank, differences);
+  Compare("model.latent.kvRank", was.latent.kv_rank, is.latent.kv_rank, differences);
+  Compare("model.latent.valueDim", was.latent.value_dim, is.latent.value_dim, differences);
   Compare("model.moe.experts", was.moe.experts, is.moe.experts, differences);
   Compare("model.moe.denseLayers", was.moe.dense_layers, is.moe.dense_layers, differences);
   Compare("model.moe.sharedFfn", was.moe.shared_ffn, is.moe.shared_ffn, differences);

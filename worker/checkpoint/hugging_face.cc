@@ -51,6 +51,21 @@ std::vector<float> Transposed(std::span<const float> in, int64_t rows, int64_t c
   return out;
 }
 
+// Returns the rows (columns elements each) of a tensor in the order of its piece, or the rows of a piece in the order of its
+// tensor (`to_tensor`).
+std::vector<float> Permuted(const std::vector<float>& in, const HuggingFaceTensor& tensor, bool to_tensor) {
+  if (tensor.rows.empty()) return in;
+  const auto columns = static_cast<size_t>(tensor.piece.columns);
+  std::vector<float> out(in.size());
+  for (size_t i = 0; i < tensor.rows.size(); ++i) {
+    const auto at = static_cast<size_t>(tensor.rows[i]);
+    const size_t from = to_tensor ? i : at, to = to_tensor ? at : i;
+    std::copy_n(in.begin() + static_cast<std::ptrdiff_t>(from * columns), columns,
+                out.begin() + static_cast<std::ptrdiff_t>(to * columns));
+  }
+  return out;
+}
+
 std::span<const char> CharsOf(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
@@ -149,7 +164,7 @@ class Source {
     values.resize(static_cast<size_t>(tensor.piece.rows * tensor.piece.columns));
     LYNX_RETURN_IF_ERROR(CheckFinite(place, values));
     if (tensor.transposed) return Transposed(values, tensor.piece.columns, tensor.piece.rows);
-    return values;
+    return Permuted(values, tensor, /*to_tensor=*/false);
   }
 
   std::vector<std::string> notes() const { return files_.notes; }
@@ -232,6 +247,7 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
     const WantedPart part{slot->whole_name, {slot->global_rows, slot->global_columns, {piece}}, values.data()};
     LYNX_RETURN_IF_ERROR(reader.Read({part}, {}, {.index = 0, .of = 0}));
     if (tensor.transposed) values = Transposed(values, piece.rows, piece.columns);
+    values = Permuted(values, tensor, /*to_tensor=*/true);
     return CharsOf(values);
   };
   LYNX_ASSIGN_OR_RETURN(const WrittenFile written,

@@ -21,7 +21,7 @@ struct Names {
   const char* phi3 = nullptr;        // the name of the one tensor that holds all parts of the rows
 };
 
-constexpr std::array<Names, 26> kNames = {{
+constexpr std::array<Names, 30> kNames = {{
     {Parameter::kEmbedTok, "wte.weight", false, {"model.embed_tokens.weight"}},
     {Parameter::kEmbedPos, "wpe.weight", false, {}},
     {Parameter::kLn1Weight, "ln_1.weight", false, {"input_layernorm.weight"}},
@@ -35,6 +35,10 @@ constexpr std::array<Names, 26> kNames = {{
      "attn.c_attn.bias",
      false,
      {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}},
+    {Parameter::kLatentWeight, nullptr, false, {}},  // for these, see LatentTensorsOf
+    {Parameter::kLatentNormWeight, nullptr, false, {}},
+    {Parameter::kQueryWeight, nullptr, false, {}},
+    {Parameter::kKeyValueWeight, nullptr, false, {}},
     {Parameter::kQNormWeight, nullptr, false, {"self_attn.q_norm.weight"}},
     {Parameter::kKNormWeight, nullptr, false, {"self_attn.k_norm.weight"}},
     {Parameter::kProjWeight, "attn.c_proj.weight", true, {"self_attn.o_proj.weight"}},
@@ -89,7 +93,7 @@ constexpr ExpertNames kGlm4MoeNames = {"mlp.gate.weight",
                                        "down_proj.weight",
                                        "mlp.shared_experts.",
                                        nullptr,
-                                       "mlp.gate.e_score_correction_bias"};
+                                       "mlp.gate.e_score_correction_bias"};  // also those of DeepSeek
 
 const ExpertNames& ExpertNamesOf(WeightNames weights) {
   switch (weights) {
@@ -97,7 +101,9 @@ const ExpertNames& ExpertNamesOf(WeightNames weights) {
     case WeightNames::kQwen3Moe:
     case WeightNames::kOlmoe: return kQwen3MoeNames;
     case WeightNames::kQwen2Moe: return kQwen2MoeNames;
-    case WeightNames::kGlm4Moe: return kGlm4MoeNames;
+    case WeightNames::kGlm4Moe:
+    case WeightNames::kDeepseekV2:
+    case WeightNames::kDeepseekV3: return kGlm4MoeNames;
     default: break;
   }
   LYNX_CHECK(!"a family without experts");
@@ -148,10 +154,67 @@ std::vector<HuggingFaceTensor> ExpertTensorsOf(const ParameterSlot& slot, const 
   return tensors;
 }
 
+bool IsOfLatents(Parameter parameter) {
+  return parameter >= Parameter::kLatentWeight && parameter <= Parameter::kKeyValueWeight;
+}
+
+// Appends the places of t rows of rotated elements that begin at row `first` of a tensor: Lynx rotates the pairs (i, i + t/2),
+// DeepSeek the pairs (2i, 2i + 1).
+void AppendRotated(int64_t first, int64_t t, std::vector<int64_t>& rows) {
+  for (int64_t i = 0; i < t; ++i) rows.push_back(first + (i < t / 2 ? 2 * i : 2 * (i - t / 2) + 1));
+}
+
+// Appends the places of `count` rows that begin at row `first` of a tensor.
+void AppendRows(int64_t first, int64_t count, std::vector<int64_t>& rows) {
+  for (int64_t i = 0; i < count; ++i) rows.push_back(first + i);
+}
+
+// Returns the tensors of a parameter of latent attention.
+std::vector<HuggingFaceTensor> LatentTensorsOf(const ParameterSlot& slot, const ModelSpec& model, const FamilyTraits& family) {
+  const int64_t p = model.latent.query_rank, r = model.latent.kv_rank, t = model.rotary.dims;
+  const int64_t d = model.head_size(), e = model.latent.value_dim, heads = model.heads, columns = slot.global_columns;
+  std::vector<HuggingFaceTensor> tensors;
+  const auto append = [&](const char* name, int64_t first, int64_t count, std::vector<int64_t> rows) {
+    if (count == 0) return;
+    const ParameterPiece piece =
+        slot.vector ? ParameterPiece{0, 1, first, count, 0} : ParameterPiece{first, count, 0, columns, 0};
+    tensors.push_back({.name = NameIn(family.base, slot, name),
+                       .shape = slot.vector ? std::vector<int64_t>{count} : std::vector<int64_t>{count, columns},
+                       .piece = piece,
+                       .rows = std::move(rows)});
+  };
+  std::vector<int64_t> rows;
+  switch (slot.parameter) {
+    case Parameter::kLatentWeight:
+      append("self_attn.q_a_proj.weight", 0, p, {});
+      AppendRows(0, r, rows);
+      AppendRotated(r, t, rows);
+      append("self_attn.kv_a_proj_with_mqa.weight", p, r + t, std::move(rows));
+      break;
+    case Parameter::kLatentNormWeight:
+      append("self_attn.q_a_layernorm.weight", 0, p, {});
+      append("self_attn.kv_a_layernorm.weight", p, r, {});
+      break;
+    case Parameter::kQueryWeight:
+      for (int64_t head = 0; head < heads; ++head) {
+        AppendRotated(head * d + d - t, t, rows);
+        AppendRows(head * d, d - t, rows);
+      }
+      append(p == 0 ? "self_attn.q_proj.weight" : "self_attn.q_b_proj.weight", 0, slot.global_rows, std::move(rows));
+      break;
+    default:
+      for (int64_t head = 0; head < heads; ++head) AppendRows(head * (d - t + e), d - t, rows);
+      for (int64_t head = 0; head < heads; ++head) AppendRows(head * (d - t + e) + d - t, e, rows);
+      append("self_attn.kv_b_proj.weight", 0, slot.global_rows, std::move(rows));
+  }
+  return tensors;
+}
+
 }  // namespace
 
 std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const ModelSpec& model,
                                                     const FamilyTraits& family) {
+  if (IsOfLatents(slot.parameter)) return LatentTensorsOf(slot, model, family);
   if (IsOfExperts(slot.parameter)) return ExpertTensorsOf(slot, model, family);
   const Names& names = kNames[static_cast<size_t>(slot.parameter)];
   const bool gpt = family.base == ModelFamily::kGpt;
@@ -206,7 +269,14 @@ Config RopeScalingConfig(const ModelSpec& model) {
       scaling["original_max_position_embeddings"] = r.original_seq;
       scaling["beta_fast"] = r.beta_fast;
       scaling["beta_slow"] = r.beta_slow;
-      if (r.attention_factor > 0) scaling["attention_factor"] = r.attention_factor;
+      // The classes of DeepSeek multiply cosines and sines by the quotient of the factors of mscale and mscale_all_dim, and the
+      // scores by the square of the latter.
+      if (r.mscale_all_dim > 0) scaling["mscale_all_dim"] = r.mscale_all_dim;
+      if (r.mscale_all_dim > 0 && r.attention_factor == 1) {
+        scaling["mscale"] = r.mscale_all_dim;
+      } else if (r.attention_factor > 0) {
+        scaling["attention_factor"] = r.attention_factor;
+      }
       break;
   }
   return scaling;
@@ -244,8 +314,8 @@ Config GptConfig(const ModelSpec& model, const FamilyTraits& family) {
 }
 
 // Adds the fields of experts. transformers takes the means of its balancing loss over the tokens of all layers together, and
-// counts all choices of a token; so its factor is that of Lynx times layers / top_k (see cli/spec/model_config.cc). Its class
-// for GLM-4.5 has no such loss.
+// counts all choices of a token; so its factor is that of Lynx times layers / top_k (see cli/spec/model_config.cc). Its
+// classes for GLM-4.5 and DeepSeek have no such loss.
 void AddExperts(const ModelSpec& model, const FamilyTraits& family, Config& config) {
   const MoeSpec& moe = model.moe;
   config["num_experts_per_tok"] = moe.top_k;
@@ -256,6 +326,18 @@ void AddExperts(const ModelSpec& model, const FamilyTraits& family, Config& conf
     config["num_local_experts"] = moe.experts;
   } else {
     config["norm_topk_prob"] = moe.normalized;
+  }
+  if (family.latent) {
+    config["n_routed_experts"] = moe.experts;
+    config["n_shared_experts"] = moe.shared_ffn / model.expert_ffn();
+    config["first_k_dense_replace"] = moe.dense_layers;
+    config["moe_layer_freq"] = 1;
+    config["routed_scaling_factor"] = moe.weight_scale;
+    config["n_group"] = 1;  // a token chooses among all experts
+    config["topk_group"] = 1;
+    config["scoring_func"] = EnumName(moe.scores);
+    config["topk_method"] = moe.scores == RouterScores::kSigmoid ? "noaux_tc" : "greedy";
+    return;
   }
   if (family.weights == WeightNames::kGlm4Moe) {
     config["n_routed_experts"] = moe.experts;
@@ -298,6 +380,15 @@ Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
     config.erase("head_dim");  // this family's configuration class has no head_dim
     config["partial_rotary_factor"] = RotaryShare(model);
     config["original_max_position_embeddings"] = PositionsOf(model);
+  } else if (family.latent) {
+    config["attention_bias"] = false;
+    config["head_dim"] = model.rotary.dims;  // in these classes, the rotated elements of a head
+    config["qk_rope_head_dim"] = model.rotary.dims;
+    config["qk_nope_head_dim"] = model.head_size() - model.rotary.dims;
+    config["v_head_dim"] = model.latent.value_dim;
+    config["kv_lora_rank"] = model.latent.kv_rank;
+    config["q_lora_rank"] = model.latent.query_rank == 0 ? Config(nullptr) : Config(model.latent.query_rank);
+    config["rope_interleave"] = true;
   } else if (family.weights == WeightNames::kOlmoe) {
     config.erase("head_dim");
     config["attention_bias"] = false;

@@ -5,7 +5,9 @@
 // The shapes differ from those of Lynx in two ways. GPT-2's linear layers ("Conv1D") store their weights as (in, out), so they
 // are transposed. Llama has separate tensors for query, key and value, and for gate and up; Lynx, GPT-2 and Phi-3 stack the
 // rows of these in one tensor. All of them rotate the same pairs of a head's d rotary elements, (i, i + d/2), so no rows are
-// permuted.
+// permuted, except for latent attention: DeepSeek's files have the rows of the rotated elements of a head after its other rows,
+// and rotate the pairs (2i, 2i + 1) of them; in Lynx they come first. kv_b_proj has for each head the rows of keys, then those
+// of values; Lynx has the rows of the keys of all heads first.
 //
 // Lynx stacks the experts of a layer: for each expert the rows of its gate, then the rows that the gate multiplies; in another
 // parameter, for each expert the rows of its output. Mixtral and Qwen3-MoE have three tensors for each expert, and one for the
@@ -30,6 +32,8 @@ struct HuggingFaceTensor {
   std::vector<int64_t> shape;
   ParameterPiece piece;     // the part of the whole Lynx parameter; its offset is not used
   bool transposed = false;  // true if the columns of the piece are the rows of the tensor
+  // If it is not empty, row i of the piece is row rows[i] of the tensor.
+  std::vector<int64_t> rows = {};
 };
 
 // Returns the tensors that make up one Lynx parameter, in the order of its rows. `slot`: the slot of a rank that has the whole

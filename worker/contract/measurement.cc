@@ -132,7 +132,10 @@ Json ShapeJson(const LayerShape& shape) {
           {"skew_permille", shape.skew_permille},
           {"dropless", shape.dropless},
           {"shared_ffn", shape.shared_ffn},
-          {"shared_gate", shape.shared_gate}};
+          {"shared_gate", shape.shared_gate},
+          {"query_rank", shape.query_rank},
+          {"kv_rank", shape.kv_rank},
+          {"value_dim", shape.value_dim}};
 }
 
 // Reads how the layers' experts work, and on how many ranks they are.
@@ -163,6 +166,26 @@ void ReadExperts(FieldReader& reader, LayerShape& shape) {
   reader.Require(shape.ep < 1 || shape.experts % shape.ep == 0, "experts", "a multiple of ep");
   reader.Require(shape.capacity_permille >= 1, "capacity_permille", "positive: the engine gives each expert a room");
   reader.Require(shape.tp == 1 || shape.sequence_parallel, "sequence_parallel", "true for experts with tp above 1");
+}
+
+// Reads how latent attention works.
+void ReadLatents(FieldReader& reader, LayerShape& shape) {
+  reader.Number("query_rank", shape.query_rank);
+  reader.Number("kv_rank", shape.kv_rank);
+  reader.Number("value_dim", shape.value_dim);
+  reader.Require(shape.kv_rank >= 0, "kv_rank", "0 or more");
+  if (!shape.latent()) {
+    reader.Require(shape.query_rank == 0, "query_rank", "0 without kv_rank");
+    reader.Require(shape.value_dim == 0, "value_dim", "0 without kv_rank");
+    return;
+  }
+  reader.Require(shape.query_rank >= 0, "query_rank", "0 or more");
+  reader.Require(shape.value_dim >= 1, "value_dim", "positive");
+  reader.Require(shape.family == ModelFamily::kLlama, "family", "llama for latent attention");
+  reader.Require(shape.attention == AttentionKernel::kFused, "attention", "fused for latent attention");
+  reader.Require(shape.key_heads() == shape.heads, "kv_heads", "heads, or 0, for latent attention");
+  reader.Require(!shape.qk_norm && !shape.qkv_bias, "kv_rank", "0 with qk_norm or qkv_bias");
+  reader.Require(shape.rotary_dims >= 2, "rotary_dims", "2 or more for latent attention");
 }
 
 absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) {
@@ -200,6 +223,7 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Require(ParseEnum(dtype, shape.dtype), "dtype", "float32 or bfloat16");
   reader.Require(shape.kv_heads >= 0, "kv_heads", "0 or more");
   ReadExperts(reader, shape);
+  ReadLatents(reader, shape);
   LYNX_RETURN_IF_ERROR(reader.status());
   reader.Require(shape.head_dim >= 0, "head_dim", "0 or more");
   reader.Require(shape.head_dim > 0 || shape.hidden % shape.heads == 0, "hidden", "a multiple of heads");

@@ -17,7 +17,8 @@
 //                   "dropout": true, "family": "gpt", "kv_heads": 0, "attention": "unfused",
 //                   "dtype": "float32", "sequence_parallel": false, "head_dim": 0, "qkv_bias": false, "qk_norm": false,
 //                   "qk_norm_whole": false, "rotary_dims": 0, "experts": 0, "top_k": 0, "expert_ffn": 0, "ep": 1,
-//                   "capacity_permille": 0, "skew_permille": 1000, "dropless": false}
+//                   "capacity_permille": 0, "skew_permille": 1000, "dropless": false, "shared_ffn": 0,
+//                   "shared_gate": false, "query_rank": 0, "kv_rank": 0, "value_dim": 0}
 //   MeasureResult  {"device_kind": "cpu: ...", "flops_per_second": 1, "bfloat16_flops_per_second": 1,
 //                   "memory_bytes_per_second": 1, "op_overhead_ns": 1,
 //                   "host": {"latency_ns": 1, "to_host_bytes_per_second": 1, "from_host_bytes_per_second": 1,

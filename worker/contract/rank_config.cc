@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kWhat = "rank configuration";
 // The version of the text. A daemon and a rank process with different versions are of different releases, and the rank refuses
 // the text.
-constexpr int32_t kFormat = 14;
+constexpr int32_t kFormat = 15;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
@@ -100,6 +100,28 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   }
 }
 
+// Checks what latent attention relies on.
+void CheckLatents(JsonReader& fields, const ModelSpec& model) {
+  const LatentSpec& latent = model.latent;
+  if (latent == LatentSpec()) return;
+  if (latent.kv_rank < 1 || latent.query_rank < 0 || latent.value_dim < 1) {
+    fields.Fail("context.model.latent",
+                absl::StrCat("has ", latent.query_rank, " latents of queries, ", latent.kv_rank, " of keys and values, and ",
+                             latent.value_dim, " elements of a head of values; at least 0, 1 and 1"));
+    return;
+  }
+  const bool fused = model.family == ModelFamily::kLlama && model.attention == AttentionKernel::kFused;
+  if (!fused || model.key_heads() != model.heads || model.qk_norm || model.qkv_bias) {
+    fields.Fail("context.model.latent",
+                "is for llama with fused attention and keys for every head, without norms of queries "
+                "and keys and without biases");
+  }
+  if (model.rotary.dims < 2 || model.rotary.dims > model.head_size()) {
+    fields.Fail("context.model.rotary.dims", absl::StrCat("is ", model.rotary.dims, "; with latent attention from 2 to the ",
+                                                          model.head_size(), " elements of a head"));
+  }
+}
+
 // Checks what the groups for experts rely on. The layout must be valid.
 void CheckExperts(JsonReader& fields, const StageContext& context) {
   const MoeSpec& moe = context.model.moe;
@@ -177,6 +199,7 @@ absl::StatusOr<RankConfig> ParseRankConfig(const std::string& text) {
     if (!custom.ok()) reader.Fail("schedule_text", std::string(custom.message()));
   }
   if (reader.ok()) CheckExperts(reader, config.context);
+  if (reader.ok()) CheckLatents(reader, config.context.model);
   if (reader.ok()) CheckSlices(reader, config.context);
   if (reader.ok()) {
     for (StageSlice& slice : config.context.slices) {

@@ -24,7 +24,11 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
     case Op::kLn1:
       return NormBackward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kGradLn1] + share_at_,
                           /*accumulate=*/true, t[kGrad]);
-    case Op::kQkv: return ops_.LinearBackward(t[kGradQkv], weight(Parameter::kQkvWeight), n_, h_, qkv_width_, t[kGradLn1]);
+    case Op::kLatent:
+    case Op::kLatentNorm: return LatentBackward(op, layer, t);
+    case Op::kQkv:
+      if (shape_.latent()) return LatentBackward(op, layer, t);
+      return ops_.LinearBackward(t[kGradQkv], weight(Parameter::kQkvWeight), n_, h_, qkv_width_, t[kGradLn1]);
     case Op::kRope: return ops_.RopeBackward(attention_, rotary_, t[kGradQkv]);
     case Op::kQkNorm:
       return ops_.QkNormBackward(normed_heads_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight),

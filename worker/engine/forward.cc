@@ -17,7 +17,10 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
     case Op::kPosition:
       return ops_.PositionForward(t.next_x(), weight(Parameter::kEmbedPos), share_n_, s_, h_, KeyOf(op, layer, input));
     case Op::kLn1: return NormForward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kLn1]);
+    case Op::kLatent:
+    case Op::kLatentNorm: return LatentForward(op, layer, t);
     case Op::kQkv:
+      if (shape_.latent()) return LatentForward(op, layer, t);
       return ops_.LinearForward(t[sharded_ ? kLn1Full : kLn1], weight(Parameter::kQkvWeight), QkvBiasOf(layer), n_, h_,
                                 qkv_width_, t[kQkv]);
     case Op::kRope: return ops_.RopeForward(attention_, rotary_, t[heads_]);

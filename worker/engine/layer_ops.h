@@ -92,6 +92,7 @@ class LayerOps {
   const int64_t context_width_;  // a / t * d: the heads of this rank times the elements of a head
   const int64_t qkv_width_;
   const AttentionShape attention_;
+  const LatentShape latent_;  // h is 0 if the model has ordinary attention
   // The queries and keys that norms see. A norm over all queries of a token is that of one head with all elements.
   const AttentionShape normed_heads_;
   // The MLP of a layer.
@@ -149,6 +150,10 @@ class TypedLayerOps final : public LayerOps {
     T* next_x() const { return static_cast<T*>(table.next_x); }
   };
 
+  // The passes of the ops that latent attention has in place of qkv.
+  void LatentForward(Op op, int32_t layer, const Tensors& t);
+  void LatentBackward(Op op, int32_t layer, const Tensors& t);
+  void LatentWeight(Op op, int32_t layer, const Tensors& t);
   // The passes of the ops of the block that every token passes in addition to its experts.
   void SharedForward(Op op, int32_t layer, const Tensors& t);
   void SharedBackward(Op op, int32_t layer, const Tensors& t);

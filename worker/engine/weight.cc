@@ -11,7 +11,9 @@ void TypedLayerOps<T>::Weight(Op op, int32_t layer, const TensorTable& table) {
   const Mlp& mlp = MlpOf(layer);
   const auto gradient = [&](Parameter parameter) { return state_.Gradient(layer, parameter); };
   switch (op) {
+    case Op::kLatent: return LatentWeight(op, layer, t);
     case Op::kQkv:
+      if (shape_.latent()) return LatentWeight(op, layer, t);
       return ops_.LinearWeight(t[sharded_ ? kLn1Full : kLn1], t[kGradQkv], n_, h_, qkv_width_, gradient(Parameter::kQkvWeight),
                                QkvBiasGradientOf(layer));
     case Op::kProj:

@@ -38,6 +38,12 @@ enum class Extent : uint8_t {
   kFfn,
   kQueryNorm,
   kKeyNorm,
+  kLatents,
+  kNormedLatents,
+  kQueries,
+  kQueryInputs,
+  kKeyValues,
+  kKeyValueInputs,
   kExperts,
   kExpertFc1Rows,
   kExpertFc2Rows,
@@ -58,13 +64,17 @@ struct ParameterInfo {
 };
 
 using enum Extent;
-constexpr std::array<ParameterInfo, 26> kParameters = {{
+constexpr std::array<ParameterInfo, 30> kParameters = {{
     {Parameter::kEmbedTok, "tok", kVocab, kHidden, Split::kVocabularyRows, InitialValue::kNormal},
     {Parameter::kEmbedPos, "pos", kSeq, kHidden, Split::kWhole, InitialValue::kNormal},
     {Parameter::kLn1Weight, "ln1.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
     {Parameter::kLn1Bias, "ln1.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
     {Parameter::kQkvWeight, "qkv.weight", kQkvRows, kHidden, Split::kParts, InitialValue::kNormal},
     {Parameter::kQkvBias, "qkv.bias", kOne, kQkvRows, Split::kParts, InitialValue::kZero},
+    {Parameter::kLatentWeight, "latent.weight", kLatents, kHidden, Split::kWhole, InitialValue::kNormal},
+    {Parameter::kLatentNormWeight, "latent_norm.weight", kOne, kNormedLatents, Split::kWhole, InitialValue::kOne},
+    {Parameter::kQueryWeight, "query.weight", kQueries, kQueryInputs, Split::kParts, InitialValue::kNormal},
+    {Parameter::kKeyValueWeight, "key_value.weight", kKeyValues, kKeyValueInputs, Split::kParts, InitialValue::kNormal},
     {Parameter::kQNormWeight, "q_norm.weight", kOne, kQueryNorm, Split::kWhole, InitialValue::kOne},
     {Parameter::kKNormWeight, "k_norm.weight", kOne, kKeyNorm, Split::kWhole, InitialValue::kOne},
     {Parameter::kProjWeight, "proj.weight", kHidden, kContext, Split::kColumns, InitialValue::kNormalByDepth},
@@ -103,13 +113,20 @@ const ParameterInfo& InfoOf(Parameter parameter) { return kParameters[static_cas
 // Returns the parts of an axis, in order: the number of rows of each part.
 std::vector<int64_t> PartsOf(Extent extent, const ModelSpec& model) {
   const int64_t head_size = model.head_size();
+  const LatentSpec& latent = model.latent;
   switch (extent) {
     case kOne: return {1};
     case kHidden: return {model.hidden};
     case kQkvRows: return {model.heads * head_size, model.key_heads() * head_size, model.key_heads() * head_size};
     case kQueryNorm: return {model.qk_norm_whole ? model.heads * head_size : head_size};
     case kKeyNorm: return {model.qk_norm_whole ? model.key_heads() * head_size : head_size};
-    case kContext: return {model.heads * head_size};
+    case kLatents: return {latent.query_rank + latent.kv_rank + model.rotary.dims};
+    case kNormedLatents: return {latent.query_rank + latent.kv_rank};
+    case kQueries: return {model.heads * head_size};
+    case kQueryInputs: return {latent.query_rank == 0 ? model.hidden : latent.query_rank};
+    case kKeyValues: return {model.heads * (head_size - model.rotary.dims), int64_t{model.heads} * latent.value_dim};
+    case kKeyValueInputs: return {latent.kv_rank};
+    case kContext: return {model.heads * (latent.any() ? latent.value_dim : head_size)};
     case kFc1Rows:
       if (model.family == ModelFamily::kLlama) return {model.ffn, model.ffn};
       return {model.ffn};
@@ -135,7 +152,12 @@ int64_t ExtentOf(Extent extent, const ModelSpec& model) {
 bool IsOf(const ModelSpec& model, int32_t layer, Parameter parameter) {
   const bool gpt = model.family == ModelFamily::kGpt;
   switch (parameter) {
+    case Parameter::kQkvWeight: return !model.latent.any();
     case Parameter::kQkvBias: return gpt || model.qkv_bias;
+    case Parameter::kLatentWeight:
+    case Parameter::kLatentNormWeight:
+    case Parameter::kQueryWeight:
+    case Parameter::kKeyValueWeight: return model.latent.any();
     case Parameter::kQNormWeight:
     case Parameter::kKNormWeight: return model.qk_norm;
     case Parameter::kFc1Weight:
@@ -268,7 +290,8 @@ void AppendLayer(const StageContext& context, const RankPlace& place, int32_t la
     slot.vector = info.rows == kOne;
     slot.decays = !slot.vector;
     slot.replicated = info.split == Split::kWhole;
-    slot.by_heads = info.columns == kQueryNorm || info.columns == kKeyNorm;
+    slot.by_heads =
+        info.columns == kQueryNorm || info.columns == kKeyNorm || info.rows == kLatents || info.columns == kNormedLatents;
     slot.copy = tied;
     slot.expert = info.split == Split::kExperts;
     slot.by_load = info.parameter == Parameter::kRouterBias;

@@ -21,6 +21,13 @@
 // of the gate, then the rows that the gate multiplies. It is split by rows within each half. If a vocabulary shard has rows
 // beyond v, these are padding: they are zero, no gradient updates them, and checkpoints do not contain them.
 //
+// With latent attention (LatentSpec: p = query_rank, r = kv_rank, t = rotary.dims, e = value_dim) a layer has in place of qkv:
+//   layers.N.latent.weight (p + r + t, h), layers.N.latent_norm.weight (p + r), whole on each rank
+//   layers.N.query.weight (a d, p, or h if p is 0) split by heads; the first t rows of a head are those of the rotated elements
+//   layers.N.key_value.weight (a (d - t) + a e, r): first the rows of keys, without their rotated elements, then those of
+//       values, both split by heads
+// and proj.weight is (h, a e).
+//
 // A layer with E experts of width w has these parameters in place of fc1 and fc2. Tensor parallelism does not split them.
 // Member i of an expert group of ep ranks (planner/problem/layout.h) has the rows of the experts [i E/ep, (i+1) E/ep):
 //   layers.N.router.weight (E, h), whole on each rank
@@ -67,6 +74,10 @@ enum class Parameter : uint8_t {
   kLn1Bias,
   kQkvWeight,
   kQkvBias,
+  kLatentWeight,
+  kLatentNormWeight,
+  kQueryWeight,
+  kKeyValueWeight,
   kQNormWeight,
   kKNormWeight,
   kProjWeight,
@@ -112,8 +123,8 @@ struct ParameterSlot {
   int64_t share_offset = 0;            // the offset in arrays that contain only the part that this rank updates
   bool decays = false;                 // true if weight decay applies, which is so for matrices
   bool replicated = false;  // true if all tensor-parallel ranks have the same values; these count once in the gradient norm
-  // True if the parameter is replicated, but each rank computes only the gradient of its own heads. Then the ranks add up their
-  // gradients once per step, with and without sequence parallelism.
+  // True if the parameter is replicated, but each rank computes only the gradient that comes from its own heads. Then the ranks
+  // add up their gradients once per step, with and without sequence parallelism.
   bool by_heads = false;
   bool copy = false;    // true if this is the output projection, and a copy of the embedding on another rank
   bool expert = false;  // true if the parameter is of experts; never replicated, even if tensor-parallel ranks have the same

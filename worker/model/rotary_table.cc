@@ -44,6 +44,12 @@ double YarnSlope(const RotarySpec& rotary, double turning, double pair, double s
 
 }  // namespace
 
+float ScoreFactorOf(const RotarySpec& rotary) {
+  if (rotary.scaling != RopeScaling::kYarn) return 1;
+  const double scale = 0.1 * rotary.mscale_all_dim * std::log(rotary.factor) + 1;
+  return static_cast<float>(scale * scale);
+}
+
 RotaryTable RotaryTableOf(const ModelSpec& model) {
   RotaryTable table;
   if (model.family != ModelFamily::kLlama) return table;

@@ -21,6 +21,10 @@
 
 namespace lynx::worker {
 
+// The factor of the scores of attention, beside 1 / sqrt(head size): for yarn the square of 0.1 m ln f + 1, where m is
+// mscale_all_dim; otherwise 1 (DeepSeek-V2).
+float ScoreFactorOf(const RotarySpec& rotary);
+
 // `model` must have passed ValidateJobSpec and CheckEngineRuns. The table has no pairs if the model has learned positions.
 RotaryTable RotaryTableOf(const ModelSpec& model);
 

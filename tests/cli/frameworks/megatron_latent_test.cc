@@ -47,7 +47,8 @@ TEST(ImportMegatronLatent, PositionsAreYarns) {
   EXPECT_EQ(Imported(Latent("--rotary-scaling-factor 40 --rope-type rope")).job.model.rotary, (RotarySpec{.dims = 64}));
   const ModelSpec deepseek = Imported(Latent("--rotary-scaling-factor 40 --mscale 1.0 --mscale-all-dim 1.0")).job.model;
   EXPECT_DOUBLE_EQ(deepseek.rotary.attention_factor, 1);
-  EXPECT_EQ(deepseek.plan_only, Bit(PlanOnlyFeature::kMultipliers));
+  EXPECT_EQ(deepseek.rotary.mscale_all_dim, 1);
+  EXPECT_EQ(deepseek.plan_only, PlanOnlyFeatures{0});
   const ModelSpec half = Imported(Latent("--rotary-scaling-factor 40 --mscale 0.5")).job.model;
   EXPECT_DOUBLE_EQ(half.rotary.attention_factor, 0.05 * std::log(40.0) + 1);
   EXPECT_EQ(half.plan_only, PlanOnlyFeatures{0});

@@ -165,7 +165,14 @@ TEST(ExportFeatures, MegatronHasLatentAttentionAndSharedExperts) {
                                       Not(Contains(HasSubstr("--q-lora-rank"))), Not(Contains(HasSubstr("--moe-layer-freq"))),
                                       Not(Contains(HasSubstr("shared-expert"))), Not(Contains("--no-rope-fusion"))));
   EXPECT_EQ(missing(other), "");
-  other.Model([](ModelSpec& m) { m.rotary.original_seq = 2048; });
+  EXPECT_THAT(Arguments(other), Not(Contains(HasSubstr("--mscale"))));
+  other.Model([](ModelSpec& m) { m.rotary.mscale_all_dim = 0.75, m.rotary.attention_factor = 1; });
+  EXPECT_THAT(Arguments(other),
+              AllOf(Contains("--rope-type yarn"), Contains("--mscale 0.75"), Contains("--mscale-all-dim 0.75")));
+  EXPECT_EQ(missing(other), "");
+  other.Model([](ModelSpec& m) { m.rotary.attention_factor = 0; });  // it is the quotient of other factors
+  EXPECT_THAT(missing(other), HasSubstr("yarn scaling of rotary positions by 4e+01: with latent attention"));
+  other.Model([](ModelSpec& m) { m.rotary.mscale_all_dim = 0, m.rotary.original_seq = 2048; });
   EXPECT_THAT(Arguments(other), Contains("--rope-type rope"));
   EXPECT_THAT(missing(other), HasSubstr("yarn scaling of rotary positions by 4e+01: with latent attention"));
 }

@@ -365,6 +365,16 @@ TEST(JobSpecTest, NamesWhatIsWrongWithLatentAttention) {
       {Latent([](ModelSpec& m) { m.qkv_bias = true; }), "model.qkvBias is true: cannot be planned with latent attention"},
       {Latent([](ModelSpec& m) { m.attention = AttentionKernel::kUnfused; }),
        "model.attention is unfused: must be fused with latent attention"},
+      {Llama([](ModelSpec& m) {
+         m.rotary = {.scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 64, .mscale_all_dim = 1};
+       }),
+       "model.rope.mscaleAllDim is 1: is for latent attention"},
+      {Latent([](ModelSpec& m) { m.rotary.mscale_all_dim = 1; }),
+       "model.rope.mscaleAllDim is 1: means nothing with model.rope.scaling none"},
+      {Latent([](ModelSpec& m) {
+         m.rotary = {.dims = 4, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 64, .mscale_all_dim = -1};
+       }),
+       "model.rope.mscaleAllDim is -1: must be from 0 (none) to 1e3"},
       {Latent([](ModelSpec& m) { m.matmul_type = MatmulType::kFloat8; }),
        "model.matmulType is float8: cannot be planned with latent attention"},
       {[](JobSpec& s) {
@@ -388,6 +398,9 @@ TEST(JobSpecTest, AcceptsLatentAttention) {
       [](ModelSpec& m) { m.latent.query_rank = 0; },
       [](ModelSpec& m) { m.rotary.dims = 12; },  // every element of a head is rotated; this is not written as 0
       [](ModelSpec& m) { m.kv_heads = m.heads; },
+      [](ModelSpec& m) {
+        m.rotary = {.dims = 4, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 64, .mscale_all_dim = 0.7};
+      },
       [](ModelSpec& m) { m.moe = {.experts = 8, .top_k = 2, .shared_ffn = 8, .dense_layers = m.layers - 1}; },
   };
   for (const auto& change : cases) {
@@ -396,6 +409,8 @@ TEST(JobSpecTest, AcceptsLatentAttention) {
     Normalize(spec);
     EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
     EXPECT_GT(spec.model.rotary.dims, 0);
+    spec.model.moe.capacity = spec.model.moe.any() ? 1 : 0;
+    EXPECT_EQ(CheckEngineRuns(spec.model, {}), absl::OkStatus());
   }
 }
 
@@ -410,7 +425,7 @@ TEST(JobSpecTest, TheEngineRefusesWhatOnlyPlansHaveByTheirFields) {
   };
   EXPECT_EQ(refusal([](ModelSpec& m) { m.moe.shared_ffn = 8; }), "");
   EXPECT_EQ(refusal([](ModelSpec& m) { m.moe.dense_layers = 1; }), "");
-  EXPECT_EQ(refusal([](ModelSpec& m) { m.latent.kv_rank = 8; }).find("model.latent.kvRank 8 can be planned"), 0u);
+  EXPECT_EQ(refusal([](ModelSpec& m) { m.moe.capacity = 0; }).find("model.moe.capacity 0 (no limit) can be planned"), 0u);
 }
 
 TEST(JobSpecTest, AcceptsExperts) {

@@ -96,6 +96,9 @@ TEST(Latent, SizesFollowTheRanksAndHeads) {
     EXPECT_EQ(OpParameters(kLatentNorm, shape), 7 + 3);
     EXPECT_EQ(OpParameters(kQkv, shape), heads * (7 * 6 + 3 * (4 + 5)));
     EXPECT_EQ(OpParameters(kProj, shape), heads * 5 * 8);
+    // The gradient of the 3 latents of keys and values is summed over heads in 32 bits.
+    EXPECT_EQ(WorkspaceBytes(kQkv, Pass::kBackward, shape), Bytes(tokens * 3 * 4));
+    EXPECT_EQ(WorkspaceBytes(kQkv, Pass::kForward, shape), Bytes(0));
     for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
       EXPECT_EQ(OpFlops(kLatent, pass, shape), 2 * tokens * OpParameters(kLatent, shape));
       EXPECT_EQ(OpFlops(kQkv, pass, shape), 2 * tokens * OpParameters(kQkv, shape));

@@ -41,8 +41,7 @@ TEST(ModelFamilies, RowsAreWhole) {
     EXPECT_THAT(family.model_class, HasSubstr(family.base == ModelFamily::kGpt ? "M" : "ForCausalLM")) << family.model_type;
     const ExpertTraits& experts = family.experts;
     EXPECT_FALSE(family.trained() && family.plan_only != 0) << family.model_type;
-    EXPECT_TRUE(family.trained() || family.plan_only != 0 || family.latent) << family.model_type << " lacks nothing";
-    EXPECT_FALSE(family.trained() && family.latent) << "the engine refuses it by its field";
+    EXPECT_TRUE(family.trained() || family.plan_only != 0) << family.model_type << " lacks nothing";
     EXPECT_FALSE(planned_only && family.trained()) << "trained ones come first";
     EXPECT_TRUE(experts.experts == 0 ? experts.top_k == 0 : experts.experts >= 2 && experts.top_k <= experts.experts)
         << family.model_type;
@@ -107,7 +106,26 @@ TEST(ModelFamilies, WhatDeepseekHasIsNamedAndNotAlwaysExported) {
   model.latent = {.query_rank = 16, .kv_rank = 8, .value_dim = 6};
   EXPECT_EQ(ModelFeaturesText(model),
             ", 4 elements of a head turn, keys and values from 8 latents and queries from 16, values of 6");
-  EXPECT_THAT(TypeOf(model), HasSubstr("model.latent.kvRank 8"));
+  EXPECT_THAT(TypeOf(model), HasSubstr("a model with model.latent.kvRank without model.moe.experts cannot be written"));
+  model.moe = {.experts = 8, .top_k = 2, .ffn = 24, .normalized = false, .shared_ffn = 48, .dense_layers = 1};
+  EXPECT_EQ(TypeOf(model), "deepseek_v2");
+  const auto with = [&](const std::function<void(ModelSpec&)>& change) {
+    ModelSpec changed = model;
+    change(changed);
+    return TypeOf(changed);
+  };
+  EXPECT_THAT(with([](ModelSpec& m) { m.window = 8; }), HasSubstr("model.latent.kvRank and model.window 8"));
+  EXPECT_THAT(with([](ModelSpec& m) { m.moe.shared_gate = true; }), HasSubstr("model.latent.kvRank and model.moe.sharedGate"));
+  EXPECT_THAT(with([](ModelSpec& m) { m.moe.shared_ffn = 0; }), HasSubstr("model.latent.kvRank without model.moe.sharedFfn"));
+  EXPECT_THAT(with([](ModelSpec& m) { m.moe.shared_ffn = 25; }),
+              HasSubstr("25, which is no multiple of the experts' width 24"));
+  EXPECT_THAT(with([](ModelSpec& m) { m.moe.normalized = true; }), HasSubstr("scores by softmax and model.moe.normalized"));
+  EXPECT_THAT(with([](ModelSpec& m) { m.moe.weight_scale = 2; }), HasSubstr("model.moe.weightScale 2 and scores by softmax"));
+  model.moe.scores = RouterScores::kSigmoid;
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.moe.scores sigmoid without model.moe.routerBias"));
+  model.moe.router_bias = true;
+  model.moe.weight_scale = 2.5;
+  EXPECT_EQ(TypeOf(model), "deepseek_v3");
 }
 
 TEST(ModelFamilies, ExpertsAreExportedAsTheFamilyThatHasThem) {

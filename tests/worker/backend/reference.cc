@@ -60,14 +60,15 @@ Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h, doubl
 
 namespace {
 
-// Where element i of a head's query, key and value is in qkv, for one position of one sample.
+// Where element i of a head's query, key and value is in qkv, for one position of one sample. i is below the size of each.
 struct Element {
   int64_t query, key, value;
 };
 Element ElementOf(const AttentionShape& shape, int64_t sample, int64_t position, int64_t head, int64_t i) {
   const int64_t row = (sample * shape.s + position) * shape.width();
   const int64_t key_head = shape.a + head / (shape.a / shape.k);
-  return {row + head * shape.d + i, row + key_head * shape.d + i, row + (key_head + shape.k) * shape.d + i};
+  const int64_t values = row + (shape.a + shape.k) * shape.d;
+  return {row + head * shape.d + i, row + key_head * shape.d + i, values + (key_head - shape.a) * shape.value_size() + i};
 }
 
 }  // namespace
@@ -132,7 +133,7 @@ double Score(const AttentionShape& shape, const Vector& qkv, int64_t sample, int
   for (int64_t i = 0; i < shape.d; ++i) {
     score += qkv[ElementOf(shape, sample, row, head, i).query] * qkv[ElementOf(shape, sample, column, head, i).key];
   }
-  return score / std::sqrt(static_cast<double>(shape.d));
+  return score * shape.factor / std::sqrt(static_cast<double>(shape.d));
 }
 
 }  // namespace
@@ -171,16 +172,16 @@ Vector Probs(const AttentionShape& shape, const Vector& qkv) {
 }
 
 Vector Context(const AttentionShape& shape, const Vector& probs, const Vector& qkv, const DropoutKey& key) {
-  const int64_t s = shape.s, a = shape.a, d = shape.d;
-  Vector context(shape.b * s * a * d);
+  const int64_t s = shape.s, a = shape.a, e = shape.value_size();
+  Vector context(shape.b * s * a * e);
   for (int64_t sample = 0; sample < shape.b; ++sample) {
     for (int64_t head = 0; head < a; ++head) {
       for (int64_t row = 0; row < s; ++row) {
         for (int64_t column = 0; column <= row; ++column) {
           const double weight = probs[((sample * a + head) * s + row) * s + column] *
                                 DropoutFactor(key, sample, ((shape.first_head + head) * s + row) * s + column);
-          for (int64_t i = 0; i < d; ++i) {
-            context[((sample * s + row) * a + head) * d + i] += weight * qkv[ElementOf(shape, sample, column, head, i).value];
+          for (int64_t i = 0; i < e; ++i) {
+            context[((sample * s + row) * a + head) * e + i] += weight * qkv[ElementOf(shape, sample, column, head, i).value];
           }
         }
       }

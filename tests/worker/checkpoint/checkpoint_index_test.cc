@@ -111,6 +111,44 @@ TEST(CheckpointIndex, KeepsWhatTheWeightsWereTrainedWith) {
   }
 }
 
+TEST(CheckpointIndex, KeepsHowLatentAttentionWorks) {
+  CheckpointIndex index = SmallIndex();
+  ModelSpec& model = index.identity.model;
+  model.family = ModelFamily::kLlama;
+  model.attention = AttentionKernel::kFused;
+  model.dropout = 0;
+  model.rotary = {.dims = 2, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 64, .mscale_all_dim = 0.5};
+  model.latent = {.query_rank = 6, .kv_rank = 5, .value_dim = 3};
+  const CheckpointIdentity here = index.identity;
+  const struct {
+    std::function<void(ModelSpec&)> change;
+    const char* difference;
+  } cases[] = {
+      {[](ModelSpec& m) { m.latent.query_rank = 0; }, "model.latent.queryRank is 0 in the checkpoint, 6 here"},
+      {[](ModelSpec& m) { m.latent.kv_rank = 4; }, "model.latent.kvRank is 4 in the checkpoint, 5 here"},
+      {[](ModelSpec& m) { m.latent.value_dim = 9; }, "model.latent.valueDim is 9 in the checkpoint, 3 here"},
+      {[](ModelSpec& m) { m.latent = {}, m.rotary.mscale_all_dim = 0; }, "model.latent.kvRank is 0 in the checkpoint, 5 here"},
+      {[](ModelSpec& m) { m.rotary.mscale_all_dim = 0.25; }, "model.rope.mscaleAllDim is 0.25 in the checkpoint, 0.5 here"},
+  };
+  for (const auto& c : cases) {
+    index.identity = here;
+    c.change(index.identity.model);
+    const auto read = DecodeIndex(EncodeIndex(index));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->identity, index.identity);
+    EXPECT_THAT(StartDifferenceText(index.identity, here, /*continues=*/false), HasSubstr(c.difference));
+  }
+  const std::function<void(ModelSpec&)> damages[] = {
+      [](ModelSpec& m) { m.rotary.dims = 0; }, [](ModelSpec& m) { m.rotary.dims = m.head_size() + 2; },
+      [](ModelSpec& m) { m.latent.value_dim = 0; }, [](ModelSpec& m) { m.kv_heads = 1; },
+      [](ModelSpec& m) { m.family = ModelFamily::kGpt; }};
+  for (const auto& damage : damages) {
+    index.identity = here;
+    damage(index.identity.model);
+    EXPECT_TRUE(absl::IsDataLoss(DecodeIndex(EncodeIndex(index)).status()));
+  }
+}
+
 // With other experts, the weights are different weights. With another limit, skew or loss factor, only the run is different,
 // and it may begin from these weights.
 TEST(CheckpointIndex, KeepsHowExpertsWork) {

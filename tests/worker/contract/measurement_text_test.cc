@@ -81,6 +81,33 @@ TEST(MeasureText, ExpertsRoundTripAndTheirErrorsNameTheField) {
   EXPECT_THAT(error([](LayerShape& s) { s.experts = 0; }), HasSubstr("ep' must be 1 without experts"));
 }
 
+TEST(MeasureText, LatentsRoundTripAndTheirErrorsNameTheField) {
+  const auto request = [](const auto& change) {
+    LayerShape shape = Shape();
+    shape.family = ModelFamily::kLlama;
+    shape.attention = AttentionKernel::kFused;
+    shape.head_dim = 10, shape.rotary_dims = 4;
+    shape.query_rank = 7, shape.kv_rank = 6, shape.value_dim = 5;
+    change(shape);
+    return MeasureRequest{.shapes = {shape}};
+  };
+  const MeasureRequest valid = request([](LayerShape&) {});
+  EXPECT_EQ(ParseMeasureRequest(MeasureRequestText(valid)).value(), valid);
+  const auto error = [&](const auto& change) {
+    return std::string(ParseMeasureRequest(MeasureRequestText(request(change))).status().message());
+  };
+  EXPECT_THAT(error([](LayerShape& s) { s.kv_rank = -1; }), HasSubstr("kv_rank' must be 0 or more"));
+  EXPECT_THAT(error([](LayerShape& s) { s.kv_rank = 0; }), HasSubstr("query_rank' must be 0 without kv_rank"));
+  EXPECT_THAT(error([](LayerShape& s) { s.kv_rank = s.query_rank = 0; }), HasSubstr("value_dim' must be 0 without kv_rank"));
+  EXPECT_THAT(error([](LayerShape& s) { s.query_rank = -1; }), HasSubstr("query_rank' must be 0 or more"));
+  EXPECT_THAT(error([](LayerShape& s) { s.value_dim = 0; }), HasSubstr("value_dim' must be positive"));
+  EXPECT_THAT(error([](LayerShape& s) { s.family = ModelFamily::kGpt; }), HasSubstr("family' must be llama for latent"));
+  EXPECT_THAT(error([](LayerShape& s) { s.attention = AttentionKernel::kUnfused; }), HasSubstr("attention' must be fused"));
+  EXPECT_THAT(error([](LayerShape& s) { s.kv_heads = 2; }), HasSubstr("kv_heads' must be heads, or 0"));
+  EXPECT_THAT(error([](LayerShape& s) { s.qk_norm = true; }), HasSubstr("kv_rank' must be 0 with qk_norm"));
+  EXPECT_THAT(error([](LayerShape& s) { s.rotary_dims = 0; }), HasSubstr("rotary_dims' must be 2 or more"));
+}
+
 TEST(MeasureText, ResultRoundTrips) { EXPECT_EQ(ParseMeasureResult(MeasureResultText(Result())).value(), Result()); }
 
 TEST(MeasureText, LinkRoundTrips) {

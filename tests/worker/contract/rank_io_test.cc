@@ -36,7 +36,8 @@ RankConfig SomeConfig() {
                               .high_freq_factor = 3,
                               .beta_fast = 16,
                               .beta_slow = 2,
-                              .attention_factor = 0.75};
+                              .attention_factor = 0.75,
+                              .mscale_all_dim = 0.5};
   config.spec.model.window = 5;
   config.spec.model.plan_only = PlanOnlyFeatures{1} << 3;
   config.spec.model.moe = {.experts = 8,
@@ -164,7 +165,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("77000000000", "-1"), "progress_limit_ns");
   ExpectRejected(Changed("\"copies_limit_bytes\": 7340032", "\"copies_limit_bytes\": -1"), "copies_limit_bytes");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
-  ExpectRejected(Changed("\"format\": 14", "\"format\": 1"), "format");
+  ExpectRejected(Changed("\"format\": 15", "\"format\": 1"), "format");
   for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
     ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
   }
@@ -196,6 +197,32 @@ TEST(RankConfigTest, LayoutsThatMakeNoSenseAreRejected) {
   config = SomeConfig();
   config.peers.pop_back();
   ExpectRejected(RankConfigText(config), "peers");
+}
+
+TEST(RankConfigTest, LatentAttentionMustFitTheModel) {
+  const auto config_with = [](const std::function<void(ModelSpec&)>& change) {
+    RankConfig config = SomeConfig();
+    ModelSpec& model = config.context.model;
+    model.family = ModelFamily::kLlama;
+    model.attention = AttentionKernel::kFused;
+    model.kv_heads = 0;
+    model.qk_norm = model.qk_norm_whole = model.qkv_bias = false;
+    model.rotary = {.dims = 4};
+    model.latent = {.query_rank = 6, .kv_rank = 5, .value_dim = 3};
+    change(model);
+    return RankConfigText(config);
+  };
+  const std::string good = config_with([](ModelSpec&) {});
+  EXPECT_EQ(ParseRankConfig(good).value().context.model.latent, (LatentSpec{.query_rank = 6, .kv_rank = 5, .value_dim = 3}));
+  ExpectRejected(config_with([](ModelSpec& m) { m.latent.kv_rank = 0; }), "context.model.latent");
+  ExpectRejected(config_with([](ModelSpec& m) { m.latent.query_rank = -1; }), "context.model.latent");
+  ExpectRejected(config_with([](ModelSpec& m) { m.latent.value_dim = 0; }), "context.model.latent");
+  ExpectRejected(config_with([](ModelSpec& m) { m.family = ModelFamily::kGpt; }), "context.model.latent");
+  ExpectRejected(config_with([](ModelSpec& m) { m.attention = AttentionKernel::kUnfused; }), "context.model.latent");
+  ExpectRejected(config_with([](ModelSpec& m) { m.kv_heads = 1; }), "context.model.latent");
+  ExpectRejected(config_with([](ModelSpec& m) { m.qk_norm = true; }), "context.model.latent");
+  ExpectRejected(config_with([](ModelSpec& m) { m.rotary.dims = 0; }), "context.model.rotary.dims");
+  ExpectRejected(config_with([](ModelSpec& m) { m.rotary.dims = m.head_size() + 2; }), "context.model.rotary.dims");
 }
 
 TEST(RankConfigTest, ExpertsMustFitTheLayout) {

@@ -88,7 +88,11 @@ INSTANTIATE_TEST_SUITE_P(
         TinySetting{TinyModel::kOlmoe, {}, DataType::kBfloat16}, TinySetting{TinyModel::kOlmoe, {.dp = 2, .ep = 2}},
         TinySetting{TinyModel::kQwen2Moe, {.dp = 2, .ep = 2}}, TinySetting{TinyModel::kQwen2Moe, {}, DataType::kBfloat16},
         TinySetting{TinyModel::kGlm4Moe, {.pp = 2, .dp = 2, .ep = 2}},
-        TinySetting{TinyModel::kGlm4Moe, {.tp = 2, .ep = 2, .sequence_parallel = true}, DataType::kBfloat16}),
+        TinySetting{TinyModel::kGlm4Moe, {.tp = 2, .ep = 2, .sequence_parallel = true}, DataType::kBfloat16},
+        TinySetting{TinyModel::kLatent, {}}, TinySetting{TinyModel::kLatent, {.tp = 2, .sequence_parallel = true}},
+        TinySetting{TinyModel::kLatent, {.tp = 2}, DataType::kBfloat16},
+        TinySetting{TinyModel::kDeepseekV2, {.dp = 2, .ep = 2}, DataType::kBfloat16},
+        TinySetting{TinyModel::kDeepseekV3, {.tp = 2, .ep = 2, .sequence_parallel = true}}),
     [](const auto& info) { return TestName(info.param); });
 
 // Rows without room go through rounds on a device too. The host reads how many rounds are needed.

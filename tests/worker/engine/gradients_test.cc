@@ -116,7 +116,7 @@ TEST_P(Gradients, AgreeWithFiniteDifferences) {
   for (const absl::Status& status : statuses) ASSERT_TRUE(status.ok()) << status;
   const bool biases = job.model.family == ModelFamily::kGpt;
   const size_t more =
-      2 * ((job.model.qkv_bias ? 1 : 0) + (job.model.qk_norm ? 2 : 0)) +
+      2 * ((job.model.qkv_bias ? 1 : 0) + (job.model.qk_norm ? 2 : 0) + (job.model.latent.any() ? 3 : 0)) +
       (2 - job.model.moe.dense_layers) *
           ((job.model.moe.any() ? 1 : 0) + (job.model.moe.shared_ffn > 0 ? 2 : 0) + (job.model.moe.shared_gate ? 1 : 0));
   ASSERT_EQ(gradients.size(), (biases ? 2 + 2 * 12 + 3 : 1 + 2 * 6 + 2) + more - (job.model.tied_embeddings ? 1 : 0));

@@ -65,7 +65,7 @@ TEST(UnevenBatches, TrainTheModelOfASingleRank) {
       {ParallelLayout{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}, 8},
       {ParallelLayout{.tp = 2, .dp = 3, .weave = WeaveMode::kPairs}, 1},
   };
-  for (const TinyModel model : {TinyModel::kGpt, TinyModel::kTiedLlama}) {
+  for (const TinyModel model : {TinyModel::kGpt, TinyModel::kTiedLlama, TinyModel::kLatent}) {
     TinyJob single{.model = SpecOf(model)};
     single.Lower({1, 1, 1}, RecomputeMode::kNone);
     const std::vector<double> expected = Train(single, 20).losses();

@@ -275,7 +275,26 @@ std::vector<TinySetting> SettingsWithExperts() {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Policies, testing::ValuesIn(ModelsIn(AllLayouts(), LayoutsInBfloat16())), NameOf);
+// Latent attention without experts in all kinds of layouts, and with experts.
+std::vector<TinySetting> SettingsWithLatents() {
+  constexpr TinyModel kModel = TinyModel::kLatent, kV2 = TinyModel::kDeepseekV2, kV3 = TinyModel::kDeepseekV3;
+  return {
+      {kModel, ParallelLayout{}},
+      {kModel, ParallelLayout{.tp = 2}, DataType::kBfloat16},
+      {kModel, ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kZeroBubble}},
+      {kModel, ParallelLayout{.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubbleV}},
+      {kModel, ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kChimera}, DataType::kBfloat16},
+      {kModel, ParallelLayout{.tp = 2, .dp = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer}, DataType::kBfloat16},
+      {kV2, ParallelLayout{}, DataType::kBfloat16},
+      {kV2, ParallelLayout{.tp = 2, .ep = 2, .sequence_parallel = true}},
+      {kV2, ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .schedule = ScheduleKind::kZeroBubble}},
+      {kV3, ParallelLayout{}},
+      {kV3, ParallelLayout{.pp = 2, .dp = 2, .ep = 2, .zero = ZeroStage::kOptimizer}, DataType::kBfloat16},
+      {kV3, ParallelLayout{.tp = 2, .pp = 2, .ep = 2, .sequence_parallel = true}}};
+}
+
 INSTANTIATE_TEST_SUITE_P(Experts, Policies, testing::ValuesIn(SettingsWithExperts()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Latents, Policies, testing::ValuesIn(SettingsWithLatents()), NameOf);
 
 }  // namespace
 }  // namespace lynx::worker

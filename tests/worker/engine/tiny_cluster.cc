@@ -111,9 +111,10 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 }  // namespace
 
 const char* TinyModelName(TinyModel model) {
-  constexpr const char* kNames[] = {"gpt",       "llama",     "gpt-tied", "llama-tied", "grouped-gpt", "multi-query-gpt",
-                                    "llama3",    "mistral",   "qwen2",    "qwen3",      "phi3",        "mixtral",
-                                    "qwen3-moe", "qwen2-moe", "glm4-moe", "olmoe"};
+  constexpr const char* kNames[] = {"gpt",        "llama",     "gpt-tied", "llama-tied", "grouped-gpt", "multi-query-gpt",
+                                    "llama3",     "mistral",   "qwen2",    "qwen3",      "phi3",        "mixtral",
+                                    "qwen3-moe",  "qwen2-moe", "glm4-moe", "olmoe",      "latent",      "deepseek-v2",
+                                    "deepseek-v3"};
   return kNames[static_cast<size_t>(model)];
 }
 
@@ -175,6 +176,26 @@ ModelSpec SpecOf(TinyModel model) {
     spec.qk_norm = spec.qk_norm_whole = true;
     spec.kv_heads = spec.heads;
     spec.moe = {.experts = 6, .top_k = 3, .ffn = 12, .normalized = false, .capacity = 2};
+  }
+  if (model >= TinyModel::kLatent) {
+    spec.kv_heads = 0;
+    spec.head_dim = 6;
+    spec.rotary = {.theta = 100, .dims = 4, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 32};
+    spec.rotary.mscale_all_dim = 0.8;
+    spec.latent = {.query_rank = 10, .kv_rank = 12, .value_dim = 5};
+  }
+  if (model == TinyModel::kDeepseekV2) {
+    spec.latent = {.kv_rank = 8, .value_dim = 5};
+    spec.rotary.attention_factor = 1;
+    spec.moe = {.experts = 4, .top_k = 2, .ffn = 12, .normalized = false, .capacity = 2, .shared_ffn = 24, .dense_layers = 1};
+  }
+  if (model == TinyModel::kDeepseekV3) {
+    spec.rotary.attention_factor = 1;
+    spec.moe = {.experts = 6, .top_k = 3, .ffn = 12, .capacity = 2, .shared_ffn = 12, .dense_layers = 1};
+    spec.moe.scores = RouterScores::kSigmoid;
+    spec.moe.weight_scale = 2.5;
+    spec.moe.router_bias = true;
+    spec.moe.bias_rate = 0.003;
   }
   if (model == TinyModel::kTiedGpt || model == TinyModel::kTiedLlama) {
     spec.tied_embeddings = true;

@@ -29,7 +29,8 @@ struct StageProgram {
 // norms of queries and keys; partly rotated heads. From kMixtral on they have experts, with room for all rows; the first layer
 // of kGlm4Moe has none, and its routers have sigmoids and biases. In kQwen2Moe and kGlm4Moe, every token passes a block in
 // addition to its experts; that of kQwen2Moe has a gate. kOlmoe has norms over all queries and over all keys, so its heads stay
-// on one rank.
+// on one rank. The last three have latent attention: kLatent without experts, kDeepseekV2 with queries from the layer's input
+// (as in DeepSeek-V2-Lite), kDeepseekV3 with the routers of DeepSeek-V3, but without groups of experts.
 enum class TinyModel : uint8_t {
   kGpt,
   kLlama,
@@ -47,9 +48,12 @@ enum class TinyModel : uint8_t {
   kQwen2Moe,
   kGlm4Moe,
   kOlmoe,
+  kLatent,
+  kDeepseekV2,
+  kDeepseekV3,
 };
 const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"
-inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kOlmoe) + 1;
+inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kDeepseekV3) + 1;
 ModelSpec SpecOf(TinyModel model);
 // A model with experts. It has enough key heads for up to four tensor-parallel ranks, and enough experts for expert groups of
 // up to eight ranks. Nothing is dropped, and there are no losses of the router, so all layouts train the same model.

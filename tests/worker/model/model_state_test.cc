@@ -32,6 +32,17 @@ ModelSpec SmallLlama() {
   return model;
 }
 
+// A head of queries and keys has 6 elements, of which 2 are rotated; one of values has 5.
+ModelSpec SmallLatent(int32_t query_rank) {
+  ModelSpec model = SmallModel();
+  model.family = ModelFamily::kLlama;
+  model.attention = AttentionKernel::kFused;
+  model.head_dim = 6;
+  model.rotary.dims = 2;
+  model.latent = {.query_rank = query_rank, .kv_rank = 3, .value_dim = 5};
+  return model;
+}
+
 int64_t ElementsOf(const std::vector<ParameterSlot>& slots) {
   return slots.empty() ? 0 : slots.back().offset + slots.back().count;
 }
@@ -112,6 +123,33 @@ TEST(ParameterSlots, LlamaHasNeitherPositionsNorBiases) {
                                              "head.ln.weight", "head.out.weight"}));
 }
 
+TEST(ParameterSlots, LatentAttentionHasLatentsInPlaceOfQkv) {
+  ModelSpec model = SmallLatent(7);
+  model.layers = 1;
+  std::vector<std::string> names, by_heads;
+  const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(model, {.tp = 2}), 1);
+  for (const ParameterSlot& slot : slots) {
+    names.push_back(slot.name);
+    if (slot.by_heads) by_heads.push_back(slot.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "embed.tok", "layers.0.ln1.weight", "layers.0.latent.weight", "layers.0.latent_norm.weight",
+                       "layers.0.query.weight", "layers.0.key_value.weight", "layers.0.proj.weight", "layers.0.ln2.weight",
+                       "layers.0.fc1.weight", "layers.0.fc2.weight", "head.ln.weight", "head.out.weight"}));
+  EXPECT_EQ(by_heads, (std::vector<std::string>{"layers.0.latent.weight", "layers.0.latent_norm.weight"}));
+  // 8 heads of keys have 4 elements each that are made from latents, in rows 0..31; those of values have 5, in rows 32..71.
+  const ParameterSlot& key_value = slots[5];
+  EXPECT_EQ(key_value.global_rows, 72);
+  EXPECT_EQ(key_value.global_columns, 3);
+  ASSERT_EQ(key_value.pieces.size(), 2u);
+  EXPECT_EQ(key_value.pieces[0].row, 16);
+  EXPECT_EQ(key_value.pieces[0].rows, 16);
+  EXPECT_EQ(key_value.pieces[1].row, 52);
+  EXPECT_EQ(key_value.pieces[1].rows, 20);
+  EXPECT_EQ(slots[4].global_columns, 7);
+  EXPECT_EQ(ParameterSlotsOf(ContextOf(SmallLatent(0), {}), 0)[4].global_columns, 32) << "queries from the norm of x";
+}
+
 // A head has 4 elements. There are 8 query heads in rows 0..31, 4 key heads in rows 32..47, and 4 value heads in rows 48..63.
 // fc1 has 48 rows of the gate, then 48 rows of up.
 TEST(ParameterSlots, SharesOfLlamaAreOfEachPart) {
@@ -137,7 +175,7 @@ TEST(ParameterSlots, SharesOfLlamaAreOfEachPart) {
 // Returns each model with each tensor-parallel size that the model allows.
 std::vector<std::pair<ModelSpec, int32_t>> ModelsAndSizes() {
   std::vector<std::pair<ModelSpec, int32_t>> all;
-  for (const ModelSpec& model : {SmallModel(), SmallLlama()}) {
+  for (const ModelSpec& model : {SmallModel(), SmallLlama(), SmallLatent(7), SmallLatent(0)}) {
     for (const int32_t tp : {1, 2, 4, 8}) {
       if (model.key_heads() % tp == 0) all.emplace_back(model, tp);
     }

@@ -82,5 +82,15 @@ TEST(RotaryTable, YarnMixesBetweenTwoPairs) {
   EXPECT_EQ(RotaryTableOf(Model(given, 128)).scale, 0.75);
 }
 
+TEST(RotaryTable, YarnMayGiveTheScoresAFactor) {
+  RotarySpec rotary{.dims = 64, .scaling = RopeScaling::kYarn, .factor = 40, .original_seq = 4096};
+  EXPECT_EQ(ScoreFactorOf(rotary), 1.0f);
+  rotary.mscale_all_dim = 1;  // DeepSeek-V3
+  EXPECT_FLOAT_EQ(ScoreFactorOf(rotary), 1.8738542f);
+  rotary.mscale_all_dim = 0.707;  // DeepSeek-V2-Lite
+  EXPECT_FLOAT_EQ(ScoreFactorOf(rotary), 1.5896262f);
+  EXPECT_EQ(ScoreFactorOf({}), 1.0f);
+}
+
 }  // namespace
 }  // namespace lynx::worker

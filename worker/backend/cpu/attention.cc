@@ -84,7 +84,7 @@ int64_t BlockRows(const AttentionShape& shape) { return std::min(kAttentionRows,
 
 template <class T>
 void CpuOps<T>::ProbsForward(const AttentionShape& shape, const T* qkv, float* workspace, T* probs) {
-  CheckShape(shape);
+  CheckUnfused(shape);
   const int64_t s = shape.s, d = shape.d;
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   WideHead<T> wide(shape, workspace, BlockRows(shape) * s);
@@ -110,7 +110,7 @@ void CpuOps<T>::ProbsForward(const AttentionShape& shape, const T* qkv, float* w
 template <class T>
 void CpuOps<T>::ContextForward(const AttentionShape& shape, const T* probs, const T* qkv, const DropoutKey& key,
                                float* workspace, T* context) {
-  CheckShape(shape);
+  CheckUnfused(shape);
   const int64_t s = shape.s, a = shape.a, d = shape.d;
   DropoutStream dropout(key);
   WideHead<T> wide(shape, workspace, BlockRows(shape) * s);
@@ -178,7 +178,7 @@ struct BlockGradient {
 template <class T>
 void CpuOps<T>::AttentionBackward(const AttentionShape& shape, const T* probs, const T* qkv, const T* dcontext,
                                   const DropoutKey& key, float* workspace, T* dqkv) {
-  CheckShape(shape);
+  CheckUnfused(shape);
   const int64_t s = shape.s, d = shape.d;
   DropoutStream dropout(key);
   float* const dscores = workspace + BlockRows(shape) * s;

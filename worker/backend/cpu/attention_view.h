@@ -1,5 +1,5 @@
-// Views of the heads of an attention in qkv. The q, k and v of a head are columns of qkv's rows (a + 2k, d). Attention on fp32
-// reads them there without a copy. Pure.
+// Views of the heads of an attention in qkv. The q, k and v of a head are columns of qkv's rows (AttentionShape). Attention on
+// fp32 reads them there without a copy. Pure.
 #ifndef LYNX_WORKER_BACKEND_CPU_ATTENTION_VIEW_H_
 #define LYNX_WORKER_BACKEND_CPU_ATTENTION_VIEW_H_
 
@@ -16,21 +16,21 @@ namespace lynx::worker::cpu {
 // One query head of one sample, with the keys and values that it uses.
 template <class T>
 struct HeadView {
-  MatrixView<T> q, k, v;  // (s, d) each
+  MatrixView<T> q, k, v;  // (s, d), (s, d) and (s, e)
 
   HeadView(T* qkv, const AttentionShape& shape, int64_t sample, int64_t head) {
     T* const row = qkv + sample * shape.s * shape.width();
     const int64_t key_head = head / (shape.a / shape.k);
     q = {row + head * shape.d, shape.width()};
     k = {row + (shape.a + key_head) * shape.d, shape.width()};
-    v = {k.data + shape.k * shape.d, shape.width()};
+    v = {row + (shape.a + shape.k) * shape.d + key_head * shape.value_size(), shape.width()};
   }
 };
 
-// Returns the view of the head in context (b, s, a, d) or in its gradient: a matrix (s, d).
+// Returns the view of the head in context (b, s, a, e) or in its gradient: a matrix (s, e).
 template <class T>
 MatrixView<T> ContextView(T* context, const AttentionShape& shape, int64_t sample, int64_t head) {
-  return {context + (sample * shape.s * shape.a + head) * shape.d, shape.a * shape.d};
+  return {context + (sample * shape.s * shape.a + head) * shape.value_size(), shape.a * shape.value_size()};
 }
 
 template <class T>
@@ -54,7 +54,7 @@ class WideHead {
   float* Take(int64_t rows) {
     if constexpr (std::is_same_v<T, float>) return nullptr;
     float* const taken = next_;
-    next_ += rows * shape_.d;
+    next_ += rows * shape_.widest();
     return taken;
   }
 
@@ -68,6 +68,11 @@ inline bool IsLastOfKeys(const AttentionShape& shape, int64_t head) { return (he
 
 inline void CheckShape(const AttentionShape& shape) {
   LYNX_CHECK(shape.k > 0 && shape.a % shape.k == 0 && shape.first_head >= 0);
+}
+// Unfused attention has values of the size of keys, and scores without a factor.
+inline void CheckUnfused(const AttentionShape& shape) {
+  CheckShape(shape);
+  LYNX_CHECK(shape.value_size() == shape.d && shape.factor == 1);
 }
 
 }  // namespace lynx::worker::cpu

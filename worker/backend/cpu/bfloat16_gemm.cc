@@ -71,6 +71,14 @@ void Bfloat16Gemm::Multiply(const ProductShape& shape, MatrixView<const Bfloat16
 }
 
 void Bfloat16Gemm::Multiply(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b,
+                            ProductInto into, MatrixView<Bfloat16> c) {
+  const Bfloat16* const no_bias = nullptr;
+  if (into == ProductInto::kOverwrite) return Multiply(shape, a, b, no_bias, c);
+  if (one_dnn_ != nullptr) return one_dnn_->Add(shape, a, b, c);
+  MultiplyWidened(shape, a, b, no_bias, 1.0f, c);
+}
+
+void Bfloat16Gemm::Multiply(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b,
                             ProductInto into, MatrixView<float> c) {
   if (one_dnn_ != nullptr) return one_dnn_->Multiply(shape, a, b, into, c);
   MultiplyWidened(shape, a, b, nullptr, into == ProductInto::kAdd ? 1.0f : 0.0f, c);
@@ -90,6 +98,7 @@ void Bfloat16Gemm::MultiplyWidened(const ProductShape& shape, MatrixView<const B
       const int64_t columns = std::min(most_columns, shape.n - column);
       const MatrixView<C> out{c.data + row * c.stride + column, c.stride};
       const MatrixView<float> sum = Accumulator(out, columns, panels_.get() + kPanelA + kPanelB);
+      if (beta != 0) Widened(MatrixView<const C>{out.data, out.stride}, rows, columns, sum.data);
       for (int64_t k = 0; k < shape.k; k += depth) {
         const int64_t terms = std::min(depth, shape.k - k);
         Gemm(shape.a, shape.b, rows, columns, terms, 1.0f, wide_a.At(row, rows, k, terms), wide_b.At(k, terms, column, columns),

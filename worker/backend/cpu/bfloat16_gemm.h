@@ -23,7 +23,9 @@ class Bfloat16Gemm {
   // c = op(a) op(b) + bias. The bias is one row that is added to every row; null: no bias.
   void Multiply(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b, const Bfloat16* bias,
                 MatrixView<Bfloat16> c);
-  // c = op(a) op(b), or c += op(a) op(b).
+  // c = op(a) op(b), or c += op(a) op(b). A bfloat16 c to which a product is added is rounded once more.
+  void Multiply(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b, ProductInto into,
+                MatrixView<Bfloat16> c);
   void Multiply(const ProductShape& shape, MatrixView<const Bfloat16> a, MatrixView<const Bfloat16> b, ProductInto into,
                 MatrixView<float> c);
 

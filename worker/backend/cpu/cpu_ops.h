@@ -9,6 +9,7 @@
 
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/bfloat16_gemm.h"
+#include "worker/backend/cpu/float_gemm.h"
 
 namespace lynx::worker::cpu {
 
@@ -31,6 +32,7 @@ class CpuOps : public InterfaceOf<T> {
   void LinearForward(const T* x, const T* w, const T* bias, int64_t n, int64_t in, int64_t out, T* y) override;
   void LogitsForward(const T* x, const T* w, int64_t n, int64_t in, int64_t out, float* logits) override;
   void LinearBackward(const T* dy, const T* w, int64_t n, int64_t in, int64_t out, T* dx) override;
+  void AddLinearBackward(const T* dy, const T* w, int64_t n, int64_t in, int64_t out, T* dx) override;
   void LinearWeight(const T* x, const T* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) override;
   void RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, float epsilon, T* y) override;
   void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate, T* dx,
@@ -39,6 +41,15 @@ class CpuOps : public InterfaceOf<T> {
                      T* normed) override;
   void QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon, T* dqkv,
                       float* dq_gamma, float* dk_gamma) override;
+  void LatentNormForward(const LatentShape& shape, const T* latent, const T* gamma, float epsilon, T* normed) override;
+  void LatentNormBackward(const LatentShape& shape, const T* latent, const T* gamma, float epsilon, T* dlatent,
+                          float* dgamma) override;
+  void LatentHeadsForward(const LatentShape& shape, const T* normed, const T* x, const T* w_query, const T* w_key_value,
+                          T* qkv) override;
+  void LatentHeadsBackward(const LatentShape& shape, const T* dqkv, const T* w_query, const T* w_key_value, float* workspace,
+                           T* dnormed, T* dx) override;
+  void LatentHeadsWeight(const LatentShape& shape, const T* normed, const T* x, const T* dqkv, float* dw_query,
+                         float* dw_key_value) override;
   void RopeForward(const AttentionShape& shape, const RotaryTable& rotary, T* qkv) override;
   void RopeBackward(const AttentionShape& shape, const RotaryTable& rotary, T* dqkv) override;
   void ProbsForward(const AttentionShape& shape, const T* qkv, float* workspace, T* probs) override;
@@ -87,8 +98,7 @@ class CpuOps : public InterfaceOf<T> {
                     int64_t valid, double scale, const float* logits, T* dlogits) override;
 
  private:
-  struct Nothing {};
-  [[no_unique_address]] std::conditional_t<std::is_same_v<T, float>, Nothing, Bfloat16Gemm> gemm_;
+  [[no_unique_address]] std::conditional_t<std::is_same_v<T, float>, FloatGemm, Bfloat16Gemm> gemm_;
 };
 
 }  // namespace lynx::worker::cpu

@@ -2,7 +2,8 @@
 // keeps for each row the largest score m so far, and the sum l of e^(score - m) so far. If m grows, it rescales the partial
 // result. At the end it divides the result by l. The backward pass needs only the log-sum-exp of each row, m + log l, to
 // compute the probabilities of a tile again: P = e^(S - lse). With the dropout factors M and the result C,
-//   dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - rowsum(dC C)),  dQ = dS K / sqrt(d),  dK = dS^T Q / sqrt(d).
+//   dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - rowsum(dC C)),  dQ = c dS K,  dK = c dS^T Q,
+// where c is the factor of the scores: AttentionShape::factor / sqrt(d).
 //
 // The dropout decisions are those of unfused attention. Tiles that lie completely above the diagonal are not computed.
 #include <algorithm>
@@ -114,8 +115,8 @@ void ClearFrom(int64_t visible, int64_t columns, float* row) {
 // One head of one sample.
 struct Head {
   MatrixView<const float> keys, values;
-  int64_t d;
-  float scale;  // the factor of the scores
+  int64_t d, e;  // the sizes of a head of keys and of one of values
+  float scale;   // the factor of the scores
 
   // Computes scores = scale * queries keys^T for one tile. The first row of `queries` is the tile's first row.
   void Scores(const TilePlace& at, MatrixView<const float> queries, Tile& scores) const {
@@ -136,15 +137,15 @@ void ForwardRows(const Head& head, TilePlace at, DropoutStream& dropout, MatrixV
     for (int64_t row = 0; row < at.rows; ++row) {
       const int64_t visible = at.VisibleIn(row);
       const float factor = TakeIn(probs.Row(row), visible, &sums[row]);
-      if (at.first_column > 0) Scale(factor, head.d, out.data + row * out.stride);
+      if (at.first_column > 0) Scale(factor, head.e, out.data + row * out.stride);
       if (!dropout.identity()) Multiply(at.Factors(dropout, row), visible, probs.Row(row));
       ClearFrom(visible, at.columns, probs.Row(row));
     }
-    Gemm(Transpose::kNo, Transpose::kNo, at.rows, head.d, at.columns, 1.0f, probs.const_view(),
+    Gemm(Transpose::kNo, Transpose::kNo, at.rows, head.e, at.columns, 1.0f, probs.const_view(),
          FromRow(head.values, at.first_column), at.first_column == 0 ? 0.0f : 1.0f, out);
   }
   for (int64_t row = 0; row < at.rows; ++row) {
-    Scale(1.0f / sums[row].sum, head.d, out.data + row * out.stride);
+    Scale(1.0f / sums[row].sum, head.e, out.data + row * out.stride);
     lse[row] = sums[row].max + std::log(sums[row].sum);
   }
 }
@@ -170,7 +171,7 @@ void BackwardRows(const Head& head, TilePlace at, DropoutStream& dropout, const 
   for (at.first_column = 0; at.first_column < end; at.first_column += kColumns) {
     at.columns = std::min(kColumns, end - at.first_column);
     head.Scores(at, row.queries, tiles.probs);
-    Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, head.d, 1.0f, row.dcontext,
+    Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, head.e, 1.0f, row.dcontext,
          FromRow(head.values, at.first_column), 0.0f, tiles.gradient.view());
     for (int64_t i = 0; i < at.rows; ++i) {
       const int64_t visible = at.VisibleIn(i);
@@ -183,7 +184,7 @@ void BackwardRows(const Head& head, TilePlace at, DropoutStream& dropout, const 
       ClearFrom(visible, at.columns, probs);
       ClearFrom(visible, at.columns, gradient);
     }
-    Gemm(Transpose::kYes, Transpose::kNo, at.columns, head.d, at.rows, 1.0f, tiles.probs.const_view(), row.dcontext, beta,
+    Gemm(Transpose::kYes, Transpose::kNo, at.columns, head.e, at.rows, 1.0f, tiles.probs.const_view(), row.dcontext, beta,
          FromRow(row.dvalues, at.first_column));
     Gemm(Transpose::kNo, Transpose::kNo, at.rows, head.d, at.columns, head.scale, tiles.gradient.const_view(),
          FromRow(head.keys, at.first_column), at.first_column == 0 ? 0.0f : 1.0f, row.dqueries);
@@ -193,7 +194,11 @@ void BackwardRows(const Head& head, TilePlace at, DropoutStream& dropout, const 
 }
 
 Head HeadOf(const AttentionShape& shape) {
-  return {.keys = {}, .values = {}, .d = shape.d, .scale = 1.0f / std::sqrt(static_cast<float>(shape.d))};
+  return {.keys = {},
+          .values = {},
+          .d = shape.d,
+          .e = shape.value_size(),
+          .scale = shape.factor / std::sqrt(static_cast<float>(shape.d))};
 }
 
 }  // namespace
@@ -215,15 +220,15 @@ void CpuOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const Dr
       const HeadView<const T> in(qkv, shape, sample, head);
       if (IsFirstOfKeys(shape, head)) {
         one.keys = Widened(in.k, shape.s, shape.d, wide_keys);
-        one.values = Widened(in.v, shape.s, shape.d, wide_values);
+        one.values = Widened(in.v, shape.s, one.e, wide_values);
       }
       for (int64_t first = 0; first < shape.s; first += kRows) {
         const int64_t rows = std::min(kRows, shape.s - first);
         const TilePlace at{sample, shape.first_head + head, shape.s, first, rows, 0, 0};
         const MatrixView<T> out = FromRow(ContextView(context, shape, sample, head), first);
-        const MatrixView<float> sum = Accumulator(out, shape.d, wide_context);
+        const MatrixView<float> sum = Accumulator(out, one.e, wide_context);
         ForwardRows(one, at, dropout, Widened(FromRow(in.q, first), rows, shape.d, wide_queries), probs, sum, lse + first);
-        Store(sum, rows, shape.d, out);
+        Store(sum, rows, one.e, out);
       }
     }
   }
@@ -250,21 +255,21 @@ void CpuOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T
       const MatrixView<const T> made = ContextView(context, shape, sample, head);
       const MatrixView<const T> dout = ContextView(dcontext, shape, sample, head);
       for (int64_t row = 0; row < s; ++row) {
-        row_sums[row] = Dot(made.data + row * made.stride, dout.data + row * dout.stride, d);
+        row_sums[row] = Dot(made.data + row * made.stride, dout.data + row * dout.stride, one.e);
       }
       // This head overwrites the shared gradients; the other heads add to them.
       const bool first_of_keys = IsFirstOfKeys(shape, head);
       if (first_of_keys) {
         one.keys = Widened(in.k, s, d, wide_keys);
-        one.values = Widened(in.v, s, d, wide_values);
+        one.values = Widened(in.v, s, one.e, wide_values);
         of.dkeys = Accumulator(out.k, d, wide_dkeys);
-        of.dvalues = Accumulator(out.v, d, wide_dvalues);
+        of.dvalues = Accumulator(out.v, one.e, wide_dvalues);
       }
       for (int64_t first = (s - 1) / kRows * kRows; first >= 0; first -= kRows) {
         const int64_t rows = std::min(kRows, s - first);
         const TilePlace at{sample, shape.first_head + head, s, first, rows, 0, 0};
         of.queries = Widened(FromRow(in.q, first), rows, d, wide_queries);
-        of.dcontext = Widened(FromRow(dout, first), rows, d, wide_dout);
+        of.dcontext = Widened(FromRow(dout, first), rows, one.e, wide_dout);
         of.lse = lse + first;
         of.row_sums = row_sums + first;
         of.dqueries = Accumulator(FromRow(out.q, first), d, wide_dqueries);
@@ -273,7 +278,7 @@ void CpuOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T
       }
       if (IsLastOfKeys(shape, head)) {
         Store(of.dkeys, s, d, out.k);
-        Store(of.dvalues, s, d, out.v);
+        Store(of.dvalues, s, one.e, out.v);
       }
     }
   }

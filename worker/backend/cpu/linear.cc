@@ -65,6 +65,17 @@ void CpuOps<Bfloat16>::LinearBackward(const Bfloat16* dy, const Bfloat16* w, int
 }
 
 template <>
+void CpuOps<float>::AddLinearBackward(const float* dy, const float* w, int64_t n, int64_t in, int64_t out, float* dx) {
+  Multiply(Backward(n, in, out), {dy, out}, {w, in}, 1.0f, {dx, in});
+}
+
+template <>
+void CpuOps<Bfloat16>::AddLinearBackward(const Bfloat16* dy, const Bfloat16* w, int64_t n, int64_t in, int64_t out,
+                                         Bfloat16* dx) {
+  gemm_.Multiply(Backward(n, in, out), {dy, out}, {w, in}, ProductInto::kAdd, MatrixView<Bfloat16>{dx, in});
+}
+
+template <>
 void CpuOps<float>::LinearWeight(const float* x, const float* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) {
   Multiply(Weight(n, in, out), {dy, out}, {x, in}, 1.0f, {dw, in});
   if (dbias != nullptr) BiasGradient(dy, n, out, dbias);

@@ -40,6 +40,12 @@ class OneDnnGemm {
   void Multiply(const ProductShape& shape, MatrixView<const T> a, MatrixView<const T> b, const T* bias, MatrixView<T> c) {
     Run({.shape = shape, .wide = false, .into = ProductInto::kOverwrite}, a, b, bias, c.data, c.stride);
   }
+  // c += op(a) op(b). c has the type of the operands.
+  template <class T>
+  void Add(const ProductShape& shape, MatrixView<const T> a, MatrixView<const T> b, MatrixView<T> c) {
+    const T* const no_bias = nullptr;
+    Run({.shape = shape, .wide = false, .into = ProductInto::kAdd}, a, b, no_bias, c.data, c.stride);
+  }
   // c = op(a) op(b), or c += op(a) op(b). c is fp32.
   template <class T>
   void Multiply(const ProductShape& shape, MatrixView<const T> a, MatrixView<const T> b, ProductInto into,

@@ -16,13 +16,13 @@ __global__ void __launch_bounds__(kTileThreads) Probs(AttentionShape shape, cons
   const HeadRows<const T> in(qkv, shape, at.sample, at.head);
   SoftmaxRows softmax;
   for (; at.first_column <= at.first_row; at.first_column += kTile) {
-    Four scores = Scores(in, at, shape.d, left, right);
+    Four scores = Scores(in, at, shape, left, right);
     float factors[2];
     softmax.TakeIn(at, scores, factors);
   }
   for (at.first_column = 0; at.first_column < at.s; at.first_column += kTile) {
     Four scores;
-    if (at.first_column <= at.first_row) scores = Scores(in, at, shape.d, left, right);
+    if (at.first_column <= at.first_row) scores = Scores(in, at, shape, left, right);
     for (int i = 0; i < 2; ++i) {
       for (int j = 0; j < 2; ++j) {
         if (at.Row(i) >= at.s || at.Column(j) >= at.s) continue;

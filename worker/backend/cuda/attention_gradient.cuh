@@ -1,7 +1,8 @@
 // The backward pass of attention, fused and unfused. With the probabilities P, the dropout factors M and the result C,
-//   dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - r),  dQ = dS K / sqrt(d),  dK = dS^T Q / sqrt(d),
-// where r = rowsum(dP P) = rowsum(dC C). One kernel has a block for each tile of queries. The other kernel has a block for each
-// tile of keys. So no two blocks add to the same element. If heads share keys, their gradients are added in the order of heads.
+//   dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - r),  dQ = c dS K,  dK = c dS^T Q,
+// where r = rowsum(dP P) = rowsum(dC C), and c is the factor of the scores. One kernel has a block for each tile of queries.
+// The other kernel has a block for each tile of keys. So no two blocks add to the same element. If heads share keys, their
+// gradients are added in the order of heads.
 #ifndef LYNX_WORKER_BACKEND_CUDA_ATTENTION_GRADIENT_CUH_
 #define LYNX_WORKER_BACKEND_CUDA_ATTENTION_GRADIENT_CUH_
 
@@ -31,7 +32,7 @@ struct ProbsOfLse {
 
   __device__ Four Of(const GradientArgs<T>& args, const HeadRows<const T>& in, const TilePlace& at, Tile& left,
                      Tile& right) const {
-    Four probs = Scores(in, at, args.shape.d, left, right);
+    Four probs = Scores(in, at, args.shape, left, right);
     for (int i = 0; i < 2; ++i) {
       for (int j = 0; j < 2; ++j) {
         const float score = probs.at[i][j];
@@ -67,7 +68,7 @@ struct TileGradient {
 template <class T>
 __device__ Four ProbsGradient(const GradientArgs<T>& args, const HeadRows<const T>& in, const RowsOf<const T>& dout,
                               const TilePlace& at, Tile& left, Tile& right) {
-  return Dot(dout.From(at.first_row), in.v.From(at.first_column), args.shape.d, left, right);
+  return Dot(dout.From(at.first_row), in.v.From(at.first_column), args.shape.value_size(), left, right);
 }
 
 template <class T, class Probs>
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(kTileThreads) QueryGradient(GradientArgs<T> ar
     GradientOf(args, source, in, dout, at, left, right).scores.Store(weights);
     dqueries.template Add<Transposed::kNo>(weights, in.k.From(at.first_column), args.shape.d, left);
   }
-  const float scale = 1.0f / sqrtf(static_cast<float>(args.shape.d));
+  const float scale = ScoreFactor(args.shape);
   dqueries.Store(out.q.From(at.first_row), args.shape.d, scale, scale);
 }
 
@@ -141,16 +142,16 @@ __global__ void __launch_bounds__(kTileThreads) KeyGradient(GradientArgs<T> args
     for (at.first_row = at.first_column; at.first_row < at.s; at.first_row += kTile) {
       const TileGradient gradient = GradientOf(args, source, in, dout, at, left, right);
       gradient.dropped.Store(weights);
-      dvalues.template Add<Transposed::kYes>(weights, dout.From(at.first_row), args.shape.d, left);
+      dvalues.template Add<Transposed::kYes>(weights, dout.From(at.first_row), args.shape.value_size(), left);
       __syncthreads();
       gradient.scores.Store(weights);
       dkeys.template Add<Transposed::kYes>(weights, in.q.From(at.first_row), args.shape.d, left);
     }
   }
   const HeadRows<T> out(args.dqkv, args.shape, at.sample, first_head);
-  const float scale = 1.0f / sqrtf(static_cast<float>(args.shape.d));
+  const float scale = ScoreFactor(args.shape);
   dkeys.Store(out.k.From(at.first_column), args.shape.d, scale, scale);
-  dvalues.Store(out.v.From(at.first_column), args.shape.d, 1.0f, 1.0f);
+  dvalues.Store(out.v.From(at.first_column), args.shape.value_size(), 1.0f, 1.0f);
 }
 
 // Calls launch(std::integral_constant<int, kMost>) with the smallest kMost >= d for which kernels exist.
@@ -167,7 +168,7 @@ void ForHeadSize(Stream& stream, int64_t d, const Launch& launch) {
 template <class T, class Probs>
 void AllGradients(Stream& stream, const GradientArgs<T>& args, const Probs& source) {
   const dim3 block(kSide, kSide);
-  ForHeadSize(stream, args.shape.d, [&](auto most) {
+  ForHeadSize(stream, args.shape.widest(), [&](auto most) {
     constexpr int kMost = decltype(most)::value;
     stream.Launch("attention backward, queries", &QueryGradient<T, Probs, kMost>, TileGrid(args.shape, args.shape.a), block,
                   args, source);

@@ -37,11 +37,14 @@ struct SoftmaxRows {
   }
 };
 
+// Returns the factor of the scores.
+inline __device__ float ScoreFactor(const AttentionShape& shape) { return shape.factor / sqrtf(static_cast<float>(shape.d)); }
+
 // Returns the scores of a tile, scaled.
 template <class T>
-__device__ Four Scores(const HeadRows<const T>& in, const TilePlace& at, int64_t d, Tile& left, Tile& right) {
-  Four scores = Dot(in.q.From(at.first_row), in.k.From(at.first_column), d, left, right);
-  const float scale = 1.0f / sqrtf(static_cast<float>(d));
+__device__ Four Scores(const HeadRows<const T>& in, const TilePlace& at, const AttentionShape& shape, Tile& left, Tile& right) {
+  Four scores = Dot(in.q.From(at.first_row), in.k.From(at.first_column), shape.d, left, right);
+  const float scale = ScoreFactor(shape);
   for (auto& row : scores.at) {
     for (float& score : row) score *= scale;
   }

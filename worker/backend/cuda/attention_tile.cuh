@@ -31,7 +31,7 @@ struct RowsOf {
   __device__ RowsOf From(int64_t row) const { return {data + row * stride, stride, rows - row}; }
 };
 
-// The places in qkv (b, s, a + 2k, d) of query head `head` of a sample, and of the keys and values that this head uses.
+// The places in qkv (AttentionShape) of query head `head` of a sample, and of the keys and values that this head uses.
 template <class T>
 struct HeadRows {
   RowsOf<T> q, k, v;
@@ -41,14 +41,15 @@ struct HeadRows {
     const int64_t key_head = head / (shape.a / shape.k);
     q = {row + head * shape.d, shape.width(), shape.s};
     k = {row + (shape.a + key_head) * shape.d, shape.width(), shape.s};
-    v = {k.data + shape.k * shape.d, shape.width(), shape.s};
+    v = {row + (shape.a + shape.k) * shape.d + key_head * shape.value_size(), shape.width(), shape.s};
   }
 };
 
-// Returns the place of the head in context (b, s, a, d).
+// Returns the place of the head in context (b, s, a, e).
 template <class T>
 __device__ RowsOf<T> ContextRows(T* context, const AttentionShape& shape, int64_t sample, int64_t head) {
-  return {context + (sample * shape.s * shape.a + head) * shape.d, shape.a * shape.d, shape.s};
+  const int64_t size = shape.value_size();
+  return {context + (sample * shape.s * shape.a + head) * size, shape.a * size, shape.s};
 }
 
 // The place of one tile in one head of one sample. Also says which rows and columns a thread's elements have.

@@ -3,8 +3,9 @@
 // score grows. The backward pass needs only the log-sum-exp of each row (attention_gradient.cuh). The dropout decisions are
 // those of unfused attention.
 //
-// attention_mma.cuh computes heads of up to 128 elements on bfloat16, if the device has tensor cores for bfloat16, and if the
-// tensors are not too large for its indices. The kernels here compute all other cases, completely in fp32.
+// attention_mma.cuh computes heads of up to 128 elements on bfloat16, if the device has tensor cores for bfloat16, if the
+// tensors are not too large for its indices, and if heads of values have the size of those of keys. The kernels here compute
+// all other cases, completely in fp32.
 #include "worker/backend/cuda/attention_gradient.cuh"
 #include "worker/backend/cuda/attention_mma.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
@@ -22,7 +23,7 @@ __global__ void __launch_bounds__(kTileThreads)
   SoftmaxRows softmax;
   Rows<kMost> sum;
   for (; at.first_column <= at.first_row; at.first_column += kTile) {
-    Four probs = Scores(in, at, shape.d, left, right);
+    Four probs = Scores(in, at, shape, left, right);
     float factors[2];
     softmax.TakeIn(at, probs, factors);
     for (int i = 0; i < 2; ++i) {
@@ -32,9 +33,9 @@ __global__ void __launch_bounds__(kTileThreads)
       }
     }
     probs.Store(weights);
-    sum.template Add<Transposed::kNo>(weights, in.v.From(at.first_column), shape.d, left);
+    sum.template Add<Transposed::kNo>(weights, in.v.From(at.first_column), shape.value_size(), left);
   }
-  sum.Store(ContextRows(context, shape, at.sample, at.head).From(at.first_row), shape.d, 1.0f / softmax.sum[0],
+  sum.Store(ContextRows(context, shape, at.sample, at.head).From(at.first_row), shape.value_size(), 1.0f / softmax.sum[0],
             1.0f / softmax.sum[1]);
   for (int i = 0; i < 2; ++i) {
     if (threadIdx.x == 0 && at.Row(i) < at.s) {
@@ -49,16 +50,16 @@ __global__ void __launch_bounds__(kBlock)
     SumProducts(AttentionShape shape, const T* context, const T* dcontext, float* row_sums) {
   const int64_t position = int64_t{blockIdx.x} * (kBlock / kWarp) + threadIdx.x / kWarp, head = blockIdx.y, sample = blockIdx.z;
   if (position >= shape.s) return;
-  const int64_t first = ((sample * shape.s + position) * shape.a + head) * shape.d;
+  const int64_t size = shape.value_size(), first = ((sample * shape.s + position) * shape.a + head) * size;
   float sum = 0;
-  for (int i = threadIdx.x % kWarp; i < shape.d; i += kWarp) sum += context[first + i] * dcontext[first + i];
+  for (int i = threadIdx.x % kWarp; i < size; i += kWarp) sum += context[first + i] * dcontext[first + i];
   sum = ReduceLanes<Sum, kWarp>(sum);
   if (threadIdx.x % kWarp == 0) row_sums[(sample * shape.a + head) * shape.s + position] = sum;
 }
 
 bool OnTensorCores(const Stream& stream, const AttentionShape& shape) {
   return stream.multiplies_bfloat16() && shape.d <= kMaxMmaHeadSize && shape.s <= kMaxMmaPositions &&
-         shape.width() <= kMaxMmaWidth;
+         shape.width() <= kMaxMmaWidth && shape.value_size() == shape.d && shape.factor == 1;
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ void CudaOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const D
       return LaunchMmaForward(this->stream_, shape, qkv, Dropout::Of(key), context, lse);
     }
   }
-  ForHeadSize(this->stream_, shape.d, [&](auto most) {
+  ForHeadSize(this->stream_, shape.widest(), [&](auto most) {
     this->stream_.Launch("fused attention", &Forward<T, decltype(most)::value>, TileGrid(shape, shape.a), dim3(kSide, kSide),
                          shape, qkv, Dropout::Of(key), context, lse);
   });

@@ -18,17 +18,23 @@ absl::Status StatusOf(cublasStatus_t status, const std::string& what) {
 }
 
 // Returns the largest power of two, up to 256, that divides the address of every matrix of a batch. 256 is enough for every
-// algorithm. `bytes`: the size of a matrix.
+// algorithm. `bytes`: the distance of two matrices of the batch.
 uint32_t AlignmentOf(const void* address, int64_t batch, int64_t bytes) {
   const auto at = reinterpret_cast<uintptr_t>(address) | (batch > 1 ? static_cast<uintptr_t>(bytes) : 0);
   return at % 256 == 0 ? 256 : static_cast<uint32_t>(at & (~at + 1));
 }
 
-// A row-major matrix (rows, columns), as it is stored. cuBLASLt sees it as a column-major matrix (columns, rows). `transpose`:
-// kYes if the product uses the transposed matrix.
+// A row-major matrix (rows, columns), as it is stored. cuBLASLt sees it as a column-major matrix (columns, rows).
 struct Operand {
   int64_t rows, columns;
-  Transpose transpose;
+  Steps steps;
+
+  static Operand Of(Transpose transpose, int64_t rows, int64_t columns, const Steps& steps) {
+    if (transpose == Transpose::kYes) std::swap(rows, columns);
+    return {rows, columns, steps};
+  }
+  int64_t row_step() const { return steps.row == 0 ? columns : steps.row; }
+  int64_t matrix_step() const { return steps.matrix == Steps::kContiguous ? rows * row_step() : steps.matrix; }
 };
 
 }  // namespace
@@ -65,14 +71,14 @@ class Gemm::Product {
 
   static absl::Status Layout(const Operand& operand, Element element, int64_t batch, cublasLtMatrixLayout_t* layout) {
     LYNX_RETURN_IF_ERROR(StatusOf(cublasLtMatrixLayoutCreate(layout, TypeOf(element), static_cast<uint64_t>(operand.columns),
-                                                             static_cast<uint64_t>(operand.rows), operand.columns),
+                                                             static_cast<uint64_t>(operand.rows), operand.row_step()),
                                   "a matrix's layout"));
     if (batch == 1) return absl::OkStatus();
     const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, auto value) {
       return StatusOf(cublasLtMatrixLayoutSetAttribute(*layout, attribute, &value, sizeof(value)), "a batch's layout");
     };
     LYNX_RETURN_IF_ERROR(set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch)));
-    return set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, operand.rows * operand.columns);
+    return set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, operand.matrix_step());
   }
 
   template <class T>
@@ -82,13 +88,9 @@ class Gemm::Product {
 
   absl::Status Describe(const Key& key) {
     const ProductShape& s = key.shape;
-    const auto operand = [](Transpose transpose, int64_t rows, int64_t columns) {
-      if (transpose == Transpose::kYes) std::swap(rows, columns);
-      return Operand{rows, columns, transpose};
-    };
-    LYNX_RETURN_IF_ERROR(Layout(operand(s.a, s.m, s.k), key.operands, s.batch, &a_));
-    LYNX_RETURN_IF_ERROR(Layout(operand(s.b, s.k, s.n), key.operands, s.batch, &b_));
-    LYNX_RETURN_IF_ERROR(Layout({s.m, s.n, Transpose::kNo}, key.result, s.batch, &c_));
+    LYNX_RETURN_IF_ERROR(Layout(Operand::Of(s.a, s.m, s.k, s.of_a), key.operands, s.batch, &a_));
+    LYNX_RETURN_IF_ERROR(Layout(Operand::Of(s.b, s.k, s.n, s.of_b), key.operands, s.batch, &b_));
+    LYNX_RETURN_IF_ERROR(Layout({s.m, s.n, s.of_c}, key.result, s.batch, &c_));
     LYNX_RETURN_IF_ERROR(StatusOf(cublasLtMatmulDescCreate(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product's description"));
     const auto operation = [](Transpose transpose) {
       return static_cast<int32_t>(transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -153,17 +155,17 @@ void Gemm::Multiply(const ProductShape& shape, const T* a, const T* b, ProductIn
   const bool adds = into == ProductInto::kAdd;
   LYNX_CHECK((!adds && shape.batch == 1) || bias == nullptr);
   LYNX_CHECK(TakesBias(bias));
-  const auto alignment = [&](const auto* matrix, int64_t rows, int64_t columns) {
-    return AlignmentOf(matrix, shape.batch, rows * columns * static_cast<int64_t>(sizeof(*matrix)));
+  const auto alignment = [&](const auto* matrix, const Operand& operand) {
+    return AlignmentOf(matrix, shape.batch, operand.matrix_step() * static_cast<int64_t>(sizeof(*matrix)));
   };
   Run({.shape = shape,
        .operands = ElementOf(a),
        .result = ElementOf(c),
        .adds = adds,
        .has_bias = bias != nullptr,
-       .alignment_a = alignment(a, shape.m, shape.k),
-       .alignment_b = alignment(b, shape.k, shape.n),
-       .alignment_c = alignment(c, shape.m, shape.n)},
+       .alignment_a = alignment(a, Operand::Of(shape.a, shape.m, shape.k, shape.of_a)),
+       .alignment_b = alignment(b, Operand::Of(shape.b, shape.k, shape.n, shape.of_b)),
+       .alignment_c = alignment(c, {shape.m, shape.n, shape.of_c})},
       a, b, bias, c);
 }
 

@@ -20,13 +20,23 @@ namespace lynx::worker::cuda {
 enum class Transpose : uint8_t { kNo, kYes };
 enum class ProductInto : uint8_t { kOverwrite, kAdd };
 
-// The product is c (m, n) = op(a) (m, k) op(b) (k, n), or it is added to c. All matrices are contiguous. A transposed operand
-// is stored as (k, m) or (n, k). `batch` is the number of products of this shape; the matrices of each product follow those of
-// the product before it.
+// Where the elements of a matrix lie: each row begins `row` elements after the row before it (0: the rows are contiguous), and
+// each matrix of a batch begins `matrix` elements after the matrix before it (kContiguous: after its last row; 0: all products
+// have the same operand).
+struct Steps {
+  static constexpr int64_t kContiguous = -1;
+  int64_t row = 0, matrix = kContiguous;
+
+  auto operator<=>(const Steps&) const = default;
+};
+
+// The product is c (m, n) = op(a) (m, k) op(b) (k, n), or it is added to c. A transposed operand is stored as (k, m) or (n, k).
+// A batch is that many products of the same shape.
 struct ProductShape {
   Transpose a = Transpose::kNo, b = Transpose::kNo;
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
+  Steps of_a = {}, of_b = {}, of_c = {};
 
   auto operator<=>(const ProductShape&) const = default;
 };

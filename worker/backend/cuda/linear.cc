@@ -32,6 +32,11 @@ void CudaOps<T>::LinearBackward(const T* dy, const T* w, int64_t n, int64_t in, 
 }
 
 template <class T>
+void CudaOps<T>::AddLinearBackward(const T* dy, const T* w, int64_t n, int64_t in, int64_t out, T* dx) {
+  gemm_.Multiply({.m = n, .n = in, .k = out}, dy, w, ProductInto::kAdd, kNoBias<const T>, dx);
+}
+
+template <class T>
 void CudaOps<T>::LinearWeight(const T* x, const T* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) {
   gemm_.Multiply({.a = Transpose::kYes, .m = out, .n = in, .k = n}, dy, x, ProductInto::kAdd, kNoBias<const float>, dw);
   if (dbias != nullptr) BiasGradient(dy, n, out, dbias);
@@ -41,6 +46,7 @@ void CudaOps<T>::LinearWeight(const T* x, const T* dy, int64_t n, int64_t in, in
   template void CudaOps<T>::LinearForward(const T*, const T*, const T*, int64_t, int64_t, int64_t, T*); \
   template void CudaOps<T>::LogitsForward(const T*, const T*, int64_t, int64_t, int64_t, float*);       \
   template void CudaOps<T>::LinearBackward(const T*, const T*, int64_t, int64_t, int64_t, T*);          \
+  template void CudaOps<T>::AddLinearBackward(const T*, const T*, int64_t, int64_t, int64_t, T*);       \
   template void CudaOps<T>::LinearWeight(const T*, const T*, int64_t, int64_t, int64_t, float*, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)

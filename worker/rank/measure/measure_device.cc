@@ -66,7 +66,8 @@ StageContext ContextOf(const LayerShape& shape, int32_t layers) {
                    .qkv_bias = shape.qkv_bias,
                    .qk_norm = shape.qk_norm,
                    .qk_norm_whole = shape.qk_norm_whole,
-                   .rotary = {.dims = shape.rotary_dims}};
+                   .rotary = {.dims = shape.rotary_dims},
+                   .latent = {.query_rank = shape.query_rank, .kv_rank = shape.kv_rank, .value_dim = shape.value_dim}};
   if (shape.moe()) {
     context.model.moe = {.experts = shape.experts,
                          .top_k = shape.top_k,

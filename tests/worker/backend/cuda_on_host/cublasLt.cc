@@ -55,9 +55,11 @@ bool Supported(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayou
   const bool shapes = Rows(a, desc.transpose_a) == d.rows && Columns(b, desc.transpose_b) == d.columns &&
                       Columns(a, desc.transpose_a) == Rows(b, desc.transpose_b) && c.rows == d.rows && c.columns == d.columns;
   const auto strided = [](const cublasLtMatrixLayoutOpaque_t& m) { return m.stride >= static_cast<int64_t>(m.rows); };
-  // The matrices of a batch of results must not overlap.
+  // The matrices of a batch of results must not overlap: they follow each other, or lie beside each other in longer rows.
   const auto apart = [](const cublasLtMatrixLayoutOpaque_t& m) {
-    return m.batch == 1 || m.batch_stride >= m.stride * static_cast<int64_t>(m.columns);
+    const bool beside = m.batch_stride >= static_cast<int64_t>(m.rows) &&
+                        (m.batch - 1) * m.batch_stride + static_cast<int64_t>(m.rows) <= m.stride;
+    return m.batch == 1 || beside || m.batch_stride >= m.stride * static_cast<int64_t>(m.columns);
   };
   const bool batches = a.batch == d.batch && b.batch == d.batch && c.batch == d.batch && (d.batch == 1 || desc.bias == nullptr);
   return types && shapes && batches && strided(a) && strided(b) && strided(c) && strided(d) && apart(c) && apart(d);

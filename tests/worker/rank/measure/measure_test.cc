@@ -103,6 +103,12 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
   request.shapes.push_back(shape);
   shape.shared_gate = true;
   request.shapes.push_back(shape);
+  shape.attention = AttentionKernel::kFused;
+  shape.kv_heads = 0, shape.head_dim = 10, shape.rotary_dims = 4;
+  shape.query_rank = 12, shape.kv_rank = 6, shape.value_dim = 5;
+  request.shapes.push_back(shape);
+  shape.query_rank = 0;
+  request.shapes.push_back(shape);
   const Output output = RunLynxRank(folder, {"--measure", folder.Write("request", MeasureRequestText(request))});
   ASSERT_EQ(output.exit_code, 0) << output.err;
   const absl::StatusOr<MeasureResult> result = ParseMeasureResult(output.out);
