@@ -134,6 +134,9 @@ inline Case Deepseek(ParallelLayout layout = {.dp = 4, .ep = 4}) {
     m.moe.dense_layers = 1;
   });
 }
+inline Case Bfloat16(ParallelLayout layout) {
+  return Case(layout).Model([](ModelSpec& m) { m.dtype = DataType::kBfloat16; });
+}
 inline Case WithZero(ZeroStage zero) { return Case({.dp = 4, .zero = zero}); }
 
 }  // namespace lynx

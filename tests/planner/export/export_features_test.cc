@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_join.h"
 #include "tests/planner/export/export_cases.h"
 
@@ -264,6 +266,37 @@ TEST(ExportFeatures, DeepSpeedNamesThemInWhatTheScriptBuilds) {
   EXPECT_THAT(
       Missing(With([](ModelSpec& m) { m.rotary.theta = 5e5, m.qkv_bias = true; }), NewestTarget(ExportFormat::kDeepSpeed)),
       HasSubstr("biases of queries, keys and values, rope theta 500000"));
+}
+
+TEST(ExportDeepSpeed, GradientsIn32BitsWhereTheVersionTakesThem) {
+  const auto types = [](const char* version, ZeroStage zero) {
+    const auto config =
+        nlohmann::json::parse(Bfloat16({.dp = 2, .zero = zero}).Text(TargetOf(ExportFormat::kDeepSpeed, version)));
+    return config.contains("data_types") ? config["data_types"]["grad_accum_dtype"].get<std::string>() : "";
+  };
+  for (const char* version : {"0.16", "0.17", "0.18", "0.19"}) {
+    EXPECT_EQ(types(version, ZeroStage::kOptimizer), "fp32");
+    EXPECT_EQ(types(version, ZeroStage::kWeights), "fp32");
+  }
+  EXPECT_EQ(types("0.16", ZeroStage::kNone), "fp32");
+  EXPECT_EQ(types("0.17", ZeroStage::kNone), "fp32");
+  EXPECT_EQ(types("0.18", ZeroStage::kNone), "");
+  EXPECT_EQ(types("0.19", ZeroStage::kNone), "");
+  EXPECT_FALSE(
+      nlohmann::json::parse(WithZero(ZeroStage::kOptimizer).Text({ExportFormat::kDeepSpeed, 3})).contains("data_types"));
+}
+
+TEST(ExportDeepSpeed, GradientsIn16BitsIfThePlanHasThem) {
+  const auto config = [](const char* version, ZeroStage zero) {
+    Case one = Bfloat16({.dp = 2, .zero = zero});
+    one.spec.model.gradient_dtype = one.plan.model.gradient_dtype = DataType::kBfloat16;
+    EXPECT_THAT(one.Export(TargetOf(ExportFormat::kDeepSpeed, version)).missing,
+                Not(Contains(HasSubstr("weight gradients in 32 bits"))));
+    return nlohmann::json::parse(one.Text(TargetOf(ExportFormat::kDeepSpeed, version)));
+  };
+  EXPECT_EQ(config("0.17", ZeroStage::kNone)["data_types"]["grad_accum_dtype"], "bf16");
+  EXPECT_EQ(config("0.19", ZeroStage::kOptimizer)["data_types"]["grad_accum_dtype"], "bf16");
+  EXPECT_FALSE(config("0.19", ZeroStage::kNone).contains("data_types")) << "without ZeRO it sums them in bf16 anyway";
 }
 
 }  // namespace
