@@ -11,10 +11,10 @@
 #include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "lynx/v1/admin.grpc.pb.h"
+#include "node/log.h"
 #include "security/credentials.h"
 #include "security/presented.h"
 #include "security/secret.h"
-#include "spdlog/spdlog.h"
 
 namespace lynx {
 namespace {
@@ -171,7 +171,7 @@ NodeIdentity::Attempt NodeIdentity::JoinAt(const std::string& server, const Join
   const Identity identity{.authority = *authority, .certificate = response.certificate(), .private_key = *key};
   absl::Status kept = Check(identity).status();
   if (kept.ok()) kept = directory_.Replace(identity);
-  if (kept.ok()) spdlog::info("this node has joined as {}; its certificate is in {}", node_, directory_.path());
+  if (kept.ok()) LogInfo("this node has joined as {}; its certificate is in {}", node_, directory_.path());
   return {.status = kept, .final = true};
 }
 
@@ -201,8 +201,8 @@ absl::Status NodeIdentity::RenewIfDue() {
       .authority = successor.value_or(old.authority), .certificate = response.certificate(), .private_key = key};
   LYNX_RETURN_IF_ERROR(Check(renewed).status());
   LYNX_RETURN_IF_ERROR(directory_.Replace(renewed));
-  spdlog::info("the certificate of node {} has been renewed{}", node_,
-               successor.has_value() ? ", and so has the certificate of the cluster's authority" : "");
+  LogInfo("the certificate of node {} has been renewed{}", node_,
+          successor.has_value() ? ", and so has the certificate of the cluster's authority" : "");
   return absl::OkStatus();
 }
 
@@ -219,7 +219,7 @@ void NodeIdentity::RenewForever() {
       const absl::Status renewed = facts.ok() ? RenewIfDue() : facts.status();
       const std::string failure(renewed.message());
       if (!renewed.ok() && failure != last_failure) {
-        spdlog::warn("the certificate of node {} cannot be renewed: {}; trying again", node_, failure);
+        LogWarn("the certificate of node {} cannot be renewed: {}; trying again", node_, failure);
       }
       last_failure = failure;
       // When the renewal begins, a third of the certificate's lifetime is left. If the lifetime is long, the next attempt can

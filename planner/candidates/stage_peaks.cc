@@ -17,10 +17,6 @@ constexpr int32_t kFewWithCopies = 4;
 // If a step has at least this many microbatches in addition to those in flight, more microbatches do not change the peak.
 constexpr int32_t kFurther = 2;
 
-Bytes Padded(Bytes bytes) {
-  return Bytes((bytes.value + kBufferAlignment.value - 1) / kBufferAlignment.value * kBufferAlignment.value);
-}
-
 }  // namespace
 
 bool StoresAlike(const StagePolicy& policy) { return policy.input_recomputed.empty(); }

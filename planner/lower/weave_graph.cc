@@ -145,6 +145,7 @@ void WeaveGraph::AddPassOrder(const Program& program, const StageContext& contex
       case kWeight: after(backward, std::tuple(action.layer, action.microbatch, action.segment), i); break;
       case kDataReduceStart:
       case kExpertReduceStart:
+        // The order of these edges does not matter, because SortEdges sorts them.
         for (const auto& [key, last] : of_segment) {
           if (std::get<1>(key) == action.stage && std::get<2>(key) == action.layer) AddEdge(last, i);
         }

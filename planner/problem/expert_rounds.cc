@@ -12,8 +12,7 @@ class Places {
  public:
   Bytes Next(int64_t elements, int64_t element_bytes) {
     const Bytes at = end_;
-    const int64_t unit = kBufferAlignment.value;
-    end_ += Bytes((elements * element_bytes + unit - 1) / unit * unit);
+    end_ += Padded(Bytes(elements * element_bytes));
     return at;
   }
   Bytes end() const { return end_; }

@@ -496,6 +496,11 @@ bool Transfers(const LayerShape& shape, LayerType type, Segment segment, Pass pa
 inline bool HasCollectives(const LayerShape& shape) { return shape.tp > 1 || shape.ep > 1; }
 
 inline constexpr Bytes kBufferAlignment{256};  // alignment of every buffer in an arena
+// The bytes that a buffer takes in an arena.
+constexpr Bytes Padded(Bytes bytes) {
+  const int64_t unit = kBufferAlignment.value;
+  return Bytes((bytes.value + unit - 1) / unit * unit);
+}
 inline constexpr int kMaxRecomputable = 16;
 inline constexpr int kMaxWindows = 4;
 

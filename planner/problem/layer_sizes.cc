@@ -199,10 +199,7 @@ Bytes TensorBytes(Tensor tensor, const LayerShape& shape) {
 
 Bytes StoredBytes(Tensor tensor, const LayerShape& shape) {
   Bytes total;
-  const int64_t unit = kBufferAlignment.value;
-  for (Tensor t : LayerGraph::Of(shape).MadeWith(tensor)) {
-    total += Bytes((TensorBytes(t, shape).value + unit - 1) / unit * unit);
-  }
+  for (Tensor t : LayerGraph::Of(shape).MadeWith(tensor)) total += Padded(TensorBytes(t, shape));
   return total;
 }
 

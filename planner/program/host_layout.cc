@@ -10,10 +10,6 @@
 namespace lynx {
 namespace {
 
-Bytes Padded(Bytes bytes) {
-  return Bytes((bytes.value + kBufferAlignment.value - 1) / kBufferAlignment.value * kBufferAlignment.value);
-}
-
 Bytes LivePeak(const Program& program, const std::vector<BufferInstance>& buffers) {
   std::vector<Bytes> change(program.size() + 1);
   for (const BufferInstance& buffer : buffers) {

@@ -7,13 +7,6 @@
 #include "planner/program/access_table.h"
 
 namespace lynx {
-namespace {
-
-Bytes Padded(Bytes bytes) {
-  return Bytes((bytes.value + kBufferAlignment.value - 1) / kBufferAlignment.value * kBufferAlignment.value);
-}
-
-}  // namespace
 
 LivePeaks::LivePeaks(const Program& program, const StageContext& context) {
   AccessTable table(context);

@@ -201,10 +201,6 @@ void AddReplicaStates(const Action& action, const StageContext& context, AccessL
   }
 }
 
-Bytes Padded(Bytes bytes) {
-  return Bytes((bytes.value + kBufferAlignment.value - 1) / kBufferAlignment.value * kBufferAlignment.value);
-}
-
 void FindPeak(size_t actions, MemoryPlan& plan) {
   std::vector<Bytes> change(actions + 1);
   for (const BufferInstance& buffer : plan.buffers) {
