@@ -9,7 +9,7 @@
 // bytes. For the parameters whose states the rank holds, it unscales gradients and searches them for infinities (8), sums them
 // for the norm (4) and clips them (8). AdamW reads gradient, weight and moments and writes the last three (28), and the weight
 // is rounded to 16 bits (6). Together this is 54 bytes. If gradients are summed in 16 bits (ModelSpec::gradient_dtype),
-// the first part is half of that, and the second part begins with a copy of the gradients in 32 bits (6 more). With 8-bit
+// the first part is half of that, and the second part begins with a copy of the gradients in 32 bits (6 more). With narrow
 // products, weights are quantised once a step (QuantizeWeightBytes), which is counted for all parameters of a rank. With ZeRO
 // (Rajbhandari et al. 2020), replicas reduce-scatter gradients, share the second part of the work, and all-gather weights.
 //

@@ -15,8 +15,7 @@
 //   the same for their gradients in the backward pass. There are b (a/t) (s/c) s scores: micro-batch, heads per tensor-parallel
 //   rank, the rank's queries, keys. See KernelTraffic.
 // - Products in 8 or 4 bits (planner/problem/narrow_products.h) run at their own peak, with the efficiency of 16-bit products
-// of
-//   the same FLOPs. Operands have one byte or half a byte an element, results have the model's data type. Operands are
+//   of the same FLOPs. Operands have one byte or half a byte an element, results have the model's data type. Operands are
 //   quantised by a kernel of its own, which is part of the op that makes them, or else of the linear. Only devices with tiles
 //   have such products.
 // - Experts. The products of all experts of a rank are one kernel: their tiles fill the same waves. The rows are spread evenly

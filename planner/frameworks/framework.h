@@ -70,8 +70,7 @@ struct FrameworkTraits {
   // The host's time for one op of one pass, with the work of the framework around it: a pass of a layer takes at least this
   // time for each of its ops. 0: the host is never behind (its launches are captured in a graph, or cheap).
   int32_t host_nanos_per_op = 0;
-  // The host's time for one product of one expert in 8 bits: it quantises operands and launches products expert by
-  // expert.
+  // The host's time for one narrow product of one expert: it quantises operands and launches products expert by expert.
   int32_t expert_product_host_nanos = 0;
   // The speed of fused attention, in thousandths of the speed in the device's cluster file. The kernel belongs to the
   // framework, not to the device.

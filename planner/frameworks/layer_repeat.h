@@ -5,11 +5,10 @@
 // - With FrameworkTraits::checkpoints_functions, a checkpointed function is called again as a whole, with its last op, although
 //   no op reads that op's result. RecomputeOptions::modules are those of Megatron Core (recompute_modules.h).
 // - With FrameworkTraits::checkpoints_ops, kBalanced is torchtitan's checkpointing by op (SelectiveAC, selective_ac_option
-// "op";
-//   torchtitan/distributed/activation_checkpoint.py): the results of every second matrix product in the order in which a block
-//   calls them, of attention and of reduce-scatters are kept, everything else runs again. A Llama block calls wq, wk, wv, wo,
-//   w1, w3 and w2: wk, wo and w3 run again, and the result of w2 is kept although nothing reads it. The recomputation does not
-//   stop early. Only layers of this kind are counted so; others keep what Lynx's kBalanced keeps.
+//   "op"; torchtitan/distributed/activation_checkpoint.py): the results of every second matrix product in the order in which a
+//   block calls them, of attention and of reduce-scatters are kept, everything else runs again. A Llama block calls wq, wk, wv,
+//   wo, w1, w3 and w2: wk, wo and w3 run again, and the result of w2 is kept although nothing reads it. The recomputation does
+//   not stop early. Only layers of this kind are counted so; others keep what Lynx's kBalanced keeps.
 //
 // Pure; thread-safe.
 #ifndef LYNX_PLANNER_FRAMEWORKS_LAYER_REPEAT_H_

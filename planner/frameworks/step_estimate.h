@@ -72,7 +72,7 @@ LayerEstimate EstimateLayer(const CostModel& costs, const LayerShape& shape, Rec
                             const FrameworkTraits& traits, const std::vector<RecomputeModule>& modules = {});
 
 // Returns InvalidArgument if the schedule does not exist for the layout, if there are fewer layers than parts of the
-// model, if products are in 8 bits and the profile has no rate for them, or if the recompute mode does not treat every layer
+// model, if products are narrow and the profile has no rate for them, or if the recompute mode does not treat every layer
 // alike. If the parts do not divide the layers evenly, the first parts get one more layer each.
 absl::StatusOr<StepEstimate> EstimateStep(const StepRequest& request, const HardwareProfile& profile);
 

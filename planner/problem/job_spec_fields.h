@@ -93,7 +93,7 @@ void Describe(Fields& fields, ModelSpec& model) {
   fields.Field(LYNX_FIELD(plan_only), model.plan_only);
   fields.OptionalObject(LYNX_FIELD(moe), model.moe);
   fields.OptionalObject(LYNX_FIELD(latent), model.latent);
-  if constexpr (!Fields::kForRanks) {  // ranks train without 8 bits, and sum gradients in 32 bits
+  if constexpr (!Fields::kForRanks) {  // ranks train without narrow products, and sum gradients in 32 bits
     fields.Named(LYNX_FIELD(matmul_type), model.matmul_type);
     fields.Named(LYNX_FIELD(gradient_dtype), model.gradient_dtype);
   }

@@ -86,8 +86,8 @@
 //
 // Letters in shapes: b microbatch, s sequence, c context-parallel size, h hidden, a heads, k key/value heads, d head size (h/a
 // unless a model says otherwise), f feed-forward width, v vocabulary, t tensor-parallel size. q = s/c, the tokens per rank. n =
-// q, or q/t with sequence parallelism. Elements have the model's data type unless a comment says otherwise; with 8-bit
-// products, inputs of linears are kept in 8 bits (planner/problem/narrow_products.h). Pure values; thread-safe.
+// q, or q/t with sequence parallelism. Elements have the model's data type unless a comment says otherwise; with narrow
+// products, inputs of linears are kept quantised (planner/problem/narrow_products.h). Pure values; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_
 #define LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_
 
@@ -301,7 +301,7 @@ struct LayerShape {
   bool qk_norm = false;
   bool qk_norm_whole = false;  // ModelSpec::qk_norm_whole
   int32_t rotary_dims = 0;     // elements of a head that are rotated; 0 = all
-  // Shapes with 8-bit products are planned only, so nobody measures them.
+  // Shapes with narrow products are planned only, so nobody measures them.
   MatmulType matmul_type = MatmulType::kModel;
   DataType gradient_dtype = DataType::kFloat32;  // the same holds for sums of gradients in 16 bits
   // experts: see MoeSpec and ParallelLayout::ep; without experts, these have their default values

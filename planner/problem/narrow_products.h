@@ -13,20 +13,18 @@
 //   (transformer_engine/pytorch/tensor/nvfp4_tensor.py; arXiv 2509.25149, section 4).
 // - Bytes. An element takes 1 byte in float8, 33/32 in MXFP8 with its scales, and 9/16 in NVFP4 (4 bits, and 1 byte for 16).
 // - What is kept. Of ln1, ln2 and the activation (gelu or swiglu), only the columns' copy is kept, since only weight gradients
-//   read them.
-//   The context stays in 16 bits, since the backward pass of attention reads it, and is quantised
-//   again for proj's weight gradient (save_original_input of Megatron-LM's linear_proj). dy is quantised in the backward pass
-//   and not kept. Weights have both copies beside their 16-bit values; they are made once a step (is_first_microbatch).
+//   read them. The context stays in 16 bits, since the backward pass of attention reads it, and is quantised again for proj's
+//   weight gradient (save_original_input of Megatron-LM's linear_proj). dy is quantised in the backward pass and not kept.
+//   Weights have both copies beside their 16-bit values; they are made once a step (is_first_microbatch).
 // - Gathers. With sequence parallelism, the shares of ln1 and ln2 are gathered quantised ("quantized all-gather").
 // - Experts. The products fc1 and fc2 of a rank's experts are quantised as a whole, with the rows of each expert padded with
 //   zeros (PaddedExpertRows; get_align_size_for_quantization in megatron/core/transformer/moe/moe_utils.py, and
-//   get_fp4_align_size in megatron/core/fp4_utils.py). Both inputs are
-//   quantised in both directions and kept by columns (Transformer Engine, GroupedLinear: update_usage with columnwise alone):
-//   expert_rows and swiglu are kept quantised. ln2 stays in 16 bits, since the router and permute read it, and rows travel
-//   in 16 bits in both directions. The router is computed in 32 bits.
+//   get_fp4_align_size in megatron/core/fp4_utils.py). Both inputs are quantised in both directions and kept by columns
+//   (Transformer Engine, GroupedLinear: update_usage with columnwise alone): expert_rows and swiglu are kept quantised. ln2
+//   stays in 16 bits, since the router and permute read it, and rows travel in 16 bits in both directions. The router is
+//   computed in 32 bits.
 // - Traffic. Quantising is a kernel of its own, bound by memory. It reads 2 bytes an element, in float8 and NVFP4 twice, since
-// the
-//   scale of the tensor needs the largest value first ("FP8 Current Scaling", performance analysis), and writes each copy.
+//   the scale of the tensor needs the largest value first ("FP8 Current Scaling", performance analysis), and writes each copy.
 //
 // Pure; thread-safe.
 #ifndef LYNX_PLANNER_PROBLEM_NARROW_PRODUCTS_H_

@@ -206,9 +206,10 @@ What is known of the errors that are left:
 - Memory of the largest layers (16,384 wide) is 4 to 6% low on B200, and of the same layers at half the width within 2%. The cause
   is not known.
 - Megatron-Bridge's memory with products in 8 bits is predicted 4% too low to 24% too high, and one run of GPT-OSS in 8 bits is predicted
-  not to fit. Its recipes sum gradients in 16 bits and keep most weights in 8 bits only; both are counted. The rest may be one 8-bit copy of
-  the weights in place of two. Times of Megatron-Bridge are 20% off on some machines of
-  the GB200 and GB300 kind, in both directions: their curves are estimates, and half of the runs do not say whether they recomputed.
+  not to fit. Its recipes sum gradients in 16 bits and keep most weights in 8 bits only; both are counted. For recipes of 4 bits
+  the 16-bit weights are counted too. The rest may be one 8-bit copy of the weights in place of two. Times of Megatron-Bridge are
+  20% off on some machines of the GB200 and GB300 kind, in both directions: their curves are estimates, and half of the runs do
+  not say whether they recomputed.
 - Llama 70B and 405B in 4 bits are predicted 2 to 15% too fast on GB300 and 17 to 27% on GB200, and Llama 8B on B200 (MLPerf) within 5%.
   Products are counted with the efficiency of 16-bit products of the same FLOPs, at a peak four times as high, and in all layers.
 - torchtitan's memory is what its allocator had reserved, not what was allocated. Most of its times are not predicted: the H100 with 96 GB and
