@@ -31,11 +31,6 @@ std::string BatchText(const StepRequest& request) {
   return absl::StrCat("micro-batch ", request.micro_batch, " x ", request.microbatches);
 }
 
-// A mode with its modules, such as "selective (layernorm moe_act)".
-std::string RecomputeText(RecomputeMode mode, const std::vector<RecomputeModule>& modules) {
-  return modules.empty() ? EnumName(mode) : absl::StrCat(EnumName(mode), " (", ModulesText(modules), ")");
-}
-
 // By how much `value` differs from `base`, such as "12.3% more".
 std::string MoreText(int64_t value, int64_t base) {
   if (base <= 0) return "";

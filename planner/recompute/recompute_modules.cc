@@ -124,6 +124,10 @@ std::string ModulesText(const std::vector<RecomputeModule>& modules) {
   return text;
 }
 
+std::string RecomputeText(RecomputeMode mode, const std::vector<RecomputeModule>& modules) {
+  return modules.empty() ? EnumName(mode) : absl::StrCat(EnumName(mode), " (", ModulesText(modules), ")");
+}
+
 std::vector<RecomputeModule> ModulesOfTensors(const LayerGraph& graph, TensorSet recomputed) {
   // moe contains the tensors of moe_act and shared_experts, so it is tried before them.
   constexpr RecomputeModule kOuterFirst[] = {

@@ -3,8 +3,7 @@
 // - Lynx recomputes only tensors that an op of the backward pass reads, each on the critical path. So a module is a set of
 //   tensors.
 // - Megatron Core calls a function again. `core_attn`, `mlp`, `moe` and `shared_experts` are checkpointed as a whole, with
-// their
-//   last op and with their collectives. The others discard their output and make it again (CheckpointWithoutOutput in
+//   their last op and with their collectives. The others discard their output and make it again (CheckpointWithoutOutput in
 //   megatron/core/tensor_parallel/random.py). What comes after a function keeps its own input: so the attention's output is
 //   kept for proj, while only the log-sum-exp of fused attention is not. Where norms are part of the linear that follows them
 //   (Transformer Engine's TELayerNormColumnParallelLinear; megatron/core/models/gpt/gpt_layer_specs.py), `layernorm` has no
@@ -41,8 +40,9 @@ std::vector<std::vector<RecomputeModule>> MegatronModuleSets(const ModelSpec& mo
 
 // The names of the modules, separated by blanks, such as "layernorm moe_act".
 std::string ModulesText(const std::vector<RecomputeModule>& modules);
-// The smallest set of modules of which `policy` of one layer recomputes exactly the tensors, all on the critical path. Empty if
-// there is no such set, or if the policy recomputes nothing.
+// A mode with its modules, such as "selective (layernorm moe_act)"; without modules, the name of the mode alone.
+std::string RecomputeText(RecomputeMode mode, const std::vector<RecomputeModule>& modules);
+// A set of modules that together recompute exactly these tensors. Empty if there is none, or if `recomputed` is empty.
 std::vector<RecomputeModule> ModulesOfTensors(const LayerGraph& graph, TensorSet recomputed);
 
 }  // namespace lynx

@@ -3,7 +3,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/units.h"
+#include "planner/frameworks/layer_repeat.h"
 #include "planner/problem/flops.h"
+#include "planner/recompute/recompute_modules.h"
 #include "planner/report/plan_table.h"
 
 namespace lynx {
@@ -23,11 +25,19 @@ const char* GradientMeaning(const FrameworkPlan& plan) {
   return plan.request.traits.gathers_from_master ? "reduced in 16 bits, shards in 32" : "summed in 16 bits";
 }
 
+// The recomputation as the framework calls it.
+std::string RecomputationName(const StepRequest& request) {
+  const bool by_op = request.recompute == RecomputeMode::kBalanced &&
+                     CheckpointsByOp(ShapeOf(request.model, request.layout, request.micro_batch), request.traits);
+  return by_op ? absl::StrCat(EnumName(request.recompute), " (selective_ac_option op)")
+               : RecomputeText(request.recompute, request.modules);
+}
+
 std::string Heading(const FrameworkPlan& plan) {
   const StepRequest& request = plan.request;
   return absl::StrCat(EnumName(plan.framework), ": ", LayoutText(request.layout), " (", request.layout.ranks(),
                       " ranks), micro-batch ", request.micro_batch, " x ", request.microbatches, " microbatches, recompute ",
-                      EnumName(request.recompute), "\n");
+                      RecomputationName(request), "\n");
 }
 
 std::string FitText(const FrameworkPlan& plan) {
@@ -105,10 +115,12 @@ std::string FrameworkPlanJson(const FrameworkPlan& plan, const HardwareProfile& 
   return absl::StrCat(
       "{\"framework\": ", JsonString(EnumName(plan.framework)), ", \"layout\": ", JsonString(LayoutText(request.layout)),
       ", \"microBatch\": ", request.micro_batch, ", \"microbatches\": ", request.microbatches,
-      ", \"recompute\": ", JsonString(EnumName(request.recompute)), ", \"step\": ", plan.step.step.value,
-      ", \"pipeline\": ", plan.step.pipeline.value, ", \"recomputation\": ", RecomputeOfStep(plan).value,
-      ", \"dataReduction\": ", plan.step.data_reduction.value, ", \"tiedEmbedding\": ", plan.step.tied_embedding.value,
-      ", \"optimizer\": ", plan.step.optimizer.value, absl::StrFormat(", \"tokensPerSecond\": %.6g", TokensPerSecond(plan)),
+      ", \"recompute\": ", JsonString(EnumName(request.recompute)),
+      request.modules.empty() ? "" : absl::StrCat(", \"recomputeModules\": ", JsonString(ModulesText(request.modules))),
+      ", \"step\": ", plan.step.step.value, ", \"pipeline\": ", plan.step.pipeline.value,
+      ", \"recomputation\": ", RecomputeOfStep(plan).value, ", \"dataReduction\": ", plan.step.data_reduction.value,
+      ", \"tiedEmbedding\": ", plan.step.tied_embedding.value, ", \"optimizer\": ", plan.step.optimizer.value,
+      absl::StrFormat(", \"tokensPerSecond\": %.6g", TokensPerSecond(plan)),
       absl::StrFormat(", \"flopsPerSecondOfDevice\": %.6g", flops),
       absl::StrFormat(", \"shareOfPeak\": %.4f", flops / static_cast<double>(profile.FlopsPerSecond(request.model.dtype))),
       ", \"fits\": ", plan.fits() ? "true" : "false", ", \"deviceMemory\": ", plan.device_memory.value, ", \"memory\": [",

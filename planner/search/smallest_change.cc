@@ -85,10 +85,12 @@ Suggestion FusedAttention(PlanRequest request) {
 Suggestion AutoRecompute(PlanRequest request) {
   if (request.spec.recompute == RecomputeMode::kAuto) return std::nullopt;
   request.spec.recompute = RecomputeMode::kAuto;
-  // The mode auto does not use recomputeOptions.layers, so a job that has this number must also set it to 0.
-  const bool numbered = std::exchange(request.spec.recompute_options.layers, 0) > 0;
+  // The mode auto uses neither recomputeOptions.layers nor .modules, so a job that has one of them must also take it away.
+  RecomputeOptions& options = request.spec.recompute_options;
+  const bool numbered = std::exchange(options.layers, 0) > 0, listed = !std::exchange(options.modules, {}).empty();
   if (!Fits(request)) return std::nullopt;
-  return numbered ? "recompute: auto, recomputeOptions.layers: 0" : "recompute: auto";
+  return absl::StrCat("recompute: auto", numbered ? ", recomputeOptions.layers: 0" : "",
+                      listed ? ", recomputeOptions.modules: \"\"" : "");
 }
 
 Suggestion SmallerMicroBatch(PlanRequest request) {

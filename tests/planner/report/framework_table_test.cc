@@ -67,6 +67,24 @@ TEST(FrameworkTable, SaysHowMuchIsMissing) {
   EXPECT_THAT(FrameworkPlanText(Plan(Bytes(0)), StatedCpuProfile()), HasSubstr("the memory of a device is not known\n"));
 }
 
+TEST(FrameworkTable, NamesWhatIsRecomputed) {
+  FrameworkPlan plan = Plan();
+  plan.request.recompute = RecomputeMode::kSelective;
+  plan.request.modules = {RecomputeModule::kMlp};
+  EXPECT_THAT(FrameworkPlanText(plan, StatedCpuProfile()), HasSubstr("microbatches, recompute selective (mlp)\n"));
+  const auto json = nlohmann::json::parse(FrameworkPlanJson(plan, StatedCpuProfile()));
+  EXPECT_EQ(json["recompute"], "selective");
+  EXPECT_EQ(json["recomputeModules"], "mlp");
+  EXPECT_FALSE(nlohmann::json::parse(FrameworkPlanJson(Plan(), StatedCpuProfile())).contains("recomputeModules"));
+  plan.framework = Framework::kTorchtitan;
+  plan.request.traits = TraitsOf(Framework::kTorchtitan);
+  plan.request.model.family = ModelFamily::kLlama;
+  plan.request.model.attention = AttentionKernel::kFused;
+  plan.request.modules.clear();
+  plan.request.recompute = RecomputeMode::kBalanced;
+  EXPECT_THAT(FrameworkPlanText(plan, StatedCpuProfile()), HasSubstr("recompute balanced (selective_ac_option op)\n"));
+}
+
 TEST(FrameworkTable, JsonHasWholeNumbers) {
   const auto json = nlohmann::json::parse(FrameworkPlanJson(Plan(kGiB * 20), StatedCpuProfile()));
   EXPECT_EQ(json["framework"], "megatron");

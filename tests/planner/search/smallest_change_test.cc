@@ -191,6 +191,24 @@ TEST(SmallestChange, APolicyOfTheJobGivesWayBeforeItsMicroBatch) {
   }
 }
 
+// The suggested job must be one that is planned, not one that is refused for what the other policy had.
+TEST(SmallestChange, WhatAPolicyHadGivesWayWithIt) {
+  PlanRequest request = SmallRequest();
+  request.spec.name = "job";
+  request.spec.data.path = "/data";
+  request.spec.train.steps = 1;
+  request.spec.train.micro_batch = 2;
+  SetLimit(request, LeastLimit(request));
+  request.spec.recompute = RecomputeMode::kSelective;
+  request.spec.recompute_options.modules = {RecomputeModule::kMlp};
+  EXPECT_EQ(Refusal(request).suggestion, "recompute: auto, recomputeOptions.modules: \"\"");
+  request.spec.recompute = RecomputeMode::kAuto;
+  EXPECT_THAT(std::string(ValidateJobSpec(request.spec).message()), HasSubstr("recomputeOptions.modules"));
+  request.spec.recompute_options.modules.clear();
+  EXPECT_EQ(ValidateJobSpec(request.spec), absl::OkStatus());
+  EXPECT_TRUE(Fits(request));
+}
+
 TEST(SmallestChange, LimitsAreTheLeastThatFit) {
   PlanRequest request = SmallRequest();
   request.spec.train.micro_batch = 1;
