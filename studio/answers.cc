@@ -15,6 +15,7 @@
 #include "planner/export/export.h"
 #include "planner/problem/layout.h"
 #include "planner/problem/model_families.h"
+#include "planner/recompute/recompute_modules.h"
 #include "planner/report/html_page.h"
 #include "planner/report/plan_table.h"
 #include "planner/report/timeline.h"
@@ -91,7 +92,7 @@ Json SummaryJson(const PlanRequest& request, const Plan& plan, Nanos planning) {
           {"hiddenNs", figures.hidden.value},
           {"exposedNs", figures.exposed.value},
           {"stallNs", figures.stall.value},
-          {"recompute", EnumName(plan.mode)},
+          {"recompute", RecomputeText(plan.mode, request.spec.recompute_options.modules)},
           {"planOnly", PlanOnlyJson(plan.model)},
           {"planningNs", planning.value}};
 }
@@ -279,7 +280,7 @@ Json ChangeOfState(const std::string& suggestion, const ClusterTopology& cluster
   for (const absl::string_view part : absl::StrSplit(text, ", ")) {
     const std::vector<std::string> pair = absl::StrSplit(part, absl::MaxSplits(": ", 1));
     if (pair.size() != 2) return Json::object();  // such as "a smaller model"
-    set["job"][pair[0]] = ValueJson({pair[0], pair[1]});
+    set["job"][pair[0]] = ValueJson({pair[0], pair[1] == "\"\"" ? "" : pair[1]});
   }
   // A state that leaves the ranks open has a rank on every device.
   const bool open = std::none_of(state.job.begin(), state.job.end(), [](const JobValue& v) { return v.first == kRanksField; });

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "planner/problem/layout.h"
+#include "planner/recompute/recompute_modules.h"
 #include "planner/report/plan_table.h"
 #include "planner/search/make_plan.h"
 #include "studio/answers.h"
@@ -24,7 +25,7 @@ constexpr int64_t kFrontierLimits = 7;   // memory limits of the frontier, in ad
 constexpr int64_t kMinGainPermille = 5;  // a change that makes the step shorter by less is not named
 constexpr size_t kMaxNamedGains = 2;
 
-Json PlanJson(const char* name, const PlanRequest& request, const Plan& plan, std::string note) {
+Json PlanJson(const std::string& name, const PlanRequest& request, const Plan& plan, std::string note) {
   return {{"name", name}, {"stepNs", plan.step.value}, {"peakBytes", PeakOf(request, plan).peak.value},
           {"fits", true}, {"chosen", false},           {"note", std::move(note)}};
 }
@@ -47,7 +48,8 @@ Json PoliciesOf(const PlanRequest& request, const PolicyComparison& comparison) 
     const PeakMemory memory = PeakOf(request, comparison.best);
     list.back()["fits"] = memory.limit.value == 0 || PeakOf(request, *comparison.unlimited).peak <= memory.limit;
   }
-  list.push_back(PlanJson(EnumName(request.spec.recompute), request, comparison.best, LayoutText(comparison.best.layout)));
+  const std::string chosen = RecomputeText(request.spec.recompute, request.spec.recompute_options.modules);
+  list.push_back(PlanJson(chosen, request, comparison.best, LayoutText(comparison.best.layout)));
   list.back()["chosen"] = true;
   return list;
 }
@@ -100,7 +102,8 @@ Json FrontierOf(const PlanRequest& request, const std::vector<Bytes>& limits, co
     shortest = plan->step;
     list.push_back({{"stepNs", plan->step.value},
                     {"peakBytes", peak.value},
-                    {"note", absl::StrCat(LayoutText(plan->layout), ", recompute ", EnumName(plan->mode))}});
+                    {"note", absl::StrCat(LayoutText(plan->layout), ", recompute ",
+                                          RecomputeText(plan->mode, request.spec.recompute_options.modules))}});
   }
   return list;
 }

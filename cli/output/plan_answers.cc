@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "planner/recompute/recompute_modules.h"
 #include "planner/report/framework_table.h"
 #include "planner/report/plan_table.h"
 
@@ -35,14 +36,19 @@ std::string ProofText(const Plan& plan) {
   return absl::StrFormat("optimal on %d of %d stages, gap at most %.1f%%", optimal, proofs, 100 * gap);
 }
 
+// The policy as it is planned for the request: the job's modules are those of selective.
+std::string PolicyName(const PlanRequest& request, RecomputeMode mode) {
+  return mode == RecomputeMode::kSelective ? RecomputeText(mode, request.spec.recompute_options.modules) : EnumName(mode);
+}
+
 std::vector<PlanRow> PolicyRows(const PlanRequest& request, const PolicyComparison& comparison) {
   const Plan* const unlimited = PlanOf(comparison.unlimited);
   std::vector<PlanRow> rows;
   if (unlimited != nullptr)
     rows.push_back({"policy", "unlimited memory", &request, unlimited, unlimited, "everything stored, as if it fitted"});
   for (const ComparedPolicy& policy : comparison.policies) {
-    PlanRow& row =
-        rows.emplace_back(PlanRow{"policy", EnumName(policy.mode), &request, PlanOf(policy.plan), unlimited, policy.error});
+    PlanRow& row = rows.emplace_back(
+        PlanRow{"policy", PolicyName(request, policy.mode), &request, PlanOf(policy.plan), unlimited, policy.error});
     if (policy.plan) {
       row.note = ProofText(*policy.plan);
     } else if (policy.lacking) {
@@ -50,8 +56,8 @@ std::vector<PlanRow> PolicyRows(const PlanRequest& request, const PolicyComparis
                               FormatBytes(policy.lacking->needed - policy.lacking->limit));
     }
   }
-  rows.push_back({"policy", absl::StrCat("chosen (", EnumName(request.spec.recompute), ")"), &request, &comparison.best,
-                  unlimited, ProofText(comparison.best)});
+  rows.push_back({"policy", absl::StrCat("chosen (", PolicyName(request, request.spec.recompute), ")"), &request,
+                  &comparison.best, unlimited, ProofText(comparison.best)});
   return rows;
 }
 

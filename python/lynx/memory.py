@@ -84,7 +84,9 @@ def estimate(model: str | os.PathLike[str] | Mapping[str, Any] | Job, cluster: C
     try:
         return _estimate(name, Plan(_lynx.plan(asked), asked), None)
     except Infeasible as error:
-        open_choice = _request(job.replace({"recompute": "full"}), machine).without_memory_limit()
+        # Layers and modules are of the job's own policy alone.
+        full = {"recompute": "full", "recomputeOptions.modules": "", "recomputeOptions.layers": 0}
+        open_choice = _request(job.replace(full), machine).without_memory_limit()
         return _estimate(name, Plan(_lynx.plan(open_choice), open_choice), error, _limit(machine))
 
 
@@ -162,7 +164,8 @@ def _framework_estimate(name: str, answer: FrameworkPlan) -> Estimate:
                            limit_bytes=limit))
     fullest = max(rows, key=lambda row: int(row.total_bytes))
     fits = bool(answer["fits"]) if limit else None
-    why = [f"An estimate for {answer['framework']}, recompute {answer['recompute']}: recomputed_bytes are tensors that live "
+    modules = f" ({answer['recomputeModules']})" if "recomputeModules" in answer else ""
+    why = [f"An estimate for {answer['framework']}, recompute {answer['recompute']}{modules}: recomputed_bytes are tensors that live "
            "only while a layer or the loss runs."]
     return Estimate(_headline(name, answer["layout"], answer["microBatch"], fits, fullest), Table(rows), fits, answer["layout"],
                     answer["microBatch"], answer["recompute"], "", why)

@@ -229,7 +229,12 @@ export class Form {
     });
     byId("recompute").append(...this.choices.policies.map((policy) => make("option", { value: policy }, policy)));
     byId("recompute").addEventListener("change", ({ target }) =>
-      this.#edit((state) => setAt(state, "recompute", target.value === "auto" ? null : target.value)),
+      this.#edit((state) => {
+        setAt(state, "recompute", target.value === "auto" ? null : target.value);
+        // Another policy refuses what is of this one alone.
+        if (target.value !== "selective") setAt(state, "recomputeOptions.modules", null);
+        if (target.value !== "uniform" && target.value !== "block") setAt(state, "recomputeOptions.layers", null);
+      }),
     );
     startFinder(
       byId("find"),

@@ -418,6 +418,19 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
         self.assertIn("everything", window.until(BESIDE, "parallel.zero"))
         self.assert_no_complaints(window)
 
+    def test_what_a_policy_alone_has_goes_with_it(self):
+        window = self.rested(self.opened())
+        for policy, field, value in (("selective", "recomputeOptions.modules", "mlp"), ("block", "recomputeOptions.layers", 1)):
+            job = {**STATE["job"], "recompute": policy, field: value}
+            window.run("location.hash = arguments[0]", fragment({**STATE, "job": job}))
+            window.until("return document.getElementById('recompute').value === arguments[0]", policy)
+            self.rested(window)
+            self.choose(window, "recompute", "full")
+            self.rested(window)
+            self.assertEqual(self.state(window)["job"].get("recompute"), "full")
+            self.assertNotIn(field, self.state(window)["job"])
+        self.assert_no_complaints(window)
+
     def test_what_is_typed_stays_while_an_answer_arrives(self):
         window = self.rested(self.opened())
         first = window.run(STEP)

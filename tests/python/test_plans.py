@@ -255,11 +255,18 @@ class MemoryTest(unittest.TestCase):
         small = lynx.memory.estimate(lynx.Job(SMALL, activation_memory_per_rank="1KiB"))
         self.assertIn("activationMemoryPerRank", small.suggestion)
         self.assertIn(small.suggestion, str(small))
+        for policy, options in (("selective", {"modules": "mlp"}), ("block", {"layers": 1})):
+            job = lynx.Job(SMALL, activation_memory_per_rank="1KiB", recompute=policy,
+                           **{f"recomputeOptions.{name}": value for name, value in options.items()})
+            self.assertIs(lynx.memory.estimate(job).fits, False)
 
     def test_other_frameworks(self):
         estimate = lynx.memory.estimate("gpt-22b", "h100", framework="megatron", batch=8)
         plan = lynx.plan(lynx.Job(model="gpt-22b", batch=8), "h100", framework="megatron")
         self.assertEqual(estimate.total_bytes, max(rank.total for rank in plan.memory))
+        fields = {"recompute": "selective", "recomputeOptions.modules": "mlp"}
+        by_module = lynx.memory.estimate("gpt-22b", "h100", framework="megatron", batch=8, **fields)
+        self.assertIn("recompute selective (mlp): ", str(by_module))
 
 
 LONG = """

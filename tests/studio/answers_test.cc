@@ -117,6 +117,9 @@ TEST(StudioAnswers, ChangesThatFitBecomePartsOfTheState) {
   const std::tuple<const char*, const StudioState*, Json> cases[] = {
       {"train.microBatch: 2", &open, {{"job", {{"train.microBatch", 2}}}}},
       {"recompute: auto", &open, {{"job", {{"recompute", "auto"}}}}},
+      {"recompute: auto, recomputeOptions.modules: \"\"",
+       &open,
+       {{"job", {{"recompute", "auto"}, {"recomputeOptions.modules", ""}}}}},
       {"resources.activationMemoryPerRank: 3GiB", &open, {{"job", {{"resources.activationMemoryPerRank", "3GiB"}}}}},
       {"parallel.dp: 2, parallel.pp: 4", &open, {{"job", {{"parallel.dp", 2}, {"parallel.pp", 4}}}}},
       {"resources.ranks: 24 (1 more node)", &open, {{"nodes", 3}}},
@@ -140,6 +143,18 @@ TEST(StudioAnswers, AChosenPolicyStandsOnceInMore) {
     if (policy["name"] == "full") full.push_back(policy["chosen"].get<bool>());
   }
   EXPECT_EQ(full, std::vector<bool>{true});
+}
+
+TEST(StudioAnswers, NamesTheModulesThatAreRecomputed) {
+  const Json state = SmallState({{"train.globalBatch", 16},
+                                 {"parallel.tp", 2},
+                                 {"parallel.weave", "off"},
+                                 {"recompute", "selective"},
+                                 {"recomputeOptions.modules", "mlp"}});
+  EXPECT_EQ(AskPlan(state).answer["summary"]["recompute"], "selective (mlp)");
+  const Json more = Ask({{"ask", "more"}, {"request", {{"state", state}}}}).answer;
+  ASSERT_TRUE(more.contains("policies")) << more;
+  EXPECT_EQ(more["policies"].back()["name"], "selective (mlp)");
 }
 
 TEST(StudioAnswers, MoreHasPoliciesAFrontierAndAReason) {
