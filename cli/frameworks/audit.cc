@@ -72,8 +72,18 @@ StepParts PartsOf(const FrameworkPlan& plan) {
   return parts;
 }
 
+// A job may get a recomputation by --set that its framework has no setting for.
+absl::Status CheckRecomputation(const ImportedRun& run) {
+  const RecomputeMode mode = run.job.recompute;
+  const bool by_op = mode == RecomputeMode::kBalanced && run.framework == Framework::kTorchtitan;
+  if ((mode != RecomputeMode::kBalanced && mode != RecomputeMode::kFullKeepCollectives) || by_op) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("recompute: ", EnumName(run.framework), " does not have ", EnumName(mode),
+                                                 "; use none, selective or full, or leave it as the run has it"));
+}
+
 absl::Status EstimateAsItIs(const ClusterTopology& cluster, RunAudit& audit) {
   const JobSpec& job = audit.run.job;
+  LYNX_RETURN_IF_ERROR(CheckRecomputation(audit.run));
   StepRequest request{.model = job.model,
                       .layout = PinnedLayout(job.parallel),
                       .micro_batch = job.train.micro_batch,

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/frameworks/nemo_keys.h"
+#include "common/check.h"
 #include "planner/recompute/recompute_modules.h"
 
 namespace lynx::cli {
@@ -51,6 +52,7 @@ std::vector<RunSetting> Megatron(const StepRequest& r) {
     s.Text("--recompute-granularity", "selective");
     if (!r.modules.empty()) s.Text("--recompute-modules", ModulesText(r.modules));
   } else if (Recomputes(r)) {
+    LYNX_CHECK(r.recompute != RecomputeMode::kBalanced && r.recompute != RecomputeMode::kFullKeepCollectives);
     s.Text("--recompute-granularity", "full");
     s.Text("--recompute-method", "uniform");
     s.Number("--recompute-num-layers", 1);

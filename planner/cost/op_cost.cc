@@ -58,11 +58,11 @@ GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& sha
     return shape.matmul_type == MatmulType::kNvfp4 ? (elements + 1) / 2 : elements;
   };
   // Logits and their gradient are 32-bit. They are the result in the forward pass, and an operand in the other passes.
-  const int64_t wide = op == Op::kLogits ? kFloatBytes : element;
+  const int64_t wide = gemm.logits ? kFloatBytes : element;
   const int64_t left = gemm.rows * gemm.depth * gemm.count, right = gemm.depth * gemm.columns * gemm.count;
   const int64_t result = gemm.rows * gemm.columns * gemm.count;
   switch (pass) {
-    case Pass::kForward: return {bytes(left + right, element), result * (op == Op::kLogits ? kFloatBytes : element)};
+    case Pass::kForward: return {bytes(left + right, element), result * wide};
     case Pass::kBackward: return {bytes(left, wide) + bytes(right, element), result * element};
     case Pass::kWeight: {
       const bool bias = op == Op::kQkv ? shape.has_qkv_bias() : op == Op::kFc1 && shape.family == ModelFamily::kGpt;
@@ -144,6 +144,7 @@ std::vector<GemmShape> GemmsOf(Op op, Pass pass, const LayerShape& shape) {
   }
   if (op == Op::kLogits && shape.encoder) {
     std::vector<GemmShape> products = {product(in, shape.vocab_shard())};
+    products.front().logits = true;
     rows = shape.shard_tokens();
     products.push_back(product(in, in));
     return products;
@@ -159,7 +160,9 @@ std::vector<GemmShape> GemmsOf(Op op, Pass pass, const LayerShape& shape) {
     case Op::kLogits: out = shape.vocab_shard(); break;
     default: return {};
   }
-  return {product(in, out)};
+  GemmShape gemm = product(in, out);
+  gemm.logits = op == Op::kLogits;
+  return {gemm};
 }
 
 OpClass ClassOf(Op op, Pass pass) {

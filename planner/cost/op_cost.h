@@ -47,6 +47,7 @@ struct GemmShape {
   int64_t depth = 0;
   bool accumulates = false;  // the product is added to a 32-bit buffer
   int64_t count = 1;         // this number of products of this shape runs at the same time: one for each expert of the rank
+  bool logits = false;       // the product makes the logits, which are 32-bit, or takes their gradient
   bool operator==(const GemmShape&) const = default;
 };
 // The shapes of the matrix products of a linear layer, which run one after the other. The linears are latent, qkv, proj, fc1,

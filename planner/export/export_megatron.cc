@@ -384,6 +384,11 @@ class Megatron {
           "recomputation of the attention's output: Megatron-LM runs the attention again, but keeps the output for "
           "linear_proj");
     }
+    if (has(RecomputeModule::kMlaUpProj)) {
+      Miss(
+          "keeping the results of the norms of the latents: Transformer Engine's linears after them contain these norms, and "
+          "Megatron-LM runs them again");
+    }
     if (has(RecomputeModule::kMlp) || has(RecomputeModule::kMoe) || has(RecomputeModule::kSharedExperts)) {
       Miss("recomputation without the last product of a block: Megatron-LM calls the whole block again, with its collectives");
     }

@@ -55,7 +55,10 @@ double StepFlops(const ModelSpec& model, int64_t samples, FlopCount count) {
   const double of_model = 3 * (forward.linears + forward.attention + forward.logits);
   switch (count) {
     case FlopCount::kModel: return tokens * of_model;
-    case FlopCount::kModelCausal: return tokens * (of_model - 1.5 * forward.attention);
+    case FlopCount::kModelCausal: {
+      const bool encoder = (model.plan_only & Bit(PlanOnlyFeature::kEncoder)) != 0;  // attends in both directions
+      return tokens * (of_model - (encoder ? 0 : 1.5 * forward.attention));
+    }
     case FlopCount::kFullRecompute: return tokens * (of_model + forward.linears + forward.attention);
     case FlopCount::kSelectiveRecompute: return tokens * (of_model + forward.attention);
     case FlopCount::kSelectiveRecomputePublished: return tokens * (of_model + 3 * forward.attention);

@@ -165,7 +165,7 @@ def _framework_estimate(name: str, answer: FrameworkPlan) -> Estimate:
     fullest = max(rows, key=lambda row: int(row.total_bytes))
     fits = bool(answer["fits"]) if limit else None
     modules = f" ({answer['recomputeModules']})" if "recomputeModules" in answer else ""
-    why = [f"An estimate for {answer['framework']}, recompute {answer['recompute']}{modules}: recomputed_bytes are tensors that live "
-           "only while a layer or the loss runs."]
+    why = [f"An estimate for {answer['framework']}, recompute {answer['recompute']}{modules}: recomputed_bytes are tensors that "
+           "live only while a layer or the loss runs."]
     return Estimate(_headline(name, answer["layout"], answer["microBatch"], fits, fullest), Table(rows), fits, answer["layout"],
                     answer["microBatch"], answer["recompute"], "", why)

@@ -127,6 +127,16 @@ TEST(Audit, ListsWhatModulesKeepAndRunAgain) {
   EXPECT_EQ(SettingText(Framework::kMegatron, changes.set[0]), "--recompute-modules core_attn");
 }
 
+TEST(Audit, RefusesARecomputationThatTheFrameworkLacks) {
+  for (const RecomputeMode mode : {RecomputeMode::kBalanced, RecomputeMode::kFullKeepCollectives}) {
+    ImportedRun run = Imported(Sharded());
+    run.job.recompute = mode;
+    const absl::StatusOr<RunAudit> audit = AuditOf(run, Cluster(kGiB * 64), std::nullopt);
+    EXPECT_THAT(std::string(audit.status().message()),
+                HasSubstr(absl::StrCat("recompute: megatron does not have ", EnumName(mode), "; use none, selective or full")));
+  }
+}
+
 TEST(Audit, CountsTheLayersOfEachStage) {
   const RunAudit even = Audited(Sharded());
   const RunAudit uneven = Audited(Sharded("--decoder-first-pipeline-num-layers 6"));

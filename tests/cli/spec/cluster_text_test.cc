@@ -48,7 +48,8 @@ LayerShape WholeShape() {
           .shared_gate = true,
           .query_rank = 19,
           .kv_rank = 20,
-          .value_dim = 21};
+          .value_dim = 21,
+          .encoder = true};
 }
 
 ShapeTimes Times(LayerShape shape) {

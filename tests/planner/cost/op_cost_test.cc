@@ -98,6 +98,18 @@ TEST(OpCost, AProductIsWrittenAfterItIsComputed) {
   EXPECT_EQ(OpCost(slow, Op::kFc1, Pass::kForward, shape), Nanos(2 * flops + 128 * 512 * 2 + 3));
 }
 
+TEST(OpCost, OnlyLogitsAreWide) {
+  LayerShape shape = GptShape();
+  shape.encoder = true;
+  // The product before the logits has 128 x 256 results, depth 256, of 16 bits in every pass.
+  const auto added = [&](Pass pass) {
+    return OpCost(TiledProfile(), Op::kLogits, pass, shape) - OpCost(TiledProfile(), Op::kLogits, pass, GptShape());
+  };
+  EXPECT_EQ(added(Pass::kForward), Nanos((128 + 256) * 256 * 2 + 128 * 256 * 2));
+  EXPECT_EQ(added(Pass::kBackward), Nanos((128 + 256) * 256 * 2 + 128 * 256 * 2));
+  EXPECT_EQ(added(Pass::kWeight), Nanos((256 + 256) * 128 * 2 + 256 * 256 * 8));
+}
+
 TEST(OpCost, EachStepOverTheScoresIsAKernel) {
   const LayerShape shape = GptShape();
   const int64_t elements = 2 * 4 * 64 * 64, qkv = TensorBytes(Tensor::kQkv, shape).value;

@@ -112,6 +112,10 @@ TEST(ExportMegatron, SelectiveAndFullExcludeEachOthersFlags) {
 
 TEST(ExportMegatron, NamesWhatModulesDoOtherwise) {
   EXPECT_THAT(Modules({RecomputeModule::kMlp}).Export(kM).missing, Contains(HasSubstr("calls the whole block again")));
+  Case latent = Deepseek().Model([](ModelSpec& m) { m.moe.dense_layers = 0; });
+  latent.Recompute(RecomputeMode::kSelective, 0, {RecomputeModule::kMlaUpProj});
+  EXPECT_THAT(Arguments(latent), Contains("--recompute-modules mla_up_proj"));
+  EXPECT_THAT(latent.Export(kM).missing, Contains(HasSubstr("keeping the results of the norms of the latents")));
   EXPECT_EQ(SummaryOf(Modules({RecomputeModule::kLayernorm}).plan).kind, LayerRecompute::kMixed)
       << "the norms are part of the linears after them";
   EXPECT_EQ(SummaryOf(Modules({RecomputeModule::kMlp}).plan).modules, std::vector{RecomputeModule::kMlp});

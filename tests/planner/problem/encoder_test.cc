@@ -53,6 +53,7 @@ TEST(Encoder, TheHeadHasAProductOfItsOwn) {
             TensorBytes(Tensor::kLnf, gpt) * 3 / 2);
   EXPECT_EQ(ModelParameters(Bert()) - ModelParameters(Gpt()), hidden * hidden + hidden + 1024 + 4 * hidden);
   EXPECT_GT(StepFlops(Bert(), 8, FlopCount::kModel), StepFlops(Gpt(), 8, FlopCount::kModel));
+  EXPECT_EQ(StepFlops(Bert(), 8, FlopCount::kModelCausal), StepFlops(Bert(), 8, FlopCount::kModel)) << "no score is left out";
 }
 
 TEST(Encoder, IsPlannedAndNotTrained) {
