@@ -18,7 +18,9 @@ inline int64_t Pick(std::mt19937_64& random, int64_t low, int64_t high) {
 // Sets features that only some models of a family have.
 inline void RandomFeatures(std::mt19937_64& random, ModelSpec& model) {
   model.norm_epsilon = Pick(random, 0, 1) == 0 ? 1e-6 : 1e-5;
-  model.plan_only = static_cast<PlanOnlyFeatures>(Pick(random, 0, 3)) << 5;
+  model.plan_only =
+      Pick(random, 0, 1) == 0 ? 0 : static_cast<PlanOnlyFeatures>(Pick(random, 1, (1 << kPlanOnlyFeatureCount) - 1));
+  if (model.family != ModelFamily::kGpt) model.plan_only &= ~Bit(PlanOnlyFeature::kEncoder);
   if (model.family != ModelFamily::kLlama) return;
   model.head_dim = 2 * static_cast<int32_t>(Pick(random, 0, 4));
   model.qkv_bias = Pick(random, 0, 1) == 0;
@@ -91,7 +93,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   model.attention = pick(AttentionKernel::kFused);
   model.dtype = pick(DataType::kBfloat16);
   if (model.dtype == DataType::kBfloat16 && model.attention == AttentionKernel::kFused) {
-    model.matmul_type = pick(MatmulType::kMxfp8);
+    model.matmul_type = pick(MatmulType::kNvfp4);
   }
   if (model.dtype == DataType::kBfloat16) model.gradient_dtype = pick(DataType::kBfloat16);
   model.dropout_masks = pick(DropoutMasks::kStored);
@@ -128,7 +130,11 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   }
   if (Pick(random, 0, 1) == 0) spec.recompute_options.forbidden = {RecomputeMode::kFull, RecomputeMode::kBalanced};
   if (spec.recompute == RecomputeMode::kSelective) {
-    spec.recompute_options.modules = {RecomputeModule::kCoreAttn, RecomputeModule::kMlp};
+    for (const RecomputeModule module :
+         {RecomputeModule::kCoreAttn, RecomputeModule::kLayernorm, RecomputeModule::kMoeAct, RecomputeModule::kMlaUpProj,
+          RecomputeModule::kMlp, RecomputeModule::kMoe, RecomputeModule::kSharedExperts}) {
+      if (Pick(random, 0, 1) == 0) spec.recompute_options.modules.push_back(module);
+    }
   }
   RandomLatent(random, spec.model);
   RandomExperts(random, spec);
@@ -212,6 +218,7 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
     times.shape = ShapeOf(RandomSpec(random).model, ParallelLayout{}, static_cast<int32_t>(i + 1));
     times.shape.matmul_type = MatmulType::kModel;  // nobody measures what the engine does not compute
     times.shape.gradient_dtype = DataType::kFloat32;
+    times.shape.encoder = false;
     for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
       times.ops[static_cast<size_t>(info.op)] = {nanos(), nanos(), nanos()};
     }

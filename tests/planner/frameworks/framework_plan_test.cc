@@ -175,13 +175,24 @@ TEST(FrameworkPlan, RefusesPinsThatItDoesNotCount) {
   spec = Job();
   spec.recompute = RecomputeMode::kSelective;
   spec.recompute_options.modules = {RecomputeModule::kMlp};
-  EXPECT_THAT(message(spec, Framework::kTorchtitan), testing::StartsWith("recomputeOptions.modules: torchtitan has no such"));
+  for (const Framework framework : {Framework::kTorchtitan, Framework::kDeepspeed, Framework::kFsdp}) {
+    EXPECT_THAT(message(spec, framework),
+                testing::StartsWith("recomputeOptions.modules: " + std::string(EnumName(framework)) + " has no such modules"));
+  }
   spec = Job();
   spec.recompute_options.forbidden = {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kSelective};
   EXPECT_THAT(message(spec, Framework::kMegatron), testing::StartsWith("recomputeOptions.forbid: forbids every"));
   spec = Job();
   spec.resources = {.min_ranks = 64, .max_ranks = 64};
   EXPECT_THAT(message(spec, Framework::kMegatron), testing::Not(testing::HasSubstr("leave more fields")));
+}
+
+TEST(FrameworkPlan, RefusesProductsOfWhichDevicesHaveNoRate) {
+  JobSpec spec = Job();
+  spec.model.matmul_type = MatmulType::kNvfp4;
+  EXPECT_EQ(std::string(PlanForFramework(spec, Nodes(Bytes(0)), Framework::kMegatron).status().message()),
+            "model.matmulType nvfp4: the devices of kind \"" + StatedCpuProfile().device_kind +
+                "\" have no known rate of 4-bit products");
 }
 
 TEST(FrameworkPlan, CountsTheLayersOfTheFullestRank) {
