@@ -103,7 +103,8 @@ class Estimator {
   StagePassTimes PassTimes(int32_t stage) const;
   // If the layer has experts, adds the kernels that the framework runs before and after the experts, and Lynx does not.
   LayerEstimate WithExpertKernels(LayerEstimate layer) const;
-  // If the products of the layer's experts are narrow, makes each pass take at least the time that the host needs to start its kernels.
+  // If the products of the layer's experts are narrow, makes each pass take at least the time that the host needs to start its
+  // kernels.
   LayerEstimate BoundByHost(LayerEstimate layer) const;
   int32_t LargestRank() const;  // the rank with the most parameters
   void AddShardTransfers(int32_t piece, StagePassTimes& times) const;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/spec/job_file.h"
 #include "cli/spec/model_config.h"
 #include "planner/problem/layer_graph.h"
 
@@ -52,6 +53,16 @@ TEST(ModelConfig, ReadsEncoders) {
   EXPECT_NE(relative->plan_only & Bit(PlanOnlyFeature::kOtherPositions), 0U);
   const auto weights = ParseModelConfigOfWeights(bert, "config.json");
   EXPECT_THAT(std::string(weights.status().message()), HasSubstr("encoder (attention in both directions"));
+  const std::string job =
+      "apiVersion: lynx/v1\nkind: TrainingJob\nname: bert\nmodel: {config: config.json, family: FAMILY}\ndata: {path: "
+      "/data/a}\n"
+      "train: {steps: 5, globalBatch: 16}\nresources: {ranks: 1}\n";
+  const auto status = [&](const char* family) {
+    return ParseJobFile(Replaced(job, "FAMILY", family), "job.yaml", "/", {}, [&](const std::string&) { return bert; })
+        .status();
+  };
+  EXPECT_EQ(status("gpt"), absl::OkStatus());
+  EXPECT_THAT(std::string(status("llama").message()), HasSubstr("model.planOnly is encoder: is for model.family gpt"));
 }
 
 }  // namespace

@@ -212,6 +212,20 @@ TEST(ExportFeatures, OthersSayWhatTheirModelsWithExpertsTake) {
   }
 }
 
+// Modules are not planned where only some layers have experts. So they are left out of the policies that may take the place of
+// one that Megatron-LM lacks.
+TEST(ExportFeatures, PoliciesAreReplacedWhereOnlySomeLayersHaveExperts) {
+  Case mixed = Deepseek();
+  mixed.Recompute(RecomputeMode::kBalanced);
+  mixed.spec.train.global_batch = 64;
+  mixed.spec.resources = {.min_ranks = 4, .max_ranks = 4};
+  const PlanRequest request{.spec = mixed.spec, .cluster = UniformCluster(1, 4, StatedCpuProfile(), Bytes(0))};
+  const auto exported = ExportPlan(NewestTarget(ExportFormat::kMegatron), request, mixed.plan);
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_THAT(exported->files[0].text, Not(HasSubstr("--recompute")));
+  EXPECT_THAT(absl::StrJoin(exported->missing, "\n"), HasSubstr("storing everything"));
+}
+
 TEST(ExportFeatures, OthersSayThatTheyHaveNoLatentAttentionAndSharedExperts) {
   EXPECT_THAT(Missing(Deepseek(), NewestTarget(ExportFormat::kDeepSpeed)),
               AllOf(HasSubstr("keys and values from 32 latents and queries from 48, values of 16"),
