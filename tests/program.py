@@ -35,6 +35,15 @@ class Result(unittest.TextTestResult):
         super().addFailure(test, err)
         self.printErrorList("FAIL", self.failures[-1:])
 
+    def addSubTest(self, test, subtest, err):
+        failed, erred = len(self.failures), len(self.errors)
+        super().addSubTest(test, subtest, err)
+        self.printErrorList("FAIL", self.failures[failed:])
+        self.printErrorList("ERROR", self.errors[erred:])
+
+    def printErrors(self):
+        """Prints nothing at the end: each failure has been told."""
+
     def addSkip(self, test, reason):
         sys.stdout.flush()
         super().addSkip(test, reason)

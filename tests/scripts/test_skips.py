@@ -90,7 +90,13 @@ class Killed(unittest.TestCase):
     def test_2_errs(self):
         raise ValueError("the second is wrong")
 
-    def test_3_is_killed(self):
+    def test_3_fails_and_errs_in_parts(self):
+        with self.subTest(part=1):
+            self.assertEqual(3, 4, "a part has failed")
+        with self.subTest(part=2):
+            raise ValueError("a part is wrong")
+
+    def test_4_is_killed(self):
         os.kill(os.getpid(), signal.SIGKILL)
 '''
 
@@ -122,13 +128,19 @@ class SkipsTest(unittest.TestCase):
         return subprocess.run([str(self.folder / "scripts/test.sh"), *arguments], env=dict(env, **environment), capture_output=True, text=True,
                               timeout=300, stdin=subprocess.DEVNULL)
 
-    def test_failures_are_told_even_if_the_program_is_killed_later(self):
-        self.write("test_killed.py", KILLED)
-        done = subprocess.run([sys.executable, ROOT / "tests/program.py", "test_killed"], cwd=self.folder, capture_output=True, text=True,
+    def run_program(self, *names):
+        return subprocess.run([sys.executable, ROOT / "tests/program.py", *names], cwd=self.folder, capture_output=True, text=True,
                               timeout=300, stdin=subprocess.DEVNULL)
-        self.assertEqual(done.returncode, -signal.SIGKILL)
-        for words in ("1 != 2 : the first has failed", "ValueError: the second is wrong"):
-            self.assertIn(words, done.stderr)
+
+    def test_each_failure_is_told_once_even_if_the_program_is_killed_later(self):
+        self.write("test_killed.py", KILLED)
+        failing = ("test_1_fails", "test_2_errs", "test_3_fails_and_errs_in_parts")
+        for names, code in ((["test_killed"], -signal.SIGKILL), ([f"test_killed.Killed.{name}" for name in failing], 1)):
+            done = self.run_program(*names)
+            self.assertEqual(done.returncode, code, done.stderr)
+            for words in ("1 != 2 : the first has failed", "ValueError: the second is wrong", "3 != 4 : a part has failed",
+                          "ValueError: a part is wrong"):
+                self.assertEqual(done.stderr.count(words), 1, f"{words}\n{done.stderr}")
 
     def told(self, done):
         summary, _, rest = done.stdout.partition("\nskipped here, and why:\n")
