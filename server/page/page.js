@@ -83,19 +83,27 @@ function listenToMap() {
     moveTo(to);
   });
 }
+function remarks(node) {
+  const cordon = node.cordon === null ? "" : (node.drain ? "drained: " : "cordoned: ") + node.cordon;
+  return [cordon, ...node.conditions].filter(Boolean).join("; ");
+}
 async function showNodes() {
+  const mine = ++nodesAsked;
   const detail = byId("node-detail"), cell = cells.find((c) => c.first === chosen);
   detail.hidden = cell === undefined;
   if (cell === undefined) return detail.replaceChildren();
-  const mine = ++nodesAsked;
   const { nodes, more } = await ask("/api/nodes?from=" + encodeURIComponent(cell.first) + "&to=" + encodeURIComponent(cell.last));
   if (chosen !== cell.first || mine !== nodesAsked) return;
   const rows = nodes.map((n) => make("tr", {}, make("th", { scope: "row" }, n.name),
-    make("td", {}, (n.agent ? "agent" : "no agent") + ", " + (n.worker ? "worker" : "no worker")), make("td", {}, n.used + " of " + n.devices + (n.model === "" ? "" : " × " + n.model)),
-    make("td", {}, n.seenMs > 0 ? clock(n.seenMs) : "never"), make("td", {}, ...n.jobs.flatMap((id) => [make("a", { href: "#job=" + encodeURIComponent(id) }, id), " "])),
-    make("td", { class: "why" }, [n.cordon === null ? "" : (n.drain ? "drained: " : "cordoned: ") + n.cordon, ...n.conditions].filter(Boolean).join("; "))));
+    make("td", {}, (n.agent ? "agent" : "no agent") + ", " + (n.worker ? "worker" : "no worker")),
+    make("td", {}, n.used + " of " + n.devices + (n.model === "" ? "" : " × " + n.model)),
+    make("td", {}, n.seenMs > 0 ? clock(n.seenMs) : "never"),
+    make("td", {}, ...n.jobs.flatMap((id) => [make("a", { href: "#job=" + encodeURIComponent(id) }, id), " "])),
+    make("td", { class: "why" }, remarks(n))));
   const table = tableOf([["node"], ["attached"], ["devices busy"], ["last heard"], ["jobs"], ["remarks"]], rows, { class: "jobs" });
-  replaceKeeping(detail, make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Nodes of the cell" }, table, more ? make("p", { class: "note" }, "There are more; these are the first 100.") : null));
+  const note = more ? make("p", { class: "note" }, "There are more; these are the first 100.") : null;
+  const attributes = { class: "scroll", tabindex: "0", role: "group", "aria-label": "Nodes of the cell" };
+  replaceKeeping(detail, make("div", attributes, table, note));
 }
 
 // ---- Figures and jobs ----

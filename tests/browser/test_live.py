@@ -28,6 +28,13 @@ window.fetch = async (path, options) => {
   await new Promise((done) => { window.release = done; });
   return new Response(JSON.stringify({...cluster, version: 'of before'}));
 }"""
+# Holds the next list of nodes until window.release() is called.
+HELD_NODES = """const real = window.fetch, released = new Promise((done) => { window.release = done; });
+window.fetch = async (path, options) => {
+  const reply = await real(path, options);
+  if (path.startsWith('/api/nodes')) await released;
+  return reply;
+}"""
 HARM = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 
 
@@ -163,6 +170,22 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         window.settle()
         self.assertNotIn("of before", window.run(subtitle))
 
+    def assert_the_nodes_of_a_cell_that_is_gone_stay_away(self, window):
+        """The cell of an open list of nodes goes away while the list is asked for."""
+        window.run(HELD_NODES)
+        left = window.run("""clearTimeout(timer);  // no look of the page's own meanwhile
+            ++round;
+            const asked = showNodes(), kept = cells;
+            cells = [];
+            await showNodes();
+            cells = kept;
+            window.release();
+            await asked;
+            return [document.getElementById('node-detail').hidden, document.getElementById('node-detail').textContent]""")
+        self.assertEqual(left, [True, ""])
+        window.run("turn()")
+        window.until("return document.getElementById('node-detail').textContent.includes('<script>')")
+
     def test_a_server_that_is_gone_and_back(self):
         address, server = self.address(), self.daemon("server")
         self.assertEqual(self.ctl("node", "cordon", "node1", "--reason", HARM).code, 0)
@@ -172,6 +195,7 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         window.until("return document.getElementById('node-detail').textContent.includes('<script>')")
         self.assertEqual(window.run("return document.querySelectorAll('#node-detail img, #node-detail script').length"), 0)
         self.assert_older_answers_are_dropped(window)
+        self.assert_the_nodes_of_a_cell_that_is_gone_stay_away(window)
         self.assert_whole(window, "dark")
         self.kill_daemon("server")
         told = window.until("const lost = document.getElementById('lost'); return !lost.hidden && lost.textContent")
