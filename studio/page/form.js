@@ -36,6 +36,7 @@ export class Form {
   constructor(choices, change, tell) {
     Object.assign(this, { choices, rows: new Map(), timer: 0, textShown: null });
     this.refused = new Map(); // field -> the error of a text that people have typed there, and that the state cannot hold
+    this.told = null; // the error of the newest answer, if it belongs beside a field: the arguments of error()
     this.on = {
       change,
       wrong: (field, text) => {
@@ -43,7 +44,7 @@ export class Form {
         this.#put(this.#hostOf(field), text);
         tell(text);
       },
-      right: (field) => this.refused.delete(field) && clearError(this.#hostOf(field)),
+      right: (field) => this.#right(field),
       isRefused: (field) => this.refused.has(field),
       remove: (field) => this.#remove(field),
     };
@@ -208,7 +209,7 @@ export class Form {
           "aria-describedby": "error-" + field,
           "aria-label": `${meaning}-parallel size; empty: the planner chooses`,
         });
-      const size = { name, field, input, dirty: false };
+      const size = { name, field, input, shown: "", dirty: false };
       input.addEventListener("input", () => {
         size.dirty = true; // an answer that arrives now must not take away what is being typed
       });
@@ -216,11 +217,16 @@ export class Form {
         size.dirty = false;
       });
       input.addEventListener("change", () => {
-        const value = input.value.trim();
+        const text = input.value.trim(),
+          value = text === "auto" ? "" : text;
         size.dirty = false;
-        if (value !== "" && value !== "auto" && !/^[1-9]\d{0,5}$/.test(value))
+        if (value === size.shown) {
+          input.value = value;
+          return this.on.right(field);
+        }
+        if (value !== "" && !/^[1-9]\d{0,5}$/.test(value))
           return this.on.wrong(field, `'${value}' is not a whole number from 1 on; leave it empty, and the planner chooses.`);
-        this.#edit((state) => setAt(state, field, value === "" || value === "auto" ? null : Number(value)));
+        this.#edit((state) => setAt(state, field, value === "" ? null : Number(value)));
       });
       byId("layout-fields").append(
         control(field, "size", make("label", { for: input.id, title: meaning + "-parallel" }, name), input),
@@ -273,11 +279,13 @@ export class Form {
 
   #showRest(state, summary) {
     const sizes = sizesOf(summary?.layout);
-    for (const { name, field, input, dirty } of this.sizes) {
+    for (const size of this.sizes) {
+      const { name, field, input } = size,
+        value = state.job[field];
       input.placeholder = sizes[name] !== undefined ? String(sizes[name]) : "auto";
-      if (dirty || this.refused.has(field)) continue;
-      const value = state.job[field];
-      input.value = value === undefined || value === "auto" ? "" : String(value);
+      size.shown = value === undefined || value === "auto" ? "" : String(value);
+      if (size.dirty || this.refused.has(field)) continue;
+      input.value = size.shown;
       input.classList.toggle("set", input.value !== "");
     }
     byId("recompute").value = state.job.recompute ?? "auto";
@@ -298,6 +306,7 @@ export class Form {
 
   // An answer has come: the errors of earlier ones are over. Those of texts that are refused stay, as the texts do.
   clearErrors() {
+    this.told = null;
     for (const host of document.querySelectorAll("#form [data-field]")) {
       if (!this.refused.has(host.dataset.field)) clearError(host);
     }
@@ -309,15 +318,30 @@ export class Form {
     this.clearErrors();
   }
 
-  // Shows an error beside its field; false if the form has no such field. If people have not set the field that an error is
-  // about, but another one that its text names, the error stands there: a size that does not divide the model's heads is
-  // changed there.
-  error({ field, text, line }, state) {
+  // People have put back what was shown. The plan of it may still have an error there, which the refused text has hidden.
+  #right(field) {
+    if (!this.refused.delete(field)) return;
+    const host = this.#hostOf(field);
+    clearError(host);
+    if (this.told !== null && this.#hostOfError(...this.told) === host) this.error(...this.told);
+  }
+
+  // If people have not set the field that an error is about, but another one that its text names, the error stands there: a
+  // size that does not divide the model's heads is changed there.
+  #hostOfError({ field, text }, state) {
     const isSet = (path) => state?.job[path] !== undefined;
     const named = [...text.matchAll(/\b[a-z]\w*(?:\.\w+)+\b/g)].map(([path]) => path).find(isSet);
-    const host = this.#hostOf(isSet(field) || field === "machine" ? field : (named ?? field));
-    if (host === null) return false;
-    if (this.refused.has(host.dataset.field)) return true; // what is typed there is newer than the answer
+    return this.#hostOf(isSet(field) || field === "machine" ? field : (named ?? field));
+  }
+
+  // Shows an error beside its field. False if the form has no place for it: it has no such field, or what stands there is the
+  // error of a refused text, which is of another field.
+  error({ field, text, line }, state) {
+    const host = this.#hostOfError({ field, text }, state);
+    const refused = this.refused.has(host?.dataset.field);
+    if (host === null || (refused && host.dataset.field !== field)) return false;
+    this.told = [{ field, text, line }, state];
+    if (refused) return true; // what is typed there is newer than the answer
     if (field !== "machine" || !(line > 0)) {
       this.#put(host, text);
       return true;

@@ -79,8 +79,10 @@ function onPlan(got, { state: asked }) {
   }
   if (got.infeasible !== undefined) {
     form.clearErrors();
+    // The change that would do is one of what was asked, not of what the form says now.
+    if (!newest) return answer.infeasible({ reason: got.infeasible.reason }, false);
     noMore();
-    const searching = newest && got.infeasible.suggestion === "";
+    const searching = got.infeasible.suggestion === "";
     lacking = searching ? got.infeasible : null;
     answer.infeasible(got.infeasible, searching);
     if (searching) moreAsker.ask({ state });

@@ -15,17 +15,12 @@ import unittest
 import browser
 import checks
 import pictures
-from studio import BIN, PLANNED, RESTS, ROOT, SET, STATE, Studio, fragment
+from studio import BESIDE, BIN, DROP, PLANNED, RESTS, ROOT, STATE, STEP, Studio, StudioCase, fragment
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_attention_heads": 32,
           "num_key_value_heads": 4, "num_hidden_layers": 22, "vocab_size": 32000, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
           "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
 
-STEP = "return document.querySelector('#view .figures .value').textContent.replace(/\\s+/g, ' ').trim()"
-BESIDE = "const e = document.querySelector(`#form [data-field=\"${arguments[0]}\"] .error`); return e && !e.hidden && e.textContent"
-DROP = """const transfer = new DataTransfer();
-transfer.items.add(new File([arguments[1]], arguments[0]));
-document.getElementById('form').dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: transfer}))"""
 # Before the page's scripts: keeps each text that is written on a canvas, where it begins and ends, and whether it was made narrower.
 WRITTEN = """window.written = []; { const real = CanvasRenderingContext2D.prototype.fillText;
 CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...most) {
@@ -37,60 +32,7 @@ TOASTS = """window.toasts = []; new MutationObserver(() => {
   const toast = document.getElementById('toast');
   if (toast && !toast.hidden && window.toasts.at(-1) !== toast.textContent) window.toasts.push(toast.textContent);
 }).observe(document, {attributes: true, childList: true, characterData: true, subtree: true});"""
-# Holds the answers to the questions of one kind, until release() is called. window.held: how many are held.
-HELD = """const real = window.fetch, held = arguments[0];
-window.held = 0;
-const released = new Promise((done) => { window.release = done; });
-window.fetch = async (path, options) => {
-  const reply = await real(path, options);
-  if (path === held) { ++window.held; await released; }
-  return reply;
-}"""
-# Before the page's scripts: counts the requests that are under way to each address, and keeps the most.
-COUNTED = """window.most = {}; { const under = {}, real = window.fetch;
-window.fetch = async (path, options) => {
-  let flies = true;
-  const ended = () => { if (flies) --under[path]; flies = false; };
-  under[path] = (under[path] ?? 0) + 1;
-  options?.signal?.addEventListener('abort', ended, {once: true});
-  window.most[path] = Math.max(window.most[path] ?? 0, under[path]);
-  try { return await real(path, options); } finally { ended(); }
-}; }"""
-
-
-class StudioTest(checks.PageChecks, unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.studio = Studio()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.studio.close()
-
-    def opened(self, state=STATE, **options):
-        window = browser.Browser(**options)
-        self.addCleanup(window.close)
-        window.command("Page.addScriptToEvaluateOnNewDocument", {"source": COUNTED})
-        window.open(self.studio.address + (fragment(state) if state else ""))
-        window.until("return document.querySelector('#view .figures .value') || !document.getElementById('trouble').hidden")
-        return window
-
-    def rested(self, window):
-        window.until(RESTS)
-        return window
-
-    def choose(self, window, field, value):
-        window.run(SET, field, value)
-
-    def state(self, window):
-        text = window.run("return location.hash").removeprefix("#s=")
-        return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-
-    def changed(self, window, before):
-        """Waits until the page rests and shows another step time than `before`, and returns it."""
-        return window.until(f"const now = (() => {{ {STEP} }})(), rests = (() => {{ {RESTS} }})(); "
-                            "return rests && now !== arguments[0] && now", before)
-
+class StudioTest(StudioCase, unittest.TestCase):
     def assert_whole(self, window, where):
         self.assert_no_complaints(window)
         self.assert_readable(window, where)
@@ -430,90 +372,6 @@ class StudioTest(checks.PageChecks, unittest.TestCase):
             self.assertEqual(self.state(window)["job"].get("recompute"), "full")
             self.assertNotIn(field, self.state(window)["job"])
         self.assert_no_complaints(window)
-
-    def test_what_is_typed_stays_while_an_answer_arrives(self):
-        window = self.rested(self.opened())
-        first = window.run(STEP)
-        window.run("const e = document.getElementById('slide-model-seq-number'); e.focus(); e.select()")
-        window.keys("1")
-        self.choose(window, "recompute", "full")
-        self.changed(window, first)
-        self.assertEqual(window.run("return document.getElementById('slide-model-seq-number').value"), "1")
-        window.keys(*"024", "Enter")
-        window.until("return document.getElementById('slide-model-seq').getAttribute('aria-valuetext') === '1,024'")
-        self.assertEqual(self.state(window)["job"]["model.seq"], 1024)
-        self.choose(window, "slide-memoryBytes-number", "30.3")
-        self.rested(window)
-        self.assertEqual(self.state(window)["memoryBytes"], round(30.3 * 2**30))
-
-    def test_what_cannot_be_taken_stays_while_an_answer_arrives(self):
-        window = self.rested(self.opened())
-        before = window.run(STEP)
-        wrong = (("slide-model-seq-number", "model.seq", "2,048", "'2,048' has a comma"),
-                 ("size-tp", "parallel.tp", "four", "'four' is not a whole number"))
-        for held in ("api/plan", "api/more"):
-            window.run(HELD, held)
-            self.choose(window, "recompute", "full" if held == "api/plan" else "auto")
-            window.until("return window.held === 1")
-            for field, path, text, words in wrong:
-                said = window.run(SET + "; return document.getElementById('said').textContent", field, text)
-                self.assertIn(words, said)
-            window.run("window.release()")
-            before = self.changed(window, before)
-            for field, path, text, words in wrong:
-                self.assertIn(words, window.run(BESIDE, path))
-                shown = window.run("const e = document.getElementById(arguments[0]); return [e.value, e.getAttribute('aria-invalid')]",
-                                   field)
-                self.assertEqual(shown, [text, "true"])
-        # People put back what was there.
-        self.choose(window, "slide-model-seq-number", "2048")
-        self.assertFalse(window.run(BESIDE, "model.seq"))
-        self.assertIn("'four'", window.run(BESIDE, "parallel.tp"))
-        # They change something else: both fields show again what is planned.
-        self.choose(window, "slide-model-seq-number", "many")
-        self.choose(window, "recompute", "full")
-        self.assertEqual(window.run("return document.querySelectorAll('#form .error:not([hidden]), #form [aria-invalid]').length"), 0)
-        self.assertEqual(window.run("return ['slide-model-seq-number', 'size-tp'].map((id) => document.getElementById(id).value)"),
-                         ["2048", "4"])
-        self.rested(window)
-        window.run("const e = document.getElementById('size-tp'); e.focus(); e.select()")
-        window.keys("2")
-        self.choose(window, "recompute", "auto")
-        self.rested(window)
-        self.assertEqual(window.run("return document.getElementById('size-tp').value"), "2")
-        self.assert_no_complaints(window)
-
-    def test_an_answer_to_an_older_question_begins_nothing(self):
-        """Policies are asked only for the plan that the form says, and errors are only of what it says."""
-        for field, older, newer in (("size-tp", "5", "2"), ("recompute", "full", "selective")):
-            window = self.rested(self.opened())
-            before = window.run(STEP)
-            window.run("""const real = window.fetch;
-                window.asked = [];
-                window.held = [];
-                window.fetch = async (path, options) => {
-                  window.asked.push(path);
-                  const reply = await real(path, options);
-                  if (path === 'api/plan') await new Promise((done) => window.held.push(done));
-                  return reply;
-                }""")
-            self.choose(window, field, older)
-            window.until("return window.held.length === 1")
-            # The page's clock stands still meanwhile, so that the request is never old enough to give way to a newer one.
-            window.run("window.clock = performance.now; performance.now = () => -1e8")
-            self.choose(window, field, newer)
-            window.settle()
-            window.run("performance.now = window.clock; window.held[0]()")
-            window.until("return window.held.length === 2")
-            # Twice as long as the page waits for another change, before it asks for policies.
-            window.run("await new Promise((done) => setTimeout(done, 700))")
-            self.assertEqual(window.run("return window.asked"), ["api/plan", "api/plan"])
-            self.assertFalse(window.run(BESIDE, "parallel.tp"))
-            self.assertFalse(window.run("return document.body.matches('.troubled')"))
-            window.run("window.held[1]()")
-            self.changed(window, before)
-            self.assertEqual(window.run("return window.asked"), ["api/plan", "api/plan", "api/more"])
-            self.assert_no_complaints(window)
 
     def test_a_plan_that_is_too_large_to_be_drawn(self):
         window = self.rested(self.opened())
