@@ -22,14 +22,6 @@ std::vector<int32_t> LayersOfPieces(const StepRequest& request) {
   return layers;
 }
 
-// Returns the largest number of layers that a rank has. Pieces go to the ranks in turn: piece i goes to rank i modulo pp.
-int64_t LayersOfRank(const StepRequest& request) {
-  std::vector<int64_t> ranks(static_cast<size_t>(request.layout.pp), 0);
-  const std::vector<int32_t> pieces = LayersOfPieces(request);
-  for (size_t i = 0; i < pieces.size(); ++i) ranks[i % ranks.size()] += pieces[i];
-  return *std::max_element(ranks.begin(), ranks.end());
-}
-
 Nanos Between(Nanos a, Nanos b, int64_t permille) { return a + (b - a) * permille / 1000; }
 Bytes Between(Bytes a, Bytes b, int64_t permille) { return Bytes(a.value + (b.value - a.value) / 1000 * permille); }
 
@@ -40,8 +32,10 @@ FrameworkPlan Interpolated(const FrameworkPlan& none, const FrameworkPlan& full,
   step.step = Between(none.step.step, full.step.step, permille);
   step.pipeline = Between(none.step.pipeline, full.step.pipeline, permille);
   step.data_reduction = Between(none.step.data_reduction, full.step.data_reduction, permille);
-  step.layer.backward = Between(none.step.layer.backward, full.step.layer.backward, permille);
-  step.layer.recompute = Between(none.step.layer.recompute, full.step.layer.recompute, permille);
+  for (LayerEstimate StepEstimate::*layer : {&StepEstimate::layer, &StepEstimate::dense_layer}) {
+    (step.*layer).backward = Between((none.step.*layer).backward, (full.step.*layer).backward, permille);
+    (step.*layer).recompute = Between((none.step.*layer).recompute, (full.step.*layer).recompute, permille);
+  }
   for (size_t i = 0; i < plan.memory.size(); ++i) {
     plan.memory[i].activations = Between(none.memory[i].activations, full.memory[i].activations, permille);
     // If any layer is recomputed, all activations of this layer are in memory while its backward pass runs.
@@ -60,11 +54,9 @@ absl::StatusOr<FrameworkPlan> EstimateRun(const StepRequest& request, const Impo
 }
 
 StepParts PartsOf(const FrameworkPlan& plan) {
-  const StepRequest& request = plan.request;
-  const int64_t passes = LayersOfRank(request) * request.microbatches;
   StepParts parts;
-  parts.recompute = plan.step.layer.recompute * passes;
-  parts.layers = (plan.step.layer.forward + plan.step.layer.backward) * passes - parts.recompute;
+  parts.recompute = plan.OfLayers(&LayerEstimate::recompute);
+  parts.layers = plan.OfLayers(&LayerEstimate::forward) + plan.OfLayers(&LayerEstimate::backward) - parts.recompute;
   parts.rest = plan.step.pipeline - parts.layers - parts.recompute;
   parts.reduction = plan.step.data_reduction;
   parts.tied = plan.step.tied_embedding;
@@ -114,7 +106,10 @@ absl::Status EstimateAsItIs(const ClusterTopology& cluster, RunAudit& audit) {
 
 void PlanOthers(const ClusterTopology& cluster, RunAudit& audit) {
   const JobSpec open = OpenJob(audit.run);
-  absl::StatusOr<FrameworkPlan> best = PlanForFramework(open, cluster, audit.run.framework);
+  // The best settings may be others than those of the run, but its layers are the same.
+  FrameworkTraits traits = TraitsOf(audit.run.framework);
+  traits.fuses_norms = audit.run.traits.fuses_norms;
+  absl::StatusOr<FrameworkPlan> best = PlanForFramework(open, cluster, audit.run.framework, traits);
   if (!best.ok()) {
     audit.no_best = std::string(best.status().message());
   } else if (!best->fits()) {

@@ -63,12 +63,9 @@ std::string MemoryText(const RunAudit& audit) {
                       "\n", TextOf(FrameworkMemoryTable(plan)));
 }
 
-// What a layer keeps, and what its backward pass runs again. "" if the layers differ, or nothing is recomputed.
-std::string RecomputationText(const RunAudit& audit) {
-  const StepRequest& request = audit.plan.request;
-  const LayerEstimate& layer = audit.plan.step.layer;
-  if (request.recompute == RecomputeMode::kBlock || layer.recompute.value == 0) return "";
-  const LayerShape shape = ShapeOf(request.model, request.layout, request.micro_batch);
+// What a layer of this shape keeps, and what its backward pass runs again. "" if it recomputes nothing.
+std::string RepeatText(const char* name, const LayerShape& shape, const LayerEstimate& layer, const StepRequest& request) {
+  if (layer.recompute.value == 0) return "";
   const LayerRepeat repeat = LayerRepeatOf(shape, request.recompute, request.modules, request.traits);
   std::vector<std::string> kept, again;
   for (const KeptTensor& tensor : repeat.kept) kept.push_back(absl::StrCat(tensor.name, " ", FormatBytes(tensor.bytes)));
@@ -76,8 +73,22 @@ std::string RecomputationText(const RunAudit& audit) {
   if (layer.repeated_collectives.value > 0) {
     again.push_back(absl::StrCat("collectives ", FormatDuration(layer.repeated_collectives)));
   }
-  return absl::StrCat("\na layer keeps ", FormatBytes(repeat.kept_bytes()), " of a microbatch: ", absl::StrJoin(kept, ", "),
+  Nanos rest = layer.recompute - layer.repeated_collectives;
+  for (const auto& [op, time] : layer.repeated) rest -= time;
+  if (rest > Nanos(0)) again.push_back(absl::StrCat("waiting for the host ", FormatDuration(rest)));
+  return absl::StrCat("\n", name, " keeps ", FormatBytes(repeat.kept_bytes()), " of a microbatch: ", absl::StrJoin(kept, ", "),
                       "\nand runs again, in ", FormatDuration(layer.recompute), ": ", absl::StrJoin(again, ", "), "\n");
+}
+
+// For each kind of layer. "" if layers of one kind differ, or nothing is recomputed.
+std::string RecomputationText(const RunAudit& audit) {
+  const StepRequest& request = audit.plan.request;
+  const StepEstimate& step = audit.plan.step;
+  if (request.recompute == RecomputeMode::kBlock) return "";
+  const LayerShape shape = ShapeOf(request.model, request.layout, request.micro_batch);
+  if (request.model.moe.dense_layers == 0) return RepeatText("a layer", shape, step.layer, request);
+  return absl::StrCat(RepeatText("a layer with experts", shape, step.layer, request),
+                      RepeatText("a layer without experts", DenseShape(shape), step.dense_layer, request));
 }
 
 std::vector<std::pair<const char*, Nanos>> PartRows(const StepParts& parts) {

@@ -97,19 +97,13 @@ bool Better(const FrameworkPlan& a, const FrameworkPlan& b) {
   return a.fits() ? a.step.step < b.step.step : a.peak() < b.peak();
 }
 
-}  // namespace
-
-Bytes FrameworkPlan::peak() const {
-  Bytes most;
-  for (const MemoryEstimate& rank : memory) most = std::max(most, rank.total());
-  return most;
-}
-
-absl::StatusOr<FrameworkPlan> EstimateOn(const StepRequest& request, Framework framework, const ClusterTopology& cluster) {
+// Does the same as EstimateOn, with these traits.
+absl::StatusOr<FrameworkPlan> EstimateWith(const FrameworkTraits& traits, const StepRequest& request, Framework framework,
+                                           const ClusterTopology& cluster) {
   LYNX_RETURN_IF_ERROR(CheckOneGroup(cluster));
   const NodeGroup& group = cluster.groups.front();
   FrameworkPlan plan{.framework = framework, .request = request, .device_memory = group.memory_per_device};
-  plan.request.traits = TraitsOf(framework);
+  plan.request.traits = traits;
   // Other frameworks store dropout masks.
   if (framework != Framework::kLynx) plan.request.model.dropout_masks = DropoutMasks::kStored;
   plan.request.ranks_per_node = group.devices_per_node;
@@ -118,12 +112,36 @@ absl::StatusOr<FrameworkPlan> EstimateOn(const StepRequest& request, Framework f
   const PipelineShape pipeline = PipelineOf(request.layout);
   const LayerShape shape = ShapeOf(request.model, request.layout, request.micro_batch);
   const Pieces pieces(request, shape, pipeline);
-  for (int32_t rank = 0; rank < pipeline.ranks; ++rank)
-    plan.most_layers = std::max(plan.most_layers, pieces.LayersOfRank(rank));
+  for (int32_t rank = 0; rank < pipeline.ranks; ++rank) {
+    if (pieces.LayersOfRank(rank) <= plan.most_layers) continue;
+    plan.most_layers = pieces.LayersOfRank(rank);
+    plan.most_dense = pieces.DenseLayersOfRank(rank);
+  }
   return plan;
 }
 
+}  // namespace
+
+Nanos FrameworkPlan::OfLayers(Nanos LayerEstimate::*time) const {
+  return (step.layer.*time * (most_layers - most_dense) + step.dense_layer.*time * most_dense) * request.microbatches;
+}
+
+Bytes FrameworkPlan::peak() const {
+  Bytes most;
+  for (const MemoryEstimate& rank : memory) most = std::max(most, rank.total());
+  return most;
+}
+
+absl::StatusOr<FrameworkPlan> EstimateOn(const StepRequest& request, Framework framework, const ClusterTopology& cluster) {
+  return EstimateWith(TraitsOf(framework), request, framework, cluster);
+}
+
 absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const ClusterTopology& cluster, Framework framework) {
+  return PlanForFramework(spec, cluster, framework, TraitsOf(framework));
+}
+
+absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const ClusterTopology& cluster, Framework framework,
+                                               const FrameworkTraits& traits) {
   LYNX_RETURN_IF_ERROR(CheckOneGroup(cluster));
   LYNX_RETURN_IF_ERROR(CheckPins(spec, framework));
   const std::vector<Recomputation> recomputations = RecomputationsOf(spec, framework);
@@ -142,7 +160,7 @@ absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const Cluste
                                 .stage_layers = spec.parallel.stage_layers,
                                 .recompute = recomputation.mode,
                                 .modules = recomputation.modules};
-      LYNX_ASSIGN_OR_RETURN(FrameworkPlan plan, EstimateOn(request, framework, cluster));
+      LYNX_ASSIGN_OR_RETURN(FrameworkPlan plan, EstimateWith(traits, request, framework, cluster));
       if (!best || Better(plan, *best)) best = std::move(plan);
     }
   }

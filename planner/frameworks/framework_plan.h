@@ -20,7 +20,10 @@ struct FrameworkPlan {
   std::vector<MemoryEstimate> memory;  // the index is the pipeline rank
   Bytes device_memory;                 // memory of a device for the job; 0 = unknown
   int32_t most_layers = 0;             // the largest number of layers of a pipeline rank
+  int32_t most_dense = 0;              // how many of this rank's layers are without experts, if other layers have them
 
+  // What the layers of this rank take in all microbatches.
+  Nanos OfLayers(Nanos LayerEstimate::*time) const;
   Bytes peak() const;  // the memory of the fullest rank
   bool fits() const { return device_memory.value == 0 || peak() <= device_memory; }
 };
@@ -37,6 +40,9 @@ absl::StatusOr<FrameworkPlan> EstimateOn(const StepRequest& request, Framework f
 // activation limit, offloading, another order of ranks, a recomputation that differs by layer or that only Lynx has), or if the
 // framework can run no layout that the job allows.
 absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const ClusterTopology& cluster, Framework framework);
+// The same with other traits than TraitsOf(framework) has, for a framework that is set up in another way.
+absl::StatusOr<FrameworkPlan> PlanForFramework(const JobSpec& spec, const ClusterTopology& cluster, Framework framework,
+                                               const FrameworkTraits& traits);
 
 }  // namespace lynx
 

@@ -52,13 +52,16 @@ int32_t Pieces::LayersOfRank(int32_t pipeline_rank) const {
   return layers;
 }
 
-int64_t Pieces::ExpertParametersOfRank(int32_t pipeline_rank) const {
-  int64_t layers = 0;
+int32_t Pieces::DenseLayersOfRank(int32_t pipeline_rank) const {
+  int32_t layers = 0;
   for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) {
-    const int32_t piece = pipeline_.PieceOf(stage);
-    if (pipeline_.RankOf(stage) == pipeline_rank) layers += LayersOf(piece) - DenseLayersOf(piece);
+    if (pipeline_.RankOf(stage) == pipeline_rank) layers += DenseLayersOf(pipeline_.PieceOf(stage));
   }
-  return layers * ExpertParameters(shape_);
+  return layers;
+}
+
+int64_t Pieces::ExpertParametersOfRank(int32_t pipeline_rank) const {
+  return (LayersOfRank(pipeline_rank) - DenseLayersOfRank(pipeline_rank)) * ExpertParameters(shape_);
 }
 
 int64_t Pieces::ParametersOfRank(int32_t pipeline_rank) const {

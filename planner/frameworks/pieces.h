@@ -31,6 +31,7 @@ class Pieces {
   int32_t DenseLayersOf(int32_t piece) const;
   int64_t ParametersOf(int32_t piece) const;
   int32_t LayersOfRank(int32_t pipeline_rank) const;
+  int32_t DenseLayersOfRank(int32_t pipeline_rank) const;  // see DenseLayersOf
   // The number of parameters of one tensor-parallel rank of this pipeline rank.
   int64_t ParametersOfRank(int32_t pipeline_rank) const;
   int64_t ExpertParametersOfRank(int32_t pipeline_rank) const;  // only parameters of experts

@@ -256,7 +256,7 @@ absl::StatusOr<StepEstimate> Estimator::Run() {
   std::vector<StagePassTimes> passes;
   for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) passes.push_back(PassTimes(stage));
   TimelineScratch scratch;
-  StepEstimate estimate{.pipeline = StepTime(order, passes, scratch), .layer = layer_};
+  StepEstimate estimate{.pipeline = StepTime(order, passes, scratch), .layer = layer_, .dense_layer = dense_layer_};
   const int32_t largest = LargestRank();
   const int64_t experts = pieces_.ExpertParametersOfRank(largest);
   estimate.parameters_per_rank = pieces_.ParametersOfRank(largest);

@@ -6,7 +6,7 @@
 // to the length of the pass.
 //
 // It can also estimate the steps of frameworks that differ from Lynx (FrameworkTraits), for a comparison with published
-// measurements. StepEstimate::layer is a layer with experts, if only some layers have them. Pure; thread-safe.
+// measurements. Pure; thread-safe.
 #ifndef LYNX_PLANNER_FRAMEWORKS_STEP_ESTIMATE_H_
 #define LYNX_PLANNER_FRAMEWORKS_STEP_ESTIMATE_H_
 
@@ -51,8 +51,8 @@ struct LayerEstimate {
   Nanos forward;
   Nanos backward;   // with weight gradients and recomputation
   Nanos recompute;  // part of `backward`
-  // The parts of `recompute`: the ops that run again, and the collectives between them. Not with
-  // FrameworkTraits::host_nanos_per_op.
+  // The parts of `recompute`: the ops that run again, and the collectives between them. With
+  // FrameworkTraits::host_nanos_per_op, `recompute` may be longer than they are together: the rest is the host's.
   std::vector<std::pair<Op, Nanos>> repeated;
   Nanos repeated_collectives;
 };
@@ -63,7 +63,8 @@ struct StepEstimate {
   Nanos data_reduction;  // the exposed time; with ZeRO it includes the weight gather
   Nanos tied_embedding;  // the reduction of the embedding's gradients between the first and the last stage
   Nanos optimizer;
-  LayerEstimate layer;
+  LayerEstimate layer;              // with experts, if only some layers have them
+  LayerEstimate dense_layer;        // of the other layers then; otherwise 0
   int64_t parameters_per_rank = 0;  // the largest number of all ranks
 };
 

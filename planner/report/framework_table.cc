@@ -14,9 +14,7 @@ namespace {
 constexpr double kTera = 1e12;
 
 // The part of the pipeline's time in which the rank with the most layers recomputes.
-Nanos RecomputeOfStep(const FrameworkPlan& plan) {
-  return plan.step.layer.recompute * (int64_t{plan.most_layers} * plan.request.microbatches);
-}
+Nanos RecomputeOfStep(const FrameworkPlan& plan) { return plan.OfLayers(&LayerEstimate::recompute); }
 
 int64_t Samples(const StepRequest& request) { return int64_t{request.micro_batch} * request.microbatches * request.layout.dp; }
 

@@ -127,6 +127,37 @@ TEST(Audit, ListsWhatModulesKeepAndRunAgain) {
   EXPECT_EQ(SettingText(Framework::kMegatron, changes.set[0]), "--recompute-modules core_attn");
 }
 
+TEST(Audit, ListsEachKindOfLayer) {
+  const auto with = [](const std::string& modules) {
+    return Audited(
+        Script("--micro-batch-size 2 --num-experts 8 --moe-grouped-gemm --moe-token-dispatcher-type alltoall "
+               "--moe-layer-freq '([0]*2+[1]*6)' --recompute-granularity selective --recompute-modules " +
+               modules));
+  };
+  const RunAudit dense = with("mlp"), both = with("mlp moe");
+  EXPECT_THAT(AuditText(dense, "run.sh"), HasSubstr("\na layer without experts keeps "));
+  EXPECT_THAT(AuditText(dense, "run.sh"), Not(HasSubstr("a layer with experts keeps ")));
+  EXPECT_THAT(AuditText(both, "run.sh"), HasSubstr("\na layer with experts keeps "));
+  EXPECT_THAT(AuditText(both, "run.sh"), HasSubstr("\na layer without experts keeps "));
+  EXPECT_GT(dense.parts.recompute, Nanos(0));
+  EXPECT_GT(both.parts.recompute, dense.parts.recompute);
+}
+
+TEST(Audit, SaysWhatOfARecomputationIsTheHosts) {
+  RunAudit mlp = Audited(Sharded("--recompute-granularity selective --recompute-modules mlp"));
+  EXPECT_THAT(AuditText(mlp, "run.sh"), Not(HasSubstr("waiting for the host")));
+  mlp.plan.step.layer.recompute += Nanos(5'000'000);
+  EXPECT_THAT(AuditText(mlp, "run.sh"), HasSubstr(", waiting for the host 5.0 ms\n"));
+}
+
+TEST(Audit, OtherPlansHaveTheNormsOfTheRun) {
+  for (const bool local : {false, true}) {
+    const RunAudit audit = Audited(Sharded(local ? "--transformer-impl local" : ""));
+    ASSERT_TRUE(audit.best.has_value()) << audit.no_best;
+    EXPECT_EQ(audit.best->request.traits.fuses_norms, !local);
+  }
+}
+
 TEST(Audit, RefusesARecomputationThatTheFrameworkLacks) {
   for (const RecomputeMode mode : {RecomputeMode::kBalanced, RecomputeMode::kFullKeepCollectives}) {
     ImportedRun run = Imported(Sharded());

@@ -204,6 +204,32 @@ TEST(FrameworkPlan, CountsTheLayersOfTheFullestRank) {
   EXPECT_EQ(Planned(spec, Nodes(Bytes(0)), Framework::kMegatron).most_layers, 7);
 }
 
+TEST(FrameworkPlan, SumsBothKindsOfLayers) {
+  FrameworkPlan plan{.most_layers = 5, .most_dense = 2};
+  plan.request.microbatches = 4;
+  plan.step.layer.recompute = Nanos(10);
+  plan.step.dense_layer.recompute = Nanos(100);
+  EXPECT_EQ(plan.OfLayers(&LayerEstimate::recompute), Nanos(4 * (3 * 10 + 2 * 100)));
+  JobSpec spec = Job();
+  spec.model.family = ModelFamily::kLlama;
+  spec.model.moe = {.experts = 4, .top_k = 2, .ffn = 1024, .dense_layers = 3};
+  spec.parallel.pp = 2;
+  spec.parallel.stage_layers = {2, 6};
+  spec.parallel.virtual_stages = 1;
+  plan = Planned(spec, Nodes(Bytes(0)), Framework::kMegatron);
+  EXPECT_EQ(plan.most_layers, 6);
+  EXPECT_EQ(plan.most_dense, 1) << "the third layer of the model";
+  EXPECT_NE(plan.step.dense_layer.forward, plan.step.layer.forward);
+}
+
+TEST(FrameworkPlan, NormsArePartOfLinearsOrNot) {
+  FrameworkTraits traits = TraitsOf(Framework::kMegatron);
+  traits.fuses_norms = false;
+  const absl::StatusOr<FrameworkPlan> plan = PlanForFramework(Job(), Nodes(Bytes(0)), Framework::kMegatron, traits);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->request.traits.fuses_norms);
+}
+
 TEST(FrameworkPlan, OtherFrameworksKeepTheMasksOfDropout) {
   JobSpec spec = Job();
   spec.model.dropout = 0.1;
