@@ -292,13 +292,14 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTrait
   rotary.beta_fast = scaling.Positive("beta_fast", 32);
   rotary.beta_slow = scaling.Positive("beta_slow", 1);
   rotary.attention_factor = scaling.Positive("attention_factor", 0);
-  if (rotary.attention_factor == 0 && scaling.Has("mscale") && scaling.Has("mscale_all_dim")) {
-    rotary.attention_factor = YarnScale(rotary.factor, scaling.Positive("mscale", 1)) /
-                              YarnScale(rotary.factor, scaling.Positive("mscale_all_dim", 1));
+  // As in transformers, 0 is the same as no such field.
+  const double mscale = scaling.NotNegative("mscale", 0), mscale_all_dim = scaling.NotNegative("mscale_all_dim", 0);
+  if (rotary.attention_factor == 0 && mscale > 0 && mscale_all_dim > 0) {
+    rotary.attention_factor = YarnScale(rotary.factor, mscale) / YarnScale(rotary.factor, mscale_all_dim);
   }
   if (!scaling.Flag("truncate", true)) model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
   // DeepSeek multiplies the scores by the square of this factor.
-  if (family.latent) rotary.mscale_all_dim = scaling.Positive("mscale_all_dim", 0);
+  if (family.latent) rotary.mscale_all_dim = mscale_all_dim;
 }
 
 // Reads rotary positions. Newer files have all values in `rope_parameters`; older files have `rope_theta` and `rope_scaling`.
@@ -312,7 +313,11 @@ void ReadRotary(const FamilyTraits& family, const std::string& file, ConfigReade
   const double of_head = scaling.Positive("partial_rotary_factor", share);
   const int32_t head = model.heads == 0 ? 0 : model.head_size();
   model.rotary.dims = of_head == 1 ? 0 : static_cast<int32_t>(head * of_head);
-  if (family.latent) model.rotary.dims = config.Count("qk_rope_head_dim", 64);
+  if (family.latent) {
+    model.rotary.dims = config.Count("qk_rope_head_dim", 64);
+    // Imports take the pairs that turn together as neighbours.
+    if (!config.Flag("rope_interleave", true)) model.plan_only |= Bit(PlanOnlyFeature::kOtherPositions);
+  }
   if (of_head > 1) config.Fail(absl::StrCat("partial_rotary_factor is ", of_head, ": must be at most 1"));
   ReadRopeScaling(scaling, where, family, model, config);
   config.Keep(scaling.status());
@@ -388,6 +393,9 @@ void ReadExperts(const FamilyTraits& family, ConfigReader& config, ModelSpec& mo
     other = other || config.Count("n_group", traits.absent_groups) > 1;
   } else {
     other = other || scale != 1;
+    // Of DeepSeek-V2's classes, that in transformers does not read the field. That of the model divides the weights by their
+    // sum if it is true.
+    if (family.latent) other = config.Flag("norm_topk_prob", false) || other;
   }
   if (other) model.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);
 }

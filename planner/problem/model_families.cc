@@ -245,6 +245,9 @@ absl::StatusOr<const FamilyTraits*> ExportAsDeepseek(const ModelSpec& model) {
   const MoeSpec& moe = model.moe;
   if (!moe.any()) return NotExported("model.latent.kvRank without model.moe.experts");
   if (model.window != 0) return NotExported(absl::StrCat("model.latent.kvRank and model.window ", model.window));
+  if (model.rotary.dims == model.head_size()) {
+    return NotExported(absl::StrCat("model.latent.kvRank and model.rope.dims ", model.rotary.dims, ", which is a whole head,"));
+  }
   if (moe.shared_gate) return NotExported("both model.latent.kvRank and model.moe.sharedGate");
   if (moe.shared_ffn == 0) return NotExported("model.latent.kvRank without model.moe.sharedFfn");
   if (moe.shared_ffn % model.expert_ffn() != 0) {

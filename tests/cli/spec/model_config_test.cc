@@ -343,15 +343,22 @@ TEST(ModelConfig, ReadsDeepseek) {
   EXPECT_EQ(lite, FindModelPreset("deepseek-v2-lite")->model);
   EXPECT_EQ(lite.plan_only, PlanOnlyFeatures{0});
   EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"q_lora_rank\": null", "\"q_lora_rank\": 96")).latent.query_rank, 96);
-  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"q_lora_rank\": null,", "")).latent.query_rank, 1536)
-      << "the default of the class";
+  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"q_lora_rank\": null,", "")).latent.query_rank, 1536) << "the default";
   EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"n_shared_experts\": 2", "\"n_shared_experts\": null")).moe.shared_ffn, 0);
-  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"greedy\"", "\"group_limited_greedy\"")).plan_only,
-            Bit(PlanOnlyFeature::kOtherRouting));
-  EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, "\"routed_scaling_factor\": 1.0", "\"routed_scaling_factor\": 16.0")).plan_only,
-            Bit(PlanOnlyFeature::kOtherRouting));
+  for (const auto& [from, to] : {std::pair("\"greedy\"", "\"group_limited_greedy\""),
+                                 std::pair("\"routed_scaling_factor\": 1.0", "\"routed_scaling_factor\": 16.0"),
+                                 std::pair("\"norm_topk_prob\": false", "\"norm_topk_prob\": true")}) {
+    EXPECT_EQ(Read(Replaced(kDeepseekV2Lite, from, to)).plan_only, Bit(PlanOnlyFeature::kOtherRouting)) << to;
+  }
   EXPECT_TRUE((Read(Replaced(kDeepseekV2Lite, "\"attention_bias\": false", "\"attention_bias\": true")).plan_only &
                Bit(PlanOnlyFeature::kLinearBiases)) != 0);
+  for (const bool neighbours : {true, false}) {  // which elements of a head turn together
+    const std::string field = neighbours ? "\"rope_interleave\": true, " : "\"rope_interleave\": false, ";
+    const PlanOnlyFeatures features = Read(Replaced(kDeepseekV3, "\"q_lora_rank\"", field + "\"q_lora_rank\"")).plan_only;
+    EXPECT_EQ((features & Bit(PlanOnlyFeature::kOtherPositions)) == 0, neighbours);
+  }
+  const ModelSpec unscaled = Read(Replaced(kDeepseekV3, "\"mscale_all_dim\": 1.0", "\"mscale_all_dim\": 0"));
+  EXPECT_EQ(unscaled.rotary.mscale_all_dim + unscaled.rotary.attention_factor, 0);
   EXPECT_TRUE(ParseModelConfigOfWeights(kDeepseekV2Lite, "config.json").ok());
   EXPECT_THAT(std::string(ParseModelConfigOfWeights(kDeepseekV3, "config.json").status().message()), HasSubstr("other-routing"))
       << "it chooses among groups of experts";

@@ -115,6 +115,8 @@ TEST(ModelFamilies, WhatDeepseekHasIsNamedAndNotAlwaysExported) {
     return TypeOf(changed);
   };
   EXPECT_THAT(with([](ModelSpec& m) { m.window = 8; }), HasSubstr("model.latent.kvRank and model.window 8"));
+  EXPECT_THAT(with([](ModelSpec& m) { m.rotary.dims = m.head_size(); }),
+              HasSubstr(", which is a whole head, cannot be written"));
   EXPECT_THAT(with([](ModelSpec& m) { m.moe.shared_gate = true; }), HasSubstr("model.latent.kvRank and model.moe.sharedGate"));
   EXPECT_THAT(with([](ModelSpec& m) { m.moe.shared_ffn = 0; }), HasSubstr("model.latent.kvRank without model.moe.sharedFfn"));
   EXPECT_THAT(with([](ModelSpec& m) { m.moe.shared_ffn = 25; }),
