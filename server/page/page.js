@@ -92,7 +92,8 @@ async function showNodes() {
   const detail = byId("node-detail"), cell = cells.find((c) => c.first === chosen);
   detail.hidden = cell === undefined;
   if (cell === undefined) return detail.replaceChildren();
-  const { nodes, more } = await ask("/api/nodes?from=" + encodeURIComponent(cell.first) + "&to=" + encodeURIComponent(cell.last));
+  const range = "?from=" + encodeURIComponent(cell.first) + "&to=" + encodeURIComponent(cell.last);
+  const { nodes, more } = await ask("/api/nodes" + range);
   if (chosen !== cell.first || mine !== nodesAsked) return;
   const rows = nodes.map((n) => make("tr", {}, make("th", { scope: "row" }, n.name),
     make("td", {}, (n.agent ? "agent" : "no agent") + ", " + (n.worker ? "worker" : "no worker")),

@@ -10,8 +10,15 @@ const OWN_CONFIG = "\u0000config",
 const MAX_CONFIG_BYTES = 512 * 1024;
 const TYPING = 350; // milliseconds without a key, after which a text that is typed is planned
 // Fields of the model that say how it is trained, not which model it is: they stay when another model is chosen.
-const HOW_TRAINED = ["model.seq", "model.dtype", "model.attention", "model.matmulType", "model.gradientDtype", "model.dropoutMasks",
-  "model.dropout"];
+const HOW_TRAINED = [
+  "model.seq",
+  "model.dtype",
+  "model.attention",
+  "model.matmulType",
+  "model.gradientDtype",
+  "model.dropoutMasks",
+  "model.dropout",
+];
 const LAYOUT = [
   ["tp", "tensor"],
   ["pp", "pipeline"],
