@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "common/status.h"
+#include "planner/problem/latents.h"
+#include "planner/problem/model_rules.h"
 #include "proto/bounds.h"
 #include "proto/convert.h"
 
@@ -230,16 +232,16 @@ absl::Status ExpertsFromProto(const v1::ExpertShape& message, const std::string&
 
 absl::Status LatentsFromProto(const v1::LatentShape& message, const std::string& path, LayerShape& shape) {
   // The same limits as for a model (planner/problem/model_rules.cc).
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "query_rank"), message.query_rank(), 0, 1 << 20));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "kv_rank"), message.kv_rank(), 1, 1 << 20));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "value_dim"), message.value_dim(), 1, 1 << 20));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "query_rank"), message.query_rank(), 0, kMaxHidden));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "kv_rank"), message.kv_rank(), 1, kMaxHidden));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "value_dim"), message.value_dim(), 1, kMaxHidden));
   shape.query_rank = message.query_rank();
   shape.kv_rank = message.kv_rank();
   shape.value_dim = message.value_dim();
-  const bool fused = shape.family == ModelFamily::kLlama && shape.attention == AttentionKernel::kFused;
-  if (fused && shape.key_heads() == shape.heads && shape.rotary_dims >= 2) return absl::OkStatus();
+  if (FitsLatents(shape)) return absl::OkStatus();
   return BadField(path, "present",
-                  "must be in a llama with fused attention, keys for every head and rotary_dims of at least 2");
+                  "must be in a llama with fused attention, keys for every head and rotary_dims of at least 2, and without "
+                  "qk_norm and qkv_bias");
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include "absl/strings/str_split.h"
 #include "common/enum_names.h"
 #include "common/status.h"
+#include "planner/problem/latents.h"
+#include "planner/problem/model_rules.h"
 
 namespace lynx::cli {
 namespace {
@@ -99,8 +101,9 @@ std::string FaultOf(const LayerShape& s) {
         Range{"headDim", s.head_dim, 0, 1 << 12}, Range{"kvHeads", s.kv_heads, 0, s.heads},
         Range{"experts", s.experts, 0, 1 << 16}, Range{"topK", s.top_k, s.experts > 0 ? 1 : 0, s.experts},
         Range{"expertFfn", s.expert_ffn, s.experts > 0 ? 1 : 0, 1 << 20}, Range{"sharedFfn", s.shared_ffn, 0, 1 << 20},
-        Range{"skewPermille", s.skew_permille, 1, 1 << 26}, Range{"queryRank", s.query_rank, 0, 1 << 17},
-        Range{"kvRank", s.kv_rank, 0, 1 << 17}, Range{"valueDim", s.value_dim, s.kv_rank > 0 ? 1 : 0, 1 << 12}}) {
+        Range{"skewPermille", s.skew_permille, 1, 1 << 26}, Range{"queryRank", s.query_rank, 0, s.latent() ? kMaxHidden : 0},
+        Range{"kvRank", s.kv_rank, 0, kMaxHidden},
+        Range{"valueDim", s.value_dim, s.latent() ? 1 : 0, s.latent() ? kMaxHidden : 0}}) {
     if (range.value < range.low || range.value > range.high)
       return absl::StrCat(range.name, " from ", range.low, " to ", range.high);
   }
@@ -116,7 +119,10 @@ std::string FaultOf(const LayerShape& s) {
         Multiple{"experts", "ep", s.experts, s.ep}}) {
     if (multiple.value % multiple.divisor != 0) return absl::StrCat(multiple.name, " to be a multiple of ", multiple.of);
   }
-  return s.rotary_dims > s.head_size() ? "rotaryDims of at most a head" : "";
+  if (s.rotary_dims > s.head_size()) return "rotaryDims of at most a head";
+  if (!s.latent() || FitsLatents(s)) return "";
+  return "family=llama, attention=fused, as many kvHeads as heads, rotaryDims of at least 2, and no qkNorm, qkvBias and "
+         "matmulType, which latent attention (kvRank) needs";
 }
 
 // Calls `take(name, value)` for each NAME=VALUE of the text.

@@ -162,6 +162,17 @@ TEST(ClusterText, MistakesSayWhatIsExpected) {
   EXPECT_THAT(ParseShape("seq=8").status().message(), HasSubstr("expected microBatch from 1 to 1048576, found 'seq=8'"));
   EXPECT_THAT(ParseShape(small + " tp=4").status().message(), HasSubstr("expected heads to be a multiple of tp"));
   EXPECT_THAT(ParseShape(small + " rotaryDims=5").status().message(), HasSubstr("expected rotaryDims of at most a head"));
+  const std::string latent = small + " family=llama attention=fused rotaryDims=2 kvRank=4 valueDim=3";
+  EXPECT_TRUE(ParseShape(latent).ok()) << ParseShape(latent).status();
+  for (const char* const change :
+       {"rotaryDims=0", "attention=unfused", "kvHeads=1", "family=gpt", "qkNorm=true", "qkvBias=true", "matmulType=float8"}) {
+    EXPECT_THAT(ParseShape(latent + " " + change).status().message(), HasSubstr("which latent attention (kvRank) needs"))
+        << change;
+  }
+  EXPECT_THAT(ParseShape(latent + " kvRank=131073").status().message(), HasSubstr("expected kvRank from 0 to 131072"));
+  EXPECT_THAT(ParseShape(latent + " valueDim=131073").status().message(), HasSubstr("expected valueDim from 1 to 131072"));
+  EXPECT_THAT(ParseShape(small + " queryRank=2").status().message(), HasSubstr("expected queryRank from 0 to 0"));
+  EXPECT_THAT(ParseShape(small + " valueDim=2").status().message(), HasSubstr("expected valueDim from 0 to 0"));
   EXPECT_THAT(ParseOpTimes("matmul=1,2,3").status().message(), HasSubstr("expected the name of an op"));
   EXPECT_THAT(ParseOpTimes("qkv=1,2").status().message(), HasSubstr("expected three times in nanoseconds"));
   ClusterTopology cluster{.groups = {CpuGroup()}};
