@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/real_text.h"
 #include "planner/export/export_files.h"
+#include "planner/problem/latents.h"
 #include "planner/problem/model_families.h"
 #include "planner/recompute/recompute_modules.h"
 
@@ -147,6 +148,10 @@ class Megatron {
     args_.Value("--v-head-dim", latent.value_dim);
     args_.Value("--kv-channels", latent.value_dim);
     args_.Flag("--qk-layernorm");
+    if (model_.norm_epsilon != kLatentNormEpsilon) {
+      Miss(absl::StrCat("norms of latents with epsilon ", RealText(kLatentNormEpsilon), ": Megatron-LM's have --norm-epsilon ",
+                        RealText(model_.norm_epsilon)));
+    }
     if (layout_.tp > 1 && layout_.sequence_parallel) {
       Miss(
           "latents of all tokens on each tensor-parallel rank, which the plan counts: Megatron-LM makes those of a rank's own "

@@ -134,8 +134,8 @@ class Llama:
             self.cache[name] = matrix(self.t[name + ".weight"])
         return times(self.cache[name], x, self.t[name + ".bias"][1] if name + ".bias" in self.t else None)
 
-    def norm(self, name, x):
-        scale = 1 / math.sqrt(sum(v * v for v in x) / len(x) + self.config["rms_norm_eps"])
+    def norm(self, name, x, epsilon=None):
+        scale = 1 / math.sqrt(sum(v * v for v in x) / len(x) + (epsilon or self.config["rms_norm_eps"]))
         return [v * scale * g for v, g in zip(x, self.t[name + ".weight"][1])]
 
     def head_size(self):
@@ -353,8 +353,13 @@ class Glm4Moe(Mixtral):
 
 
 class Deepseek(Glm4Moe):
-    """Queries, keys and values are made from a few numbers of each token. Rotated elements of a head come after the others;
-    its pairs are neighbours; those of the keys are the same for all heads."""
+    """Queries, keys and values are made from a few numbers of each token, whose norms have an epsilon of their own. Rotated
+    elements of a head come after the others; its pairs are neighbours; those of the keys are the same for all heads."""
+
+    LATENT_EPSILON = 1e-6  # the default of the norm's class: the model's epsilon is not given to it
+
+    def norm_latent(self, name, x):
+        return self.norm(name, x, self.LATENT_EPSILON)
 
     def weigh(self, block, scores):
         if self.config["scoring_func"] == "softmax":
@@ -394,10 +399,11 @@ class Deepseek(Glm4Moe):
             if c["q_lora_rank"] is None:
                 query = self.linear(prefix + "q_proj", x)
             else:
-                query = self.linear(prefix + "q_b_proj", self.norm(prefix + "q_a_layernorm", self.linear(prefix + "q_a_proj", x)))
+                normed_latent = self.norm_latent(prefix + "q_a_layernorm", self.linear(prefix + "q_a_proj", x))
+                query = self.linear(prefix + "q_b_proj", normed_latent)
             compressed = self.linear(prefix + "kv_a_proj_with_mqa", x)
             latent, rotated = compressed[:c["kv_lora_rank"]], self.turn(compressed[c["kv_lora_rank"]:], position, length)
-            made = self.linear(prefix + "kv_b_proj", self.norm(prefix + "kv_a_layernorm", latent))
+            made = self.linear(prefix + "kv_b_proj", self.norm_latent(prefix + "kv_a_layernorm", latent))
             size, width = len(query) // heads, len(made) // heads
             assert (size, width) == (nope + c["qk_rope_head_dim"], nope + values)
             parts.append([(query[h * size:h * size + nope] + self.turn(query[h * size + nope:(h + 1) * size], position, length),

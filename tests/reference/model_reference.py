@@ -103,8 +103,11 @@ def rotate(x, s):
     return torch.cat([turned.real, turned.imag, x[..., size:]], dim=-1)
 
 
-def rms_norm(x, weight, s):
-    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + s["norm_epsilon"]) * weight
+LATENT_NORM_EPSILON = 1e-6  # DeepSeek's classes do not give the norms of latents the model's epsilon
+
+
+def rms_norm(x, weight, s, epsilon=None):
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + (epsilon or s["norm_epsilon"])) * weight
 
 
 def latent_heads(x, w, prefix, s):
@@ -115,9 +118,9 @@ def latent_heads(x, w, prefix, s):
     parts = [s["query_rank"], s["kv_rank"], s["rope_dims"]]
     of_queries, of_keys, rotated = linear(x, w, prefix + "latent").split(parts, dim=-1)
     norm_of_queries, norm_of_keys = w[prefix + "latent_norm.weight"].split(parts[:2])
-    queries = linear(rms_norm(of_queries, norm_of_queries, s) if parts[0] > 0 else x, w, prefix + "query")
+    queries = linear(rms_norm(of_queries, norm_of_queries, s, LATENT_NORM_EPSILON) if parts[0] > 0 else x, w, prefix + "query")
     made = heads * (size - parts[2])
-    keys, v = linear(rms_norm(of_keys, norm_of_keys, s), w, prefix + "key_value").split([made, heads * values], dim=-1)
+    keys, v = linear(rms_norm(of_keys, norm_of_keys, s, LATENT_NORM_EPSILON), w, prefix + "key_value").split([made, heads * values], dim=-1)
     q, k, v = (part.reshape(b, n, heads, -1).transpose(1, 2) for part in (queries, keys, v))
     return q, torch.cat([rotated[:, None].expand(b, heads, n, parts[2]), k], dim=-1), v
 

@@ -3,9 +3,15 @@
 // gradients of latents, and of the weights of latents and of their norms, are partial sums over the ranks. The sum of the
 // gradient of ln1 comes with the collective that ends the segment, the sums of the weights' gradients once a step.
 #include "common/check.h"
+#include "planner/problem/latents.h"
 #include "worker/engine/layer_ops.h"
 
 namespace lynx::worker {
+namespace {
+
+constexpr auto kEpsilon = static_cast<float>(kLatentNormEpsilon);
+
+}  // namespace
 
 template <class T>
 void TypedLayerOps<T>::LatentForward(Op op, int32_t layer, const Tensors& t) {
@@ -16,7 +22,7 @@ void TypedLayerOps<T>::LatentForward(Op op, int32_t layer, const Tensors& t) {
     case Op::kLatent:
       return ops_.LinearForward(input, weight(Parameter::kLatentWeight), nullptr, n_, h_, latent_.z(), t[kLatent]);
     case Op::kLatentNorm:
-      return ops_.LatentNormForward(latent_, t[kLatent], weight(Parameter::kLatentNormWeight), epsilon_, t[kLatentNormed]);
+      return ops_.LatentNormForward(latent_, t[kLatent], weight(Parameter::kLatentNormWeight), kEpsilon, t[kLatentNormed]);
     case Op::kQkv:
       return ops_.LatentHeadsForward(latent_, t[kLatentNormed], latent_.p == 0 ? input : nullptr,
                                      weight(Parameter::kQueryWeight), weight(Parameter::kKeyValueWeight), t[kQkv]);
@@ -34,7 +40,7 @@ void TypedLayerOps<T>::LatentBackward(Op op, int32_t layer, const Tensors& t) {
       return ops_.LatentHeadsBackward(latent_, t[kGradQkv], weight(Parameter::kQueryWeight), weight(Parameter::kKeyValueWeight),
                                       t.Wide(kWorkspace), t[kGradLatent], latent_.p == 0 ? t[kGradLn1] : nullptr);
     case Op::kLatentNorm:
-      return ops_.LatentNormBackward(latent_, t[kLatent], weight(Parameter::kLatentNormWeight), epsilon_, t[kGradLatent],
+      return ops_.LatentNormBackward(latent_, t[kLatent], weight(Parameter::kLatentNormWeight), kEpsilon, t[kGradLatent],
                                      state_.Gradient(layer, Parameter::kLatentNormWeight));
     case Op::kLatent: {
       const T* const w = weight(Parameter::kLatentWeight);

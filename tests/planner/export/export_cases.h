@@ -128,6 +128,7 @@ inline Case Deepseek(ParallelLayout layout = {.dp = 4, .ep = 4}) {
     m.kv_heads = 0;
     m.head_dim = 24;
     m.tied_embeddings = false;
+    m.norm_epsilon = 1e-6;  // that of the norms of latents
     m.rotary.dims = 8;
     m.latent = {.query_rank = 48, .kv_rank = 32, .value_dim = 16};
     m.moe.shared_ffn = 192;

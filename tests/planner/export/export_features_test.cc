@@ -155,6 +155,8 @@ TEST(ExportFeatures, MegatronHasLatentAttentionAndSharedExperts) {
   EXPECT_THAT(Arguments(Deepseek()), AllOf(Contains("--moe-shared-expert-intermediate-size 192"),
                                            Contains("--ffn-hidden-size 256"), Contains("--moe-layer-freq '([0]*1+[1]*3)'")));
   EXPECT_EQ(missing(Deepseek()), "");
+  EXPECT_THAT(missing(Deepseek().Model([](ModelSpec& m) { m.norm_epsilon = 1e-5; })),
+              HasSubstr("norms of latents with epsilon 1e-06: Megatron-LM's have --norm-epsilon 1e-05"));
   EXPECT_THAT(missing(Deepseek({.tp = 2, .dp = 2, .ep = 4, .sequence_parallel = true})),
               AllOf(HasSubstr("latents of all tokens on each tensor-parallel rank"),
                     HasSubstr("whole weights of what every token passes (width 192)")));
