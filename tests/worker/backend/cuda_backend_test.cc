@@ -139,7 +139,8 @@ TEST(CudaBackend, RefusesHeadsThatItsKernelsDoNotHold) {
   backend->FlashForward(shape, memory.Random(3 * 257, 1), {}, nullptr, context, memory.Output(1));
   const absl::Status status = backend->Finish();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("heads of at most 256 elements, but the model's have 257"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("heads of at most 256 elements, but the model's have 257 (model.headDim, model.latent.valueDim)"));
 }
 
 // Runs fused attention on bfloat16 forward and backward. Returns the context and the gradients.

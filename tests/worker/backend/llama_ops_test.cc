@@ -109,7 +109,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Rope,
                                                   PlainRotary(6, 5e5, 1.25)},  // rotates 6 of the 11 elements of a head
                                          RopeCase{{.b = 1, .s = 2000, .a = 1, .k = 1, .d = 64}, PlainRotary(64)},
                                          RopeCase{{.b = 2, .s = 9, .a = 2, .k = 2, .d = 258}, PlainRotary(258)},
-                                         RopeCase{{.b = 8, .s = 3, .a = 6, .k = 3, .d = 72}, PlainRotary(64)}),
+                                         RopeCase{{.b = 8, .s = 3, .a = 6, .k = 3, .d = 72}, PlainRotary(64)},
+                                         // Heads are aligned to packs, but rows are not: values have a size of their own.
+                                         RopeCase{{.b = 2, .s = 3, .a = 1, .k = 1, .d = 16, .e = 9}, PlainRotary(8)},
+                                         RopeCase{{.b = 2, .s = 3, .a = 2, .k = 2, .d = 32, .e = 6}, PlainRotary(16)}),
                          [](const auto& info) {
                            return "s" + std::to_string(info.param.shape.s) + "d" + std::to_string(info.param.shape.d);
                          });

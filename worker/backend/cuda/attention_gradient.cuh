@@ -160,8 +160,9 @@ void ForHeadSize(Stream& stream, int64_t d, const Launch& launch) {
   if (d <= 64) return launch(std::integral_constant<int, 64>());
   if (d <= 128) return launch(std::integral_constant<int, 128>());
   if (d <= kMaxHeadSize) return launch(std::integral_constant<int, kMaxHeadSize>());
-  stream.Note(absl::UnimplementedError(
-      absl::StrCat("attention on CUDA has heads of at most ", kMaxHeadSize, " elements, but the model's have ", d)));
+  stream.Note(
+      absl::UnimplementedError(absl::StrCat("attention on CUDA has heads of at most ", kMaxHeadSize,
+                                            " elements, but the model's have ", d, " (model.headDim, model.latent.valueDim)")));
 }
 
 // Computes dqkv. args.row_sums must have been computed before.

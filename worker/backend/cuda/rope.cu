@@ -46,7 +46,8 @@ template <class T>
 void TurnAll(Stream& stream, const AttentionShape& shape, const RotaryTable& rotary, double sign, T* qkv) {
   LYNX_CHECK(rotary.pairs >= 1 && rotary.pairs <= RotaryTable::kMaxPairs && 2 * rotary.pairs <= shape.d);
   const TurnOf of{shape.b, shape.s, shape.a + shape.k, shape.d, shape.width(), sign, rotary};
-  const bool packed = FitsPacks(rotary.pairs, qkv) && FitsPacks(shape.d, qkv);
+  // Every pack is aligned if rows and heads are, and the halves of the rotated part. Values may have a size of their own.
+  const bool packed = FitsPacks(rotary.pairs, qkv) && FitsPacks(shape.d, qkv) && FitsPacks(shape.width(), qkv);
   stream.Launch("rotary positions", packed ? &Turn<T, kPackOf<T>> : &Turn<T, 1>, dim3(BlocksOf(shape.s, 1)), dim3(kBlock), of,
                 qkv);
 }
