@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "common/check.h"
+
 namespace lynx::worker::cuda {
 
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
@@ -59,8 +61,22 @@ template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Pack {
   T at[kWidth];
 
-  __device__ static Pack Load(const T* from) { return *reinterpret_cast<const Pack*>(from); }
-  __device__ void Store(T* to) const { *reinterpret_cast<Pack*>(to) = *this; }
+  __device__ static Pack Load(const T* from) {
+    CheckAligned(from);
+    return *reinterpret_cast<const Pack*>(from);
+  }
+  __device__ void Store(T* to) const {
+    CheckAligned(to);
+    *reinterpret_cast<Pack*>(to) = *this;
+  }
+
+ private:
+  // A GPU stops at an address that is no multiple of a pack. The host, where tests run the kernels, would not.
+  __device__ static void CheckAligned([[maybe_unused]] const T* address) {
+#ifndef __CUDACC__
+    LYNX_CHECK(reinterpret_cast<uintptr_t>(address) % sizeof(Pack) == 0);
+#endif
+  }
 };
 
 // The number of elements that one access of 16 bytes, the largest one, reads or writes.
