@@ -195,7 +195,8 @@ TEST(ImportNemo, ReadsLatentAttentionAndSharedExperts) {
   EXPECT_EQ(run.job.model.head_dim, 64);
   EXPECT_EQ(run.job.model.rotary.dims, 24);
   EXPECT_EQ(run.job.model.rotary.scaling, RopeScaling::kYarn);
-  EXPECT_EQ(run.job.model.plan_only, Bit(PlanOnlyFeature::kMultipliers));
+  EXPECT_EQ(run.job.model.rotary.mscale_all_dim, 1);
+  EXPECT_EQ(run.job.model.plan_only, 0u);
   const std::string list = absl::StrReplaceAll(kYaml, {{"num_layers: 24", "num_layers: 4\n  moe_layer_freq: [0, 0, 1, 1]"},
                                                        {"  bias: False", "  bias: False\n  num_moe_experts: 8"}});
   EXPECT_EQ(Imported(list).job.model.moe.dense_layers, 2);

@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Every field has a value that is not its default.
+// Every field but those of latent attention has a value that is not its default.
 LayerShape WholeShape() {
   return {.micro_batch = 1,
           .seq = 18,
@@ -46,10 +46,24 @@ LayerShape WholeShape() {
           .dropless = true,
           .shared_ffn = 18,
           .shared_gate = true,
+          .encoder = true};
+}
+
+// The fields of latent attention, which many other fields exclude.
+LayerShape LatentShape() {
+  return {.micro_batch = 1,
+          .seq = 18,
+          .hidden = 24,
+          .heads = 8,
+          .ffn = 20,
+          .vocab = 6,
+          .family = ModelFamily::kLlama,
+          .attention = AttentionKernel::kFused,
+          .head_dim = 10,
+          .rotary_dims = 4,
           .query_rank = 19,
           .kv_rank = 20,
-          .value_dim = 21,
-          .encoder = true};
+          .value_dim = 21};
 }
 
 ShapeTimes Times(LayerShape shape) {
@@ -66,7 +80,8 @@ NodeGroup GpuGroup() {
   group.host_memory = Bytes(2'000'000'000'001);
   HardwareProfile& p = group.profile;
   p.device_kind = "GPU \"one\": \\ with a tab\t and \xc3\xa9";
-  p.measured = {Times(WholeShape()), Times({.micro_batch = 4, .seq = 128, .hidden = 64, .heads = 4, .ffn = 256, .vocab = 512})};
+  p.measured = {Times(WholeShape()), Times(LatentShape()),
+                Times({.micro_batch = 4, .seq = 128, .hidden = 64, .heads = 4, .ffn = 256, .vocab = 512})};
   p.flops_per_second = 19'512'345'678'901;
   p.bfloat16_flops_per_second = 312'000'000'000'000;
   p.float8_flops_per_second = 1'978'987'654'321'001;
