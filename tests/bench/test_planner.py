@@ -21,7 +21,7 @@ FORMS = {
         Tiny({"--benchmark_repetitions=12 --benchmark_min_time=0.01": "--benchmark_repetitions=2 --benchmark_min_time=0.001"},
              medians("HeuStage", "HeuStageWithMasks", "HeuNextStage", "HeuMix", "HeuEstimate"), never=["ERROR"]),
         Tiny({"search_bench --benchmark_repetitions=3": "search_bench --benchmark_filter='Search.*/1/|Plan23b/8/|PlanGrows/16/4/' --benchmark_repetitions=2"},
-             [*medians("SearchEngine", "SearchAny", "Plan23b", "PlanGrows"), r"candidates=.* simulated=.* step=[\d.]+ tp8 pp8 dp64 vp6 sp interleaved"], never=["ERROR"]),
+             [*medians("SearchEngine", "SearchAny", "Plan23b", "PlanGrows"), r"candidates=.* simulated=.* step=[\d.]+ tp8 pp8 dp64 vp12 sp interleaved"], never=["ERROR"]),
         Tiny({"LYNX_REQUESTS=200": "LYNX_REQUESTS=1", "LYNX_REQUESTS=300": "LYNX_REQUESTS=1"},
              [r"^regret over 1 requests: [\d.]+% in the mean, [\d.]+% at most$", (r"^0 of 1 pairs are worse, by at most 0.00%$", 7)]),
         Tiny({"rankOrder=tp-pp-dp": "rankOrder=tp-dp-pp --set parallel.weave=off"}, [r" order-tp-dp-pp ", r"^predicted: step "]),
