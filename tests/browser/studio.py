@@ -32,7 +32,8 @@ DROP = """const transfer = new DataTransfer();
 transfer.items.add(new File([arguments[1]], arguments[0]));
 const options = {bubbles: true, cancelable: true, dataTransfer: transfer};
 document.getElementById('form').dispatchEvent(new DragEvent('drop', options))"""
-# Before the page's scripts: counts the requests that are under way to each address, and keeps the most.
+# This script runs before the page's scripts. It counts the requests that are under way to each address, and keeps the largest
+# count in window.most.
 COUNTED = """window.most = {}; { const under = {}, real = window.fetch;
 window.fetch = async (path, options) => {
   let flies = true;

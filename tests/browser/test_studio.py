@@ -21,7 +21,8 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_
           "num_key_value_heads": 4, "num_hidden_layers": 22, "vocab_size": 32000, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
           "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
 
-# Before the page's scripts: keeps each text that is written on a canvas, where it begins and ends, and whether it was made narrower.
+# This script runs before the page's scripts. It keeps each text that is written on a canvas, where the text begins and ends, and
+# whether it was made narrower.
 WRITTEN = """window.written = []; { const real = CanvasRenderingContext2D.prototype.fillText;
 CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...most) {
   window.written.push([text, x, x + this.measureText(text).width, most.length > 0]);
