@@ -141,7 +141,7 @@ measure() {
          "family": "gpt", "kv_heads": 0, "head_dim": 0, "attention": "fused", "sequence_parallel": false, "qkv_bias": false,
          "qk_norm": false, "qk_norm_whole": false, "rotary_dims": 0,
          "experts": 0, "top_k": 0, "expert_ffn": 0, "ep": 1, "capacity_permille": 0, "skew_permille": 1000, "dropless": false,
-         "shared_ffn": 0, "shared_gate": false'
+         "shared_ffn": 0, "shared_gate": false, "query_rank": 0, "kv_rank": 0, "value_dim": 0'
   cat >"$work/request.json" <<TEXT
 {"device_kind": "cuda", "device_uuid": "$(head -n 1 <<<"${gpus:-none}")", "cores": [], "repetitions": 20, "budget_seconds": 60,
  "shapes": [{$shape, "dtype": "float32"}, {$shape, "dtype": "bfloat16"}]}
