@@ -393,8 +393,8 @@ void ReadExperts(const FamilyTraits& family, ConfigReader& config, ModelSpec& mo
     other = other || config.Count("n_group", traits.absent_groups) > 1;
   } else {
     other = other || scale != 1;
-    // Of DeepSeek-V2's classes, that in transformers does not read the field. That of the model divides the weights by their
-    // sum if it is true.
+    // There are two classes for DeepSeek-V2. The class in transformers ignores the field. The class that comes with the model
+    // divides the weights by their sum if the field is true, which the engine does not do for this family.
     if (family.latent) other = config.Flag("norm_topk_prob", false) || other;
   }
   if (other) model.plan_only |= Bit(PlanOnlyFeature::kOtherRouting);

@@ -4,7 +4,6 @@
 #include "planner/recompute/recompute_policy.h"
 
 namespace lynx {
-namespace {
 
 OpSet LayerOps(const LayerGraph& graph) {
   OpSet ops = 0;
@@ -13,6 +12,8 @@ OpSet LayerOps(const LayerGraph& graph) {
   }
   return ops;
 }
+
+namespace {
 
 // Returns the ops that make these recomputable tensors.
 OpSet ProducersOf(const LayerGraph& graph, TensorSet tensors) {

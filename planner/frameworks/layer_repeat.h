@@ -42,6 +42,9 @@ struct LayerRepeat {
   Bytes kept_bytes() const;
 };
 
+// All ops of a transformer layer.
+OpSet LayerOps(const LayerGraph& graph);
+
 // `mode` treats every layer alike. `modules`: RecomputeOptions::modules, for kSelective.
 LayerRepeat LayerRepeatOf(const LayerShape& shape, RecomputeMode mode, const std::vector<RecomputeModule>& modules,
                           const FrameworkTraits& traits);

@@ -19,14 +19,6 @@
 namespace lynx {
 namespace {
 
-OpSet LayerOps(const LayerGraph& graph) {
-  OpSet ops = 0;
-  for (const OpInfo& info : graph.ops()) {
-    if (info.layer_type == LayerType::kTransformer) ops |= Bit(info.op);
-  }
-  return ops;
-}
-
 // Returns the time of the collectives that are repeated if these ops run again: those after proj, permute and fc2, and those
 // that gather what the ops read.
 Nanos RepeatedCollectives(const CostModel& costs, const LayerGraph& graph, const LayerRepeat& repeat) {

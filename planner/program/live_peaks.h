@@ -1,7 +1,7 @@
 // LivePeaks finds how many bytes of a program's buffers live at the same time if its actions run in another order. It looks up
 // the accesses of the actions once, so each order takes far less time than FoldLiveness.
 //
-// Not thread-safe: Of uses scratch memory of the object.
+// Not thread-safe, because the function Of() writes to members that it reuses in each call.
 #ifndef LYNX_PLANNER_PROGRAM_LIVE_PEAKS_H_
 #define LYNX_PLANNER_PROGRAM_LIVE_PEAKS_H_
 

@@ -5,23 +5,12 @@
 #include "cli/spec/job_file.h"
 #include "cli/spec/model_config.h"
 #include "planner/problem/layer_graph.h"
+#include "tests/cli/spec/model_config_texts.h"
 
 namespace lynx::cli {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
-std::string ErrorOf(const std::string& text) {
-  const absl::StatusOr<ModelSpec> model = ParseModelConfig(text, "config.json");
-  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument) << text;
-  return std::string(model.status().message());
-}
 
 TEST(ModelConfig, ReadsEncoders) {
   const std::string bert = R"({"model_type": "bert", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072,

@@ -6,6 +6,7 @@
 #include "planner/problem/flops.h"
 #include "planner/problem/layer_graph.h"
 #include "planner/problem/model_presets.h"
+#include "tests/cli/spec/model_config_texts.h"
 
 namespace lynx::cli {
 namespace {
@@ -26,18 +27,6 @@ constexpr char kMistral[] = R"({
   "model_type": "mistral", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
   "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
   "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 32768})";
-
-std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
-std::string ErrorOf(const std::string& text) {
-  const absl::StatusOr<ModelSpec> model = ParseModelConfig(text, "config.json");
-  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument) << text;
-  return std::string(model.status().message());
-}
 
 TEST(ModelConfig, ReadsGpt2) {
   const absl::StatusOr<ModelSpec> model = ParseModelConfig(kGpt2, "config.json");
